@@ -1,0 +1,266 @@
+"""Instants: the steps of a table's history, their file names, and instant times.
+
+    requested    t.<action>.requested
+    inflight     t.<action>.inflight        a commit's is t.inflight
+    completed    t_c.<action>               layout 2; t is the request time, c the completion time
+                 t.<action>                 layout 1, and legacy instants of layout 2: c is the file's modification time
+
+Three actions end under another name: a compaction as a commit, a log compaction as a deltacommit, a clustering as a
+replacecommit.  In layout 1 a pending clustering is named a replacecommit as well.  The instants of one action at one request
+time are states of the same step; the highest state counts.  Files of earlier states stay until the instant is archived.
+
+An instant time is text of digits, normally yyyyMMddHHmmssSSS in the table's time zone, and is compared as text.
+
+What this does not do: order the files of a whole timeline, or decide which transition to take.
+Source: storage format, "Timeline files".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import IntEnum, StrEnum
+
+from pyhudi.errors import Internal, InvalidRequest
+from pyhudi.format.versions import TimelineLayout
+
+INIT_INSTANT_TIME = "00000000000000"
+METADATA_BOOTSTRAP_INSTANT_TIME = "00000000000001"
+FULL_BOOTSTRAP_INSTANT_TIME = "00000000000002"
+INSTANT_TIME_LENGTH = 17
+
+
+class Action(StrEnum):
+    """What an instant does; the value is the word in file names."""
+
+    COMMIT = "commit"
+    DELTACOMMIT = "deltacommit"
+    COMPACTION = "compaction"
+    LOGCOMPACTION = "logcompaction"
+    CLUSTERING = "clustering"
+    REPLACECOMMIT = "replacecommit"
+    CLEAN = "clean"
+    ROLLBACK = "rollback"
+    RESTORE = "restore"
+    SAVEPOINT = "savepoint"
+    INDEXING = "indexing"
+    SCHEMACOMMIT = "schemacommit"
+
+
+class State(IntEnum):
+    """How far an instant is; the order is that of progress."""
+
+    REQUESTED = 0
+    INFLIGHT = 1
+    COMPLETED = 2
+
+
+COMPLETED_AS: dict[Action, Action] = {
+    Action.COMMIT: Action.COMMIT,
+    Action.DELTACOMMIT: Action.DELTACOMMIT,
+    Action.COMPACTION: Action.COMMIT,
+    Action.LOGCOMPACTION: Action.DELTACOMMIT,
+    Action.CLUSTERING: Action.REPLACECOMMIT,
+    Action.REPLACECOMMIT: Action.REPLACECOMMIT,
+    Action.CLEAN: Action.CLEAN,
+    Action.ROLLBACK: Action.ROLLBACK,
+    Action.RESTORE: Action.RESTORE,
+    Action.SAVEPOINT: Action.SAVEPOINT,
+    Action.INDEXING: Action.INDEXING,
+    Action.SCHEMACOMMIT: Action.SCHEMACOMMIT,
+}
+"""The action under which each action completes."""
+
+_FORWARD = frozenset({(None, State.REQUESTED), (State.REQUESTED, State.INFLIGHT), (State.INFLIGHT, State.COMPLETED)})
+_ROLLED_BACK = frozenset({(State.REQUESTED, None), (State.INFLIGHT, None), (State.COMPLETED, State.INFLIGHT)})
+_ARCHIVED = frozenset({(State.COMPLETED, None)})
+_RETRIED = frozenset({(State.INFLIGHT, State.REQUESTED), (State.REQUESTED, None)})
+
+LEGAL_TRANSITIONS: dict[Action, frozenset[tuple[State | None, State | None]]] = {
+    Action.COMMIT: _FORWARD | _ROLLED_BACK | _ARCHIVED,
+    Action.DELTACOMMIT: _FORWARD | _ROLLED_BACK | _ARCHIVED,
+    Action.REPLACECOMMIT: _FORWARD | _ROLLED_BACK | _ARCHIVED,
+    Action.LOGCOMPACTION: _FORWARD | _ROLLED_BACK,
+    Action.COMPACTION: _FORWARD | _RETRIED,
+    Action.CLUSTERING: _FORWARD | _RETRIED,
+    Action.CLEAN: _FORWARD | _ARCHIVED,
+    Action.ROLLBACK: _FORWARD | _ARCHIVED,
+    Action.RESTORE: _FORWARD,
+    Action.INDEXING: _FORWARD,
+    Action.SAVEPOINT: frozenset({(None, State.INFLIGHT), (State.INFLIGHT, State.COMPLETED), (State.COMPLETED, None)}),
+    Action.SCHEMACOMMIT: _FORWARD | _ARCHIVED,
+}
+"""Which state may follow which, None being "not on the timeline".
+
+Everything goes forward one state at a time; a savepoint has no requested state.  A failed write and a failed log compaction
+are rolled back and vanish; a completed write loses its completed file first.  A failed compaction or clustering goes back to
+requested, and its plan may then be dropped.  Completed writes, cleans and rollbacks are archived; a savepoint is deleted;
+restores and indexings stay.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """One state of one step.
+
+    completion_time: only when completed; None in a completed instant whose file name does not say it.
+    is_legacy: completed by an older writer: in layout 2 its name lacks the completion time and its content is layout 1's.
+    """
+
+    request_time: str
+    action: Action
+    state: State
+    completion_time: str | None = None
+    is_legacy: bool = False
+
+    def __post_init__(self) -> None:
+        if not _is_digits(self.request_time) or not (self.completion_time is None or _is_digits(self.completion_time)):
+            raise InvalidRequest(f"An instant time is made of digits: {self.request_time!r}, {self.completion_time!r}")
+        if self.state is not State.COMPLETED and (self.completion_time is not None or self.is_legacy):
+            raise InvalidRequest(f"Only a completed instant has a completion time: {self.request_time} {self.action.value}")
+
+    @property
+    def is_completed(self) -> bool:
+        return self.state is State.COMPLETED
+
+    @property
+    def is_pending(self) -> bool:
+        """Requested or inflight."""
+        return self.state is not State.COMPLETED
+
+    @property
+    def step(self) -> tuple[str, Action]:
+        """What the states of one step have in common: the request time and the comparable action."""
+        return (self.request_time, comparable_action(self.action))
+
+    @property
+    def sort_key(self) -> tuple[str, str, int]:
+        """The order of the timeline: request time, comparable action, state."""
+        return (self.request_time, comparable_action(self.action).value, self.state.value)
+
+    @property
+    def completion_sort_key(self) -> tuple[str, str, str, int]:
+        """The order of completion; an instant without a completion time sorts by its request time."""
+        return (self.completion_time or self.request_time, *self.sort_key)
+
+    def file_name(self, layout: TimelineLayout = TimelineLayout.V2) -> str:
+        """The name of the instant's file.  Raises Internal for a state or action that has no file in this layout."""
+        names = _NAMES.get((self.action, self.state))
+        if names is None or (self.action is Action.CLUSTERING and not layout.has_clustering_action):
+            raise Internal(f"No file stands for {self.action.value} {self.state.name} in timeline layout {layout.value}.")
+        if self.state is not State.COMPLETED or not layout.has_completion_time_in_names or self.is_legacy:
+            return self.request_time + names
+        if self.completion_time is None:
+            raise Internal(f"The completion time of {self.request_time} {self.action.value} is not known.")
+        return f"{self.request_time}_{self.completion_time}{names}"
+
+    def __str__(self) -> str:
+        done = f"..{self.completion_time}" if self.completion_time else ""
+        return f"{self.request_time}{done} {self.action.value} {self.state.name}"
+
+
+def completed_action(action: Action) -> Action:
+    """The action under which it completes: a compaction as a commit, and so on."""
+    return COMPLETED_AS[action]
+
+
+def comparable_action(action: Action) -> Action:
+    """The action that all states of one step share: that under which it completes."""
+    return COMPLETED_AS[action]
+
+
+def parse_instant_file(name: str, layout: TimelineLayout = TimelineLayout.V2) -> Instant | None:
+    """The instant that a file of the timeline folder stands for, or None when it is none (other files live there too)."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    request_time, completion_time, suffix = match[1], match[2], match[3]
+    found = _BY_SUFFIX.get(suffix)
+    if found is None:
+        return None
+    action, state = found
+    if action is Action.CLUSTERING and not layout.has_clustering_action:
+        return None
+    if completion_time is not None:
+        if state is not State.COMPLETED or not layout.has_completion_time_in_names:
+            return None
+        return Instant(request_time, action, state, completion_time)
+    legacy = state is State.COMPLETED and layout.has_completion_time_in_names
+    return Instant(request_time, action, state, None, legacy)
+
+
+def format_instant_time(epoch_ms: int, zone: tzinfo) -> str:
+    """The 17 digits of a moment.  epoch_ms: milliseconds since 1970 UTC; zone: the table's.
+
+    Raises InvalidRequest for a moment outside the years 1 to 9999.
+    """
+    try:
+        moment = (_EPOCH + timedelta(milliseconds=epoch_ms)).astimezone(zone)
+    except OverflowError:
+        raise InvalidRequest(f"No instant time stands for {epoch_ms} ms since 1970.") from None
+    # strftime pads the year on some platforms and not on others.
+    return (
+        f"{moment.year:04d}{moment.month:02d}{moment.day:02d}{moment.hour:02d}{moment.minute:02d}{moment.second:02d}"
+        f"{moment.microsecond // 1000:03d}"
+    )
+
+
+def parse_instant_time(text: str, zone: tzinfo) -> int:
+    """The moment of an instant time, in milliseconds since 1970 UTC.
+
+    14 digits mean the last millisecond of that second; more than 17 are cut.  A time that a zone has twice is the first of
+    the two.  Raises InvalidRequest for digits that are no date (bootstrap and counter instants are none) and for other text.
+    """
+    moment = _moment(text, zone)
+    if moment is None:
+        raise InvalidRequest(f"This instant time is no date: {text!r}")
+    return moment
+
+
+def shift_instant_time(text: str, delta_ms: int, zone: tzinfo) -> str:
+    """The instant time `delta_ms` later; digits that are no date are shifted as the number they are, in 17 digits."""
+    moment = _moment(text, zone)
+    if moment is not None:
+        return format_instant_time(moment + delta_ms, zone)
+    if not _is_digits(text):
+        raise InvalidRequest(f"This is no instant time: {text!r}")
+    return f"{int(text) + delta_ms:017d}"
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FILE = re.compile(r"([0-9]{1,40})(?:_([0-9]{1,40}))?(\.[a-z]+(?:\.[a-z]+)?)")
+_WITHOUT_COMPLETED = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _moment(text: str, zone: tzinfo) -> int | None:
+    if not _is_digits(text) or len(text) > 40:
+        return None
+    if len(text) == 14:
+        text += "999"
+    if len(text) < INSTANT_TIME_LENGTH:
+        return None
+    year, month, day, hour, minute, second = (int(text[a:b]) for a, b in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14)))
+    try:
+        moment = datetime(year, month, day, hour, minute, second, int(text[14:17]) * 1000, tzinfo=zone)
+        return (moment - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _suffix(action: Action, state: State) -> str | None:
+    if state is State.COMPLETED:
+        return None if action in _WITHOUT_COMPLETED else f".{action.value}"
+    if action is Action.COMMIT and state is State.INFLIGHT:
+        return ".inflight"
+    if action is Action.SAVEPOINT and state is State.REQUESTED:
+        return None
+    return f".{action.value}.{state.name.lower()}"
+
+
+_NAMES = {(action, state): suffix for action in Action for state in State if (suffix := _suffix(action, state)) is not None}
+_BY_SUFFIX = {suffix: key for key, suffix in _NAMES.items()}

@@ -1,0 +1,61 @@
+"""The file that makes a folder a partition: `.hoodie_partition_metadata`.
+
+    #partition metadata
+    #Sat Nov 21 04:46:52 UTC 2026
+    commitTime=20261121044645518       request time of the instant that created the partition
+    partitionDepth=1                   number of folders below the table, 0 for a table without partitions
+
+It is written before the first data file, only where it is absent.  Some tables keep the two values in the footer of a Parquet
+or ORC file instead; readers look for the text first.  What this does not do: open that footer.
+
+Source: storage format, "Partition metadata".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.properties import format_java_date, format_properties, parse_properties
+
+PARTITION_METADATA_FILE = ".hoodie_partition_metadata"
+PARTITION_METADATA_FILES = (PARTITION_METADATA_FILE, f"{PARTITION_METADATA_FILE}.parquet", f"{PARTITION_METADATA_FILE}.orc")
+"""The names it may have, in the order in which readers look."""
+
+_COMMIT_TIME = "commitTime"
+_DEPTH = "partitionDepth"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """instant_time: request time of the instant that created the partition; depth: folders below the table."""
+
+    instant_time: str
+    depth: int
+
+    def encode(self, epoch_ms: int) -> bytes:
+        """The text file.  epoch_ms: milliseconds since 1970 UTC, for the comment."""
+        values = {_COMMIT_TIME: self.instant_time, _DEPTH: str(self.depth)}
+        return format_properties(values, ("partition metadata", format_java_date(epoch_ms)))
+
+    @classmethod
+    def decode(cls, data: bytes) -> PartitionMetadata:
+        """Raises CorruptData."""
+        return cls.from_pairs(parse_properties(data))
+
+    @classmethod
+    def from_pairs(cls, pairs: Mapping[str, str]) -> PartitionMetadata:
+        """From the text file's pairs or a footer's key-values; others are ignored.  Raises CorruptData."""
+        instant_time = pairs.get(_COMMIT_TIME)
+        depth = pairs.get(_DEPTH, "").strip()
+        if not instant_time:
+            raise CorruptData("a partition metadata file names no commit", expected=_COMMIT_TIME)
+        if not (depth.isascii() and depth.isdigit() and len(depth) <= 6):
+            raise CorruptData("the depth of a partition is no number", found=depth[:100])
+        return cls(instant_time, int(depth))
+
+
+def partition_depth(partition_path: str) -> int:
+    """How many folders below the table a partition is; 0 for the table itself."""
+    return partition_path.count("/") + 1 if partition_path else 0

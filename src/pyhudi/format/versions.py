@@ -1,0 +1,140 @@
+"""Table versions and timeline layouts, as questions about what a table of that version has.
+
+    table version   0   1..7   8   9 (release 1.1)
+    layout          0   1      2   2
+
+Readers and writers ask a version what it has; no other module compares version numbers.  A table whose properties name no
+table version has the current one, 8; one that names no layout is no table.  What this does not do: upgrade or downgrade.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from pyhudi.errors import CorruptData, Unsupported
+
+
+class TimelineLayout(IntEnum):
+    """How the timeline is laid out in files."""
+
+    V0 = 0
+    V1 = 1
+    V2 = 2
+
+    @property
+    def has_completion_time_in_names(self) -> bool:
+        """`t_c.commit`; without it the completion time is the modification time of `t.commit`."""
+        return self is TimelineLayout.V2
+
+    @property
+    def has_timeline_folder(self) -> bool:
+        """Instants live in `.hoodie/<timeline path>`; without it in `.hoodie` itself, among other files."""
+        return self is TimelineLayout.V2
+
+    @property
+    def has_avro_commit_metadata(self) -> bool:
+        """commit, deltacommit and replacecommit files hold Avro; without it JSON."""
+        return self is TimelineLayout.V2
+
+    @property
+    def has_clustering_action(self) -> bool:
+        """A pending clustering has an action of its own; without it, it is a pending replacecommit with a plan."""
+        return self is TimelineLayout.V2
+
+    @property
+    def has_lsm_history(self) -> bool:
+        """Archived instants are Parquet files under a manifest; without it log files in the archive folder."""
+        return self is TimelineLayout.V2
+
+
+class TableVersion(IntEnum):
+    """`hoodie.table.version`."""
+
+    ZERO = 0
+    ONE = 1
+    TWO = 2
+    THREE = 3
+    FOUR = 4
+    FIVE = 5
+    SIX = 6
+    SEVEN = 7
+    EIGHT = 8
+    NINE = 9
+
+    @classmethod
+    def current(cls) -> TableVersion:
+        """The version of the tables PyHudi creates, and of a table that does not say."""
+        return cls.EIGHT
+
+    @property
+    def layout(self) -> TimelineLayout:
+        """The timeline layout that belongs to the version."""
+        if self >= TableVersion.EIGHT:
+            return TimelineLayout.V2
+        return TimelineLayout.V0 if self is TableVersion.ZERO else TimelineLayout.V1
+
+    @property
+    def is_readable(self) -> bool:
+        """PyHudi reads tables of this version."""
+        return self in (TableVersion.SIX, TableVersion.EIGHT)
+
+    @property
+    def is_writable(self) -> bool:
+        """PyHudi writes tables of this version."""
+        return self is TableVersion.EIGHT
+
+    @property
+    def has_one_log_file_per_commit(self) -> bool:
+        """A log file is named after the delta commit that wrote it; without it after the base file it belongs to."""
+        return self >= TableVersion.EIGHT
+
+    @property
+    def has_rollback_blocks(self) -> bool:
+        """A rollback appends a command block to logs; without it the log files of the failed instant are deleted."""
+        return self < TableVersion.EIGHT
+
+    @property
+    def has_avro_delete_blocks(self) -> bool:
+        """Deletes are Avro (block version 3); without it Kryo (versions 1 and 2)."""
+        return self >= TableVersion.EIGHT
+
+    @property
+    def has_merge_mode(self) -> bool:
+        """The properties name a record merge mode; without it the payload class decides."""
+        return self >= TableVersion.EIGHT
+
+    @property
+    def has_ordering_fields(self) -> bool:
+        """The ordering columns are `hoodie.table.ordering.fields`; without it `hoodie.table.precombine.field`."""
+        return self >= TableVersion.NINE
+
+
+def parse_table_version(text: str | None) -> TableVersion:
+    """The value of `hoodie.table.version`; None, for an absent key, is the current version.
+
+    Raises Unsupported for a version that does not exist yet, CorruptData for a text that is no number.
+    """
+    if text is None:
+        return TableVersion.current()
+    number = _number("hoodie.table.version", text)
+    try:
+        return TableVersion(number)
+    except ValueError:
+        raise Unsupported(f"Table version {number} is newer than the newest that is known, {max(TableVersion).value}.") from None
+
+
+def parse_timeline_layout(text: str) -> TimelineLayout:
+    """The value of `hoodie.timeline.layout.version`.  Raises as `parse_table_version`."""
+    number = _number("hoodie.timeline.layout.version", text)
+    try:
+        return TimelineLayout(number)
+    except ValueError:
+        raise Unsupported(f"Timeline layout {number} is newer than the newest known, {max(TimelineLayout).value}.") from None
+
+
+def _number(key: str, text: str) -> int:
+    stripped = text.strip()
+    # A dozen digits cover every version that will ever be, and keep int() from chewing on a damaged megabyte.
+    if not (stripped.isascii() and stripped.isdigit() and len(stripped) <= 12):
+        raise CorruptData(f"{key} is not a number", found=text[:100])
+    return int(stripped)
