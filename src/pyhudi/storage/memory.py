@@ -1,0 +1,212 @@
+"""Storage in the memory of this process, `memory://name/path`: the double for tests, and tables that need no disk.
+
+A name is one store for the whole process, made when it is first opened and kept until `forget_memory(name)`.  It behaves as an
+object store does: folders are prefixes of names, an empty one does not exist, and whole objects are replaced.
+`modified_ms` comes from the environment that the store was made with, so tests can let time pass.
+
+What this does not do: nothing leaves the process.  A spec opened elsewhere finds an empty store.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range, join_path
+from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.storage.uris import Location, parse_uri
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    data: bytes
+    modified_ms: int
+    version: int
+
+
+@dataclass(slots=True)
+class _Contents:
+    """One named store.  The mutex guards the rest."""
+
+    environment: Environment
+    objects: dict[str, _Object] = field(default_factory=dict)
+    version: int = 0
+    mutex: threading.Lock = field(default_factory=threading.Lock)
+
+
+_stores: dict[str, _Contents] = {}
+_stores_mutex = threading.Lock()
+
+
+class MemoryStorage:
+    """A prefix of a named in-memory store.
+
+    uri: `memory://name` or `memory://name/path`; environment: gives the modification times, and decides only when this is
+    the first to open the name.
+    """
+
+    __slots__ = ("_contents", "_location")
+
+    def __init__(self, uri: str = "memory://", environment: Environment | None = None) -> None:
+        self._location = parse_uri(uri)
+        if self._location.scheme != "memory":
+            raise InvalidRequest(f"{uri} is not of the form memory://name/path")
+        with _stores_mutex:
+            self._contents = _stores.setdefault(
+                self._location.authority, _Contents(environment if environment is not None else SystemEnvironment())
+            )
+
+    def __repr__(self) -> str:
+        return f"MemoryStorage({self.uri!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._location.uri
+
+    @property
+    def has_folders(self) -> bool:
+        return False
+
+    def spec(self) -> StorageSpec:
+        return StorageSpec(self.uri)
+
+    def child(self, path: str) -> MemoryStorage:
+        return MemoryStorage(self._location.child(check_path(path)).uri)
+
+    def absolute(self, path: str) -> str:
+        return self._location.child(check_path(path)).uri
+
+    def read(self, path: str) -> bytes | None:
+        found = self._find(path)
+        return None if found is None else found.data
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        check_range(path, offset, length)
+        return self._get(path).data[offset : offset + length]
+
+    def stat(self, path: str) -> FileInfo | None:
+        found = self._find(path)
+        return None if found is None else FileInfo(path, len(found.data), found.modified_ms)
+
+    def list(self, folder: str) -> Listing:
+        files: list[FileInfo] = []
+        folders: set[str] = set()
+        prefix = f"{check_path(folder)}/" if folder else ""
+        for info in self.walk(folder):
+            name, slash, _ = info.path[len(prefix) :].partition("/")
+            if slash:
+                folders.add(prefix + name)
+            else:
+                files.append(info)
+        return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        root = f"{self._location.path}/" if self._location.path else ""
+        prefix = f"{root}{check_path(folder)}/" if folder else root
+        with self._contents.mutex:
+            found = [(key, stored) for key, stored in self._contents.objects.items() if key.startswith(prefix)]
+        for key, stored in found:
+            yield FileInfo(key[len(root) :], len(stored.data), stored.modified_ms)
+
+    def put(self, path: str, data: bytes) -> None:
+        key = self._key(path)
+        with self._contents.mutex:
+            self._store(key, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        key = self._key(path)
+        with self._contents.mutex:
+            if key in self._contents.objects:
+                return False
+            self._store(key, data)
+            return True
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        found = self._find(path)
+        return None if found is None else (found.data, str(found.version))
+
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+        key = self._key(path)
+        with self._contents.mutex:
+            current = self._contents.objects.get(key)
+            if current is None or str(current.version) != tag:
+                return False
+            self._store(key, data)
+            return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        keys = [self._key(path) for path in paths]
+        with self._contents.mutex:
+            for key in keys:
+                self._contents.objects.pop(key, None)
+
+    def delete_folder(self, path: str) -> None:
+        self.delete([info.path for info in self.walk(path)])
+
+    def make_folder(self, path: str) -> None:
+        check_path(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self._get(path).data)
+
+    def open_output(self, path: str) -> _MemoryOutput:
+        self._key(path)
+        return _MemoryOutput(self, path)
+
+    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
+        check_path(folder)
+        return 0
+
+    def _key(self, path: str) -> str:
+        return join_path(self._location.path, check_file_path(path))
+
+    def _find(self, path: str) -> _Object | None:
+        key = self._key(path)
+        with self._contents.mutex:
+            return self._contents.objects.get(key)
+
+    def _get(self, path: str) -> _Object:
+        found = self._find(path)
+        if found is None:
+            raise TableState(f"{self.absolute(path)}: no such file")
+        return found
+
+    def _store(self, key: str, data: bytes) -> None:
+        contents = self._contents
+        contents.version += 1
+        contents.objects[key] = _Object(bytes(data), contents.environment.now_ms(), contents.version)
+
+
+class _MemoryOutput:
+    """The `with` block of `open_output`: a growing buffer, then a put."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._sink = pa.BufferOutputStream()
+
+    def __enter__(self) -> pa.NativeFile:
+        return self._sink
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        data = self._sink.getvalue()
+        if kind is None:
+            self._storage.put(self._path, data.to_pybytes())
+
+
+def open_memory(location: Location, options: dict[str, str]) -> Storage:
+    """The storage of a `memory://` URI.  It has no options; any is InvalidRequest."""
+    if options:
+        raise InvalidRequest(f"{location.uri} takes no storage options, found {min(options)!r}")
+    return MemoryStorage(location.uri)
+
+
+def forget_memory(name: str) -> None:
+    """Drop the named store with its content.  Storages that are open on it keep what they have, apart from later ones."""
+    with _stores_mutex:
+        _stores.pop(name, None)

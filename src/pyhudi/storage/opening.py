@@ -1,0 +1,44 @@
+"""From a URI, or the spec of an open storage, to a `Storage`.
+
+    /path, file:/path                          local.py
+    memory://name/path                         memory.py
+    s3, s3a, s3n, gs, gcs, az, abfs, abfss     objects.py
+
+A storage that carries planned faults (faults.py) keeps them: its spec names the plan, and opening the spec in the same process
+joins it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.storage.local import open_local
+from pyhudi.storage.memory import open_memory
+from pyhudi.storage.uris import Location, parse_uri
+
+_OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {
+    "file": open_local,
+    "memory": open_memory,
+}
+
+
+def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Storage:
+    """Open the storage at a URI or path, or the one that a spec describes.  Touches no file.
+
+    options: what the store needs (credentials, endpoint, `sync` for local paths); a spec brings its own, so none then.
+    Raises InvalidRequest for a malformed URI or an unknown option, Unsupported for another scheme.
+    """
+    if isinstance(source, StorageSpec):
+        if options:
+            raise InvalidRequest("a storage spec carries its own options; give either a spec or a URI with options")
+        uri, given = source.uri, dict(source.options)
+    else:
+        uri, given = os.fspath(source), {str(name): str(value) for name, value in (options or {}).items()}
+    location = parse_uri(uri)
+    opener = _OPENERS.get(location.scheme)
+    if opener is None:
+        raise Unsupported(f"{uri}: no storage for {location.scheme}://, only for {', '.join(sorted(_OPENERS))}")
+    return opener(location, given)

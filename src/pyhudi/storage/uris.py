@@ -1,0 +1,95 @@
+"""Table URIs as Hadoop's Path reads and prints them.
+
+    /data/t   file:/data/t   file:///data/t   file://localhost/data/t      -> file:/data/t
+    s3://bucket/t//x/        s3a://bucket/t                                -> scheme kept, '//' and a trailing '/' dropped
+
+There is no percent-decoding and no query or fragment: a space, '%', '#' or '?' stands for itself, because a partition
+folder such as `day=2026%2F11` has that very name on disk.  A relative path is taken from the working directory.
+
+What this does not do: it opens nothing and knows no buckets; see opening.py.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from pyhudi.errors import InvalidRequest
+
+# Two characters at least, so that the drive of a Windows path is not taken for a scheme.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
+
+# Names of one and the same store: a table written through one of them is found through the others.
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A parsed URI.  authority: bucket or container with its host, '' for files; path: '/'-separated, no leading '/'."""
+
+    scheme: str
+    authority: str
+    path: str
+
+    @property
+    def uri(self) -> str:
+        """The text form: `file:/path` for files, `scheme://authority/path` otherwise."""
+        if self.scheme == "file":
+            return f"file:/{self.path}"
+        return f"{self.scheme}://{self.authority}/{self.path}" if self.path else f"{self.scheme}://{self.authority}"
+
+    @property
+    def file_path(self) -> str:
+        """The path on the local disk."""
+        return self.path if os.name == "nt" else f"/{self.path}"
+
+    def child(self, path: str) -> Location:
+        """The location of a path relative to this one."""
+        return Location(self.scheme, self.authority, "/".join(part for part in (self.path, path) if part))
+
+
+def parse_uri(text: str) -> Location:
+    """Read a URI or a plain path.  Raises InvalidRequest for an empty one, or a '..' part in a URI."""
+    if not text or "\x00" in text:
+        raise InvalidRequest(f"a table needs a path or URI, found {text!r}")
+    matched = _SCHEME.match(text)
+    if matched is None:
+        return Location("file", "", "/".join(_parts(os.path.abspath(text).replace(os.sep, "/"))))
+    scheme, rest = matched.group(1).lower(), text[matched.end() :]
+    authority = ""
+    if rest.startswith("//"):
+        authority, _, rest = rest[2:].partition("/")
+    if scheme == "file" and authority == "localhost":
+        authority = ""
+    if scheme == "file" and authority:
+        raise InvalidRequest(f"{text!r} names the host {authority!r}: a file URI is written file:/path or file:///path")
+    if scheme not in ("file", "memory") and not authority:
+        raise InvalidRequest(f"{text!r} names no bucket: write {scheme}://bucket/path")
+    parts = _parts(rest)
+    if ".." in parts or "." in parts:
+        raise InvalidRequest(f"{text!r} must not hold '.' or '..' parts")
+    return Location(scheme, authority, "/".join(parts))
+
+
+def relative_path(root_uri: str, uri: str) -> str | None:
+    """The path of `uri` relative to `root_uri`; '' when they are the same place; None when it lies elsewhere.
+
+    Spellings of one store are equal (s3 and s3a, file:/x and file:///x and /x), because plans that another writer made
+    carry absolute URIs in its spelling.
+    """
+    root, inner = parse_uri(root_uri), parse_uri(uri)
+    if (_store(root.scheme), root.authority) != (_store(inner.scheme), inner.authority):
+        return None
+    if inner.path == root.path:
+        return ""
+    prefix = f"{root.path}/" if root.path else ""
+    return inner.path[len(prefix) :] if inner.path.startswith(prefix) else None
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _store(scheme: str) -> str:
+    return _SAME_STORE.get(scheme, scheme)
