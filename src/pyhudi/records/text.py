@@ -1,0 +1,194 @@
+"""Values as the text that Java prints, column at a time.
+
+Hudi builds record keys, partition paths and string-widened columns from `toString()` of the Avro value.  Two systems that
+print one value in two ways make two keys of one row, so the forms are reproduced here exactly:
+
+    boolean    true, false
+    int, long  decimal
+    float      the shortest digits that read back; plain between 1e-3 (inclusive) and 1e7, else 1.0E20, 1.0E-5; NaN, Infinity
+    date       2024-05-06
+    timestamp  microseconds since the epoch, as decimal
+    decimal    BigDecimal.toString: with its scale (1.50), scientific once the adjusted exponent is below -6 (1E-8, 0E-8)
+    string     as it is
+    binary     lower-case hexadecimal
+
+Java releases before 19 print a few doubles with one digit more than needed (2.0E-3 prints right, 2.2250738585072014E-308
+too; the known offenders are rare long values); the shortest form, which later releases print, is used.
+
+Everything runs on Arrow kernels and numpy.  Only subnormal numbers of one digit, of which there are few different ones,
+pass through Python.
+
+It does not format `java.sql.Timestamp` texts (see keys.py) and does not format nested values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+
+_HEX = np.frombuffer(b"".join(b"%02x" % value for value in range(256)), dtype=np.uint8).reshape(256, 2)
+
+
+def has_text(type_: pa.DataType) -> bool:
+    """Whether `value_text` can print values of this Arrow type."""
+    return bool(
+        pa.types.is_boolean(type_)
+        or pa.types.is_integer(type_)
+        or pa.types.is_float32(type_)
+        or pa.types.is_float64(type_)
+        or pa.types.is_date32(type_)
+        or pa.types.is_timestamp(type_)
+        or pa.types.is_decimal(type_)
+        or is_string_like(type_)
+        or is_binary_like(type_)
+    )
+
+
+def is_string_like(type_: pa.DataType) -> bool:
+    """Whether the Arrow type holds UTF-8 text in plain, large or view layout."""
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+
+
+def is_binary_like(type_: pa.DataType) -> bool:
+    """Whether the Arrow type holds bytes in plain, large, view or fixed layout."""
+    return bool(
+        pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_)
+        or pa.types.is_binary_view(type_)
+        or pa.types.is_fixed_size_binary(type_)
+    )
+
+
+def value_text(array: pa.Array) -> pa.StringArray:
+    """The text of each value, as Java's `toString` on Hudi's Avro value gives it; nulls stay null, order is kept.
+
+    array: any type for which `has_text` holds; a timestamp is printed as microseconds since the epoch.
+    Raises InvalidRequest for any other type.  Source: storage format, Record keys, value to text.
+    """
+    type_ = array.type
+    if pa.types.is_string(type_):
+        return array
+    if pa.types.is_floating(type_) and not pa.types.is_float16(type_):
+        return float_text(array)
+    if pa.types.is_timestamp(type_):
+        return pc.cast(timestamp_micros(array), pa.string())
+    if is_binary_like(type_):
+        return _hex_text(pc.cast(array, pa.binary()))
+    if not has_text(type_):
+        raise InvalidRequest(f"a value of type {type_} has no text form: use a string, number, boolean, date or timestamp column")
+    return pc.cast(array, pa.string())
+
+
+def timestamp_micros(array: pa.Array) -> pa.Int64Array:
+    """Microseconds since the epoch of each timestamp, finer units rounded down; nulls stay null.
+
+    A timestamp without a zone is taken as UTC.  Raises InvalidRequest when an instant does not fit 64 bits of microseconds.
+    """
+    if array.type.unit == "ns":
+        array = pc.floor_temporal(array, unit="microsecond")
+    try:
+        return pc.cast(pc.cast(array, pa.timestamp("us", array.type.tz)), pa.int64())
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(f"a timestamp does not fit into microseconds since the epoch: {error}") from error
+
+
+def float_text(array: pa.Array) -> pa.StringArray:
+    """`Float.toString` or `Double.toString` of each value; nulls stay null.
+
+    array: float32 or float64.
+    """
+    shortest = pc.cast(array, pa.string())
+    magnitude = pc.abs(pc.cast(array, pa.float64()))
+    plain = pc.or_(
+        pc.and_(pc.greater_equal(magnitude, 1e-3), pc.less(magnitude, 1e7)),
+        pc.equal(magnitude, 0.0),
+    )
+    with_point = pc.if_else(
+        pc.match_substring(shortest, "."),
+        shortest,
+        pc.binary_join_element_wise(shortest, "0", pa.scalar(".")),
+    )
+    if pc.all(pc.fill_null(plain, True)).as_py():
+        return with_point
+    finite = pc.is_finite(magnitude)
+    scientific = pc.and_(pc.invert(plain), finite)
+    result = pc.if_else(plain, with_point, _special_text(array))
+    mask = pc.fill_null(scientific, False)
+    if pc.any(mask).as_py():
+        result = pc.replace_with_mask(result, mask, _scientific_text(array.filter(mask), shortest.filter(mask)))
+    return result
+
+
+def floats_through_text(array: pa.FloatArray) -> pa.DoubleArray:
+    """float32 to float64 by way of the shortest text, as Hudi widens: 0.1f becomes 0.1, not 0.10000000149011612."""
+    return pc.cast(pc.cast(array, pa.string()), pa.float64())
+
+
+def _special_text(array: pa.Array) -> pa.Array:
+    infinite = pc.if_else(pc.greater(array, 0.0), "Infinity", "-Infinity")
+    return pc.if_else(pc.is_nan(array), "NaN", infinite)
+
+
+def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
+    parts = pc.extract_regex(
+        shortest,
+        r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$",
+    )
+    whole, power = parts.field("whole"), parts.field("power")
+    digits = pc.binary_join_element_wise(whole, parts.field("fraction"), "")
+    significant = pc.utf8_ltrim(digits, characters="0")
+    leading_zeros = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
+    significant = pc.utf8_rtrim(significant, characters="0")
+    # A number without an exponent has an empty group, which is power 0; the plus sign is no part of an Arrow integer text.
+    power = pc.utf8_ltrim(pc.if_else(pc.equal(power, ""), "0", power), characters="+")
+    exponent = pc.subtract(
+        pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(whole), 1)),
+        leading_zeros,
+    )
+    tail = pc.utf8_slice_codeunits(significant, 1)
+    mantissa = pc.binary_join_element_wise(
+        pc.utf8_slice_codeunits(significant, 0, 1),
+        pc.if_else(pc.equal(tail, ""), "0", tail),
+        ".",
+    )
+    text = pc.binary_join_element_wise(parts.field("sign"), mantissa, "E", pc.cast(exponent, pa.string()), "")
+    # Java prints at least two digits and takes the nearest two: only where neighbours are further apart than a tenth of
+    # the value, among the smallest subnormals, do they differ from one digit and a zero (4.9E-324, not 5.0E-324).
+    tiny = 1e-320 if pa.types.is_float64(values.type) else 1e-42
+    short = pc.and_(pc.less(pc.abs(pc.cast(values, pa.float64())), tiny), pc.equal(tail, ""))
+    if pc.any(short).as_py():
+        encoded = pc.dictionary_encode(pc.cast(values.filter(short), pa.float64()))
+        texts = pa.array(
+            [_two_digits(value) for value in encoded.dictionary.to_pylist()],
+            pa.string(),
+        )
+        text = pc.replace_with_mask(text, short, texts.take(encoded.indices))
+    return text
+
+
+def _two_digits(value: float) -> str:
+    mantissa, exponent = f"{value:.1e}".split("e")
+    return f"{mantissa}E{int(exponent)}"
+
+
+def _hex_text(array: pa.BinaryArray) -> pa.StringArray:
+    buffers: list[Any] = array.buffers()
+    offsets = np.frombuffer(buffers[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    data = np.frombuffer(buffers[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+    doubled = (offsets - offsets[0]) * 2
+    if doubled[-1] > np.iinfo(np.int32).max:
+        raise InvalidRequest("binary values of one batch are too large to be printed as hexadecimal text: use smaller batches")
+    validity = None
+    if array.null_count:
+        validity = pc.is_valid(array).buffers()[1]
+    return pa.StringArray.from_buffers(
+        len(array),
+        pa.py_buffer(doubled.astype(np.int32)),
+        pa.py_buffer(np.ascontiguousarray(_HEX[data])),
+        validity,
+    )
