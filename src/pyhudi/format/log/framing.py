@@ -1,0 +1,413 @@
+"""Blocks of a log file.  Source: storage format, "Log file format".
+
+A log file is a row of blocks and nothing else.  One block, big-endian:
+
+    off  size  field
+    0    6     magic "#HUDI#"
+    6    8     L, the bytes after this field, the last one included
+    14   4     log format version, 1
+    18   4     block type
+    22   ..    headers: int count, then per entry int key, int size, UTF-8 text
+    ..   8     C, the size of the content
+    ..   C     content
+    ..   4     footer: as the headers, always without entries
+    ..   8     T = L + 6, the distance back to the magic
+
+A file system that makes bytes visible while they are written leaves torn blocks behind when a writer dies.  So each block is
+tested before it is believed: its last field lies inside the file, T and L agree, and the magic or the end of the file
+follows.  A block that fails is passed over up to the next magic.  Object stores show a file whole or not at all; there the
+tests are left out (`trusted`), and damage is an error.
+
+Scanning reads headers and the ends of blocks in windows and leaves contents where they are, so that the cost of finding out
+which blocks count does not depend on how much data they hold.
+
+What this does not do: contents (the modules beside this one), and which blocks count for a reader (commands.py).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.coding import Cursor
+
+MAGIC: Final = b"#HUDI#"
+LOG_FORMAT_VERSION: Final = 1
+
+# Real Hudi reads both lengths of a block as 32-bit numbers.
+MAX_BLOCK_BYTES: Final = 2**31 - 1
+
+ReadRange = Callable[[int, int], bytes]
+"""read_range(offset, size) -> exactly those bytes of the file; the caller owns the file."""
+
+
+class BlockType(IntEnum):
+    """What a block holds, by the number in its bytes.  CORRUPT is never written."""
+
+    COMMAND = 0
+    DELETE = 1
+    CORRUPT = 2
+    AVRO = 3
+    HFILE = 4
+    PARQUET = 5
+    CDC = 6
+
+
+class HeaderKey(IntEnum):
+    """The headers of a block, by the number in its bytes.  Values are text; real Hudi fails on any other number."""
+
+    INSTANT_TIME = 0
+    TARGET_INSTANT_TIME = 1
+    SCHEMA = 2
+    COMMAND_BLOCK_TYPE = 3
+    COMPACTED_BLOCK_TIMES = 4
+    RECORD_POSITIONS = 5
+    BLOCK_IDENTIFIER = 6
+    IS_PARTIAL = 7
+    BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LogBlock:
+    """A whole block, without its content.
+
+    offset: where the magic stands; size_bytes: from there to the end of the block; content_offset, content_size_bytes:
+    where the content lies in the file.
+    """
+
+    offset: int
+    size_bytes: int
+    kind: BlockType
+    headers: tuple[tuple[HeaderKey, str], ...]
+    content_offset: int
+    content_size_bytes: int
+
+    @property
+    def end(self) -> int:
+        """The offset just after the block."""
+        return self.offset + self.size_bytes
+
+    def header(self, key: HeaderKey) -> str | None:
+        """The text of a header, None when the block does not have it."""
+        return next((text for name, text in self.headers if name is key), None)
+
+    @property
+    def instant_time(self) -> str:
+        """The request time of the action that wrote the block; CorruptData without it, since every block has one."""
+        return self.required(HeaderKey.INSTANT_TIME)
+
+    @property
+    def schema(self) -> str | None:
+        """The writer's Avro schema, as JSON text."""
+        return self.header(HeaderKey.SCHEMA)
+
+    @property
+    def is_partial(self) -> bool:
+        """The records hold only the columns of the block's schema; the others keep their older values."""
+        return (self.header(HeaderKey.IS_PARTIAL) or "").lower() == "true"
+
+    @property
+    def compacted_block_times(self) -> tuple[str, ...]:
+        """The instants that a log compaction merged into this block, as written; () for an ordinary block."""
+        text = self.header(HeaderKey.COMPACTED_BLOCK_TIMES)
+        return tuple(text.split(",")) if text else ()
+
+    def required(self, key: HeaderKey) -> str:
+        """The text of a header that a block of this type must have; CorruptData when it is missing."""
+        text = self.header(key)
+        if text is None:
+            raise CorruptData(
+                f"a {self.kind.name} block without its header {key.name}",
+                offset=self.offset,
+            )
+        return text
+
+    def read_content(self, read_range: ReadRange) -> bytes:
+        """The content, read from the file that the block was found in."""
+        return _read(read_range, self.content_offset, self.content_size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class CorruptBlock:
+    """A torn block, which readers pass over: from its magic up to the next magic or the end of the file."""
+
+    offset: int
+    size_bytes: int
+    reason: str
+
+    @property
+    def end(self) -> int:
+        """The offset just after the damage."""
+        return self.offset + self.size_bytes
+
+
+def encode_block(
+    kind: BlockType, headers: Mapping[HeaderKey, str], content: bytes | memoryview = b""
+) -> bytes:
+    """The bytes of one block.  See `frame_block` for what is refused."""
+    head, tail = frame_block(kind, headers, len(content))
+    return b"".join((head, content, tail))
+
+
+def frame_block(
+    kind: BlockType, headers: Mapping[HeaderKey, str], content_size_bytes: int
+) -> tuple[bytes, bytes]:
+    """What stands before and after the content of a block, for writers that do not want the content copied.
+
+    headers: INSTANT_TIME at least.  Raises InvalidRequest for a block that real Hudi could not read: no instant, a
+    type that is never written, or 2 GiB and more.
+    """
+    if kind is BlockType.CORRUPT:
+        raise InvalidRequest("a CORRUPT block stands for damage and is never written")
+    if not headers.get(HeaderKey.INSTANT_TIME):
+        raise InvalidRequest(f"a {kind.name} block needs the header INSTANT_TIME")
+    entries = [_I32.pack(len(headers))]
+    for key in sorted(headers):
+        text = headers[key].encode("utf-8")
+        entries += (_KEY_AND_SIZE.pack(key, len(text)), text)
+    header_bytes = b"".join(entries)
+    size = (
+        _TYPE_AND_VERSION.size
+        + len(header_bytes)
+        + _I64.size
+        + content_size_bytes
+        + _TAIL.size
+    )
+    if _START.size + size > MAX_BLOCK_BYTES:
+        raise InvalidRequest(
+            f"a log block of {_START.size + size} bytes; the format ends at {MAX_BLOCK_BYTES}"
+        )
+    head = b"".join(
+        (
+            _START.pack(MAGIC, size),
+            _TYPE_AND_VERSION.pack(LOG_FORMAT_VERSION, kind),
+            header_bytes,
+            _I64.pack(content_size_bytes),
+        )
+    )
+    return head, _TAIL.pack(0, size + len(MAGIC))
+
+
+def scan_blocks(
+    read_range: ReadRange, size_bytes: int, trusted: bool = False
+) -> Iterator[LogBlock | CorruptBlock]:
+    """The blocks of a log file of `size_bytes` bytes, in file order, found while the iterator runs.
+
+    trusted: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
+    A file of no bytes has no blocks, and one to five bytes after the last block are passed over.
+    Raises CorruptData when no magic stands where a block must begin, or a block that passes the tests is damaged inside
+    (with `trusted`, also when it does not fit the file); Unsupported for another log format version, and for block types
+    and headers that are not known.  `read_range` may raise what it likes.
+    """
+    window = _Window(read_range, size_bytes)
+    offset = 0
+    while size_bytes - offset >= len(MAGIC):
+        magic = window.get(offset, len(MAGIC))
+        if magic != MAGIC:
+            raise CorruptData(
+                "no log block begins here",
+                offset=offset,
+                expected=MAGIC,
+                found=magic,
+            )
+        reason = None if trusted else _torn(window, offset)
+        if reason is None:
+            block = _decode_block(window, offset, trusted)
+            yield block
+            offset = block.end
+        else:
+            end = _next_magic(read_range, offset + len(MAGIC), size_bytes)
+            yield CorruptBlock(offset, end - offset, reason)
+            offset = end
+
+
+_I32: Final = struct.Struct(">i")
+_I64: Final = struct.Struct(">q")
+_START: Final = struct.Struct(">6sq")
+_TYPE_AND_VERSION: Final = struct.Struct(">ii")
+_KEY_AND_SIZE: Final = struct.Struct(">ii")
+_TAIL: Final = struct.Struct(">iq")
+
+# Version, type, two empty maps, content size, T: no block is smaller.
+_MIN_SIZE: Final = 4 + 4 + 4 + 8 + 4 + 8
+
+# One read serves the end of a block and the headers of the next one.  On object stores a request costs more than this
+# many bytes.
+_WINDOW_BYTES: Final = 32 * 1024
+_SEARCH_BYTES: Final = 1024 * 1024
+
+
+class _Window:
+    """The two parts of the file that were read last: the head of a block and its end, with the head of the next one."""
+
+    __slots__ = ("_parts", "_read_range", "size_bytes")
+
+    def __init__(self, read_range: ReadRange, size_bytes: int) -> None:
+        self._read_range = read_range
+        self._parts: list[tuple[int, bytes]] = []
+        self.size_bytes = size_bytes
+
+    def get(self, offset: int, size: int) -> bytes:
+        """`size` bytes from `offset`; the caller has compared both with the size of the file."""
+        for start, data in self._parts:
+            if start <= offset and offset + size <= start + len(data):
+                return data[offset - start : offset - start + size]
+        data = _read(
+            self._read_range,
+            offset,
+            min(max(size, _WINDOW_BYTES), self.size_bytes - offset),
+        )
+        self._parts = [(offset, data), *self._parts[:1]]
+        return data[:size]
+
+
+def _read(read_range: ReadRange, offset: int, size: int) -> bytes:
+    data = read_range(offset, size)
+    if len(data) != size:
+        raise CorruptData(
+            "the log file is shorter than its size says",
+            offset=offset,
+            expected=size,
+            found=len(data),
+        )
+    return data
+
+
+def _torn(window: _Window, offset: int) -> str | None:
+    """Why the block whose magic stands at `offset` must not be believed; None when it may be."""
+    left = window.size_bytes - offset - _START.size
+    if left < 0:
+        return "the file ends inside the length"
+    _, size = _START.unpack(window.get(offset, _START.size))
+    if size < _MIN_SIZE:
+        return f"a length of {size} is too small for any block"
+    if size > left:
+        return f"the block says {size} bytes follow, the file has {left}"
+    end = offset + _START.size + size
+    after = min(len(MAGIC), window.size_bytes - end)
+    close = window.get(end - _TAIL.size, _TAIL.size + after)
+    _, back = _TAIL.unpack_from(close)
+    if back - len(MAGIC) != size:
+        return f"the lengths disagree: {size} before, {back - len(MAGIC)} after"
+    if after == len(MAGIC) and close[_TAIL.size :] != MAGIC:
+        return "neither a block nor the end of the file follows"
+    return None
+
+
+def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
+    """Where the first magic at or after `offset` stands; the end of the file when there is none."""
+    while size_bytes - offset >= len(MAGIC):
+        size = min(_SEARCH_BYTES, size_bytes - offset)
+        found = _read(read_range, offset, size).find(MAGIC)
+        if found >= 0:
+            return offset + found
+        # The magic may lie across the border of two windows.
+        offset += size - (len(MAGIC) - 1)
+    return size_bytes
+
+
+def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
+    left = window.size_bytes - offset - _START.size
+    if left < 0:
+        raise CorruptData("a log block ends inside its length", offset=offset)
+    _, size = _START.unpack(window.get(offset, _START.size))
+    if not _MIN_SIZE <= size <= min(left, MAX_BLOCK_BYTES):
+        raise CorruptData(
+            "a log block does not fit its file",
+            offset=offset + len(MAGIC),
+            expected=left,
+            found=size,
+        )
+    start = offset + _START.size
+    end = start + size
+    version, ordinal = _TYPE_AND_VERSION.unpack(
+        window.get(start, _TYPE_AND_VERSION.size)
+    )
+    if version < 0:
+        raise CorruptData(
+            "impossible log format version",
+            offset=start,
+            expected=LOG_FORMAT_VERSION,
+            found=version,
+        )
+    if version != LOG_FORMAT_VERSION:
+        raise Unsupported(
+            f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read"
+        )
+    kind = _kind_of(ordinal, start + 4)
+    # The content size, the footer and T stand after the headers whatever these hold.
+    headers, at = _decode_headers(
+        window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size
+    )
+    (content_size,) = _I64.unpack(window.get(at, _I64.size))
+    content = at + _I64.size
+    if content_size != end - _TAIL.size - content:
+        raise CorruptData(
+            "the content does not fill its block",
+            offset=at,
+            expected=end - _TAIL.size - content,
+            found=content_size,
+        )
+    if not trusted:
+        (footers,) = _I32.unpack(window.get(end - _TAIL.size, _I32.size))
+        if footers:
+            raise CorruptData(
+                "a log block with footers, which do not exist",
+                offset=end - _TAIL.size,
+                expected=0,
+                found=footers,
+            )
+    return LogBlock(offset, end - offset, kind, headers, content, content_size)
+
+
+def _kind_of(ordinal: int, offset: int) -> BlockType:
+    if ordinal < 0 or ordinal == BlockType.CORRUPT:
+        raise CorruptData(
+            "impossible type of a log block", offset=offset, found=ordinal
+        )
+    try:
+        return BlockType(ordinal)
+    except ValueError:
+        raise Unsupported(
+            f"a log block of the unknown type {ordinal} at byte {offset}"
+        ) from None
+
+
+def _decode_headers(
+    window: _Window, offset: int, end: int
+) -> tuple[tuple[tuple[HeaderKey, str], ...], int]:
+    """The headers that begin at `offset` and end before `end`, and the offset after them."""
+    if end - offset < _I32.size:
+        raise CorruptData("a log block ends inside its headers", offset=offset)
+    (count,) = _I32.unpack(window.get(offset, _I32.size))
+    at = offset + _I32.size
+    if not 0 <= count <= (end - at) // _KEY_AND_SIZE.size:
+        raise CorruptData("impossible number of headers", offset=offset, found=count)
+    headers: dict[HeaderKey, str] = {}
+    for _ in range(count):
+        if end - at < _KEY_AND_SIZE.size:
+            raise CorruptData("a log block ends inside its headers", offset=at)
+        ordinal, size = _KEY_AND_SIZE.unpack(window.get(at, _KEY_AND_SIZE.size))
+        if ordinal < 0:
+            raise CorruptData(
+                "impossible key of a log block header", offset=at, found=ordinal
+            )
+        if ordinal > max(HeaderKey):
+            raise Unsupported(
+                f"a log block header with the unknown key {ordinal} at byte {at}"
+            )
+        at += _KEY_AND_SIZE.size
+        if not 0 <= size <= end - at:
+            raise CorruptData(
+                "a log block header does not fit its block",
+                offset=at - 4,
+                expected=end - at,
+                found=size,
+            )
+        headers[HeaderKey(ordinal)] = Cursor(window.get(at, size), base=at).text(size)
+        at += size
+    return tuple(headers.items()), at
