@@ -1,0 +1,22 @@
+"""HFile version 3, the sorted key-value file of the metadata table.  Source: storage format, "HFile format".
+
+    data blocks, between them leaf index blocks | meta blocks | intermediate index blocks
+    root index | meta index | file info           (the load-on-open section)
+    trailer, 4096 bytes
+
+    trailer.py      the last 4096 bytes        file_info.py     named byte strings about the file
+    blocks.py       header, data, checksums    compression.py, checksums.py, protobuf.py
+    index.py        block index entries        cells.py         entries of a data block as Arrow arrays
+    reader.py       open, scan, look up        writer.py        encoder of a new file
+
+Pure: a reader is handed a function that reads a range, an encoder hands out bytes.
+"""
+
+from __future__ import annotations
+
+from pyhudi.format.hfile.cells import CELL_SCHEMA
+from pyhudi.format.hfile.compression import Codec
+from pyhudi.format.hfile.reader import HFile, open_hfile, open_hfile_bytes
+from pyhudi.format.hfile.writer import HFileEncoder, HFileOptions, encode_hfile
+
+__all__ = ["CELL_SCHEMA", "Codec", "HFile", "HFileEncoder", "HFileOptions", "encode_hfile", "open_hfile", "open_hfile_bytes"]

@@ -1,0 +1,204 @@
+"""The entries of an HFile data block, as Arrow arrays.  Source: storage format, "HFile format", data block payload.
+
+    size  field
+       4  key length K
+       4  value length V
+       K  key = row length u16 | row | family length 00 | timestamp 7f ff ff ff ff ff ff ff | type 04, so K = row length + 12
+       V  value
+       1  version number, always 00
+
+Entries follow one another without a directory, each telling where the next begins.  Decoding finds them without a loop over
+entries:
+
+    1. Offsets where an entry can begin: bytes 0 and 1 are zero (a row has at most 32767 bytes) and byte 3 is byte 9 plus 12
+       (the low bytes of K and of the row length).  Three byte comparisons over the block leave few false ones.
+    2. Those offsets are checked in full: K and row length agree, the entry lies inside the block, its constant bytes are right.
+    3. The entries are the chain that begins at 0 and where each ends at the next.  Usually every offset left belongs to it;
+       otherwise (a value holds something that looks like an entry) the chain is found by doubling its steps.
+    4. Rows and values are cut out of the block by Arrow: an array whose elements are row, rest, row, rest, ... over the block's
+       own bytes, of which every other one is taken.
+
+Entries with a column family, of another type than "put", or with a version number are legal HBase and do not occur in Hudi:
+they raise Unsupported.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+
+CELL_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
+MAX_ROW_BYTES = 32767
+KEY_TAIL = b"\x00\x7f\xff\xff\xff\xff\xff\xff\xff\x04"
+
+_HEAD_BYTES = 10  # Key length, value length, row length.
+_FIXED_BYTES = _HEAD_BYTES + len(KEY_TAIL) + 1
+_PUT = KEY_TAIL[-1]
+_TAIL_SCALAR = pa.scalar(KEY_TAIL, pa.binary())
+_VERSION_SCALAR = pa.scalar(b"\x00", pa.binary())
+_NO_SEPARATOR = pa.scalar(b"", pa.binary())
+_EMPTY = pa.RecordBatch.from_arrays([pa.array([], pa.binary()), pa.array([], pa.binary())], schema=CELL_SCHEMA)
+
+Int64s = npt.NDArray[np.int64]
+
+
+def decode_cells(data: memoryview | bytes, *, offset: int | None = None) -> pa.RecordBatch:
+    """The entries of a data block in file order: CELL_SCHEMA, key is the row alone.
+
+    offset: of the block in its file, for error messages.  The arrays copy what they need; `data` may be released.
+    Raises CorruptData when the entries do not fill the block exactly, Unsupported for entries that Hudi does not write.
+    """
+    starts, row_ends, value_starts, value_ends = _locate(data, offset)
+    if len(starts) == 0:
+        return _EMPTY
+    rows = cut_pieces(data, starts + _HEAD_BYTES, row_ends)
+    values = cut_pieces(data, value_starts, value_ends)
+    return pa.RecordBatch.from_arrays([rows, values], schema=CELL_SCHEMA)
+
+
+def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray:
+    """One element for each entry, its bytes in the block; the data buffer of the result is therefore a run of entries.
+
+    rows, values: binary, same length, no nulls, rows as `check_row_sizes` allows; together below 2 GiB once encoded.
+    Order is the caller's business.
+    """
+    count = len(rows)
+    row_bytes = np.diff(_offsets(rows)).astype(np.int64)
+    heads = np.empty(count, dtype=[("key", ">u4"), ("value", ">u4"), ("row", ">u2")])
+    heads["key"] = row_bytes + (2 + len(KEY_TAIL))
+    heads["value"] = np.diff(_offsets(values))
+    heads["row"] = row_bytes
+    head_offsets = np.arange(0, _HEAD_BYTES * count + 1, _HEAD_BYTES, dtype=np.int32)
+    head_array = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(head_offsets), pa.py_buffer(heads.tobytes())])
+    cells: pa.BinaryArray = pc.binary_join_element_wise(head_array, rows, _TAIL_SCALAR, values, _VERSION_SCALAR, _NO_SEPARATOR)
+    return cells
+
+
+def check_row_sizes(rows: pa.BinaryArray) -> None:
+    """Raises InvalidRequest when a row is longer than an entry can hold."""
+    longest = int(np.diff(_offsets(rows)).max(initial=0))
+    if longest > MAX_ROW_BYTES:
+        raise InvalidRequest(f"a key of {longest} bytes: an HFile holds keys of at most {MAX_ROW_BYTES} bytes")
+
+
+def data_size_bytes(array: pa.BinaryArray) -> int:
+    """The bytes of all elements of a binary array together."""
+    offsets = _offsets(array)
+    return int(offsets[-1]) - int(offsets[0])
+
+
+def piece_length(rows: pa.BinaryArray, values: pa.BinaryArray, start: int, limit_bytes: int) -> int:
+    """How many entries from `start` on encode to at most `limit_bytes`; at least one."""
+    row_ends, value_ends = _offsets(rows)[start:], _offsets(values)[start:]
+    sizes = row_ends.astype(np.int64) + value_ends + np.arange(len(row_ends), dtype=np.int64) * _FIXED_BYTES
+    return max(1, int(np.searchsorted(sizes, sizes[0] + limit_bytes, side="right")) - 1)
+
+
+def cut_pieces(data: memoryview | bytes, starts: Int64s, ends: Int64s) -> pa.BinaryArray:
+    """The pieces data[start:end], copied.  starts, ends: ascending, no piece begins before the one before it ends."""
+    count = len(starts)
+    if count == 0:
+        return pa.array([], pa.binary())
+    bounds = np.empty((count, 2), dtype=np.int32)
+    bounds[:, 0] = starts
+    bounds[:, 1] = ends
+    # Every other element of this array is a piece, the others are what stands between two pieces.
+    both = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    return both.take(pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
+
+
+def full_key(row: bytes) -> bytes:
+    """The key of an entry as index blocks and the file info hold it."""
+    return len(row).to_bytes(2, "big") + row + KEY_TAIL
+
+
+def row_of_key(key: memoryview, *, offset: int | None = None) -> bytes:
+    """The row inside a full key, whatever its tail says.  Raises CorruptData when the row does not fit."""
+    if len(key) < 2:
+        raise CorruptData("an HFile index key is cut short", offset=offset, expected=2, found=len(key))
+    length = int.from_bytes(key[:2], "big")
+    if length > len(key) - 2:
+        raise CorruptData("row length of an HFile index key", offset=offset, expected=len(key) - 2, found=length)
+    return bytes(key[2 : 2 + length])
+
+
+def _offsets(array: pa.BinaryArray) -> npt.NDArray[np.int32]:
+    """The offsets of a binary array's elements in its data buffer, one more than it has elements."""
+    buffer = array.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, dtype=np.int32)
+    return np.frombuffer(buffer, dtype=np.int32, count=array.offset + len(array) + 1)[array.offset :]
+
+
+def _locate(data: memoryview | bytes, offset: int | None) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """Where each entry begins, its row ends, its value begins and its value ends."""
+    size = len(data)
+    block = np.frombuffer(data, dtype=np.uint8)
+    if size < _FIXED_BYTES:
+        if size:
+            raise _broken_entry(data, 0, offset)
+        nothing = np.empty(0, dtype=np.int64)
+        return nothing, nothing, nothing, nothing
+    last = size - _FIXED_BYTES + 1
+    possible = block[3 : 3 + last] == block[9 : 9 + last] + np.uint8(12)
+    possible &= block[:last] == 0
+    possible &= block[1 : 1 + last] == 0
+    starts: Int64s = np.flatnonzero(possible)
+    row_bytes = (block[starts + 8].astype(np.int64) << 8) | block[starts + 9]
+    key_bytes = (block[starts + 2].astype(np.int64) << 8) | block[starts + 3]
+    value_bytes = block[starts + 4].astype(np.int64) << 24
+    for position in (5, 6, 7):
+        value_bytes |= block[starts + position].astype(np.int64) << (8 * (7 - position))
+    row_ends = starts + _HEAD_BYTES + row_bytes
+    value_starts = row_ends + len(KEY_TAIL)
+    value_ends = value_starts + value_bytes
+    fits = (key_bytes == row_bytes + 12) & (row_bytes <= MAX_ROW_BYTES) & (value_ends < size)
+    if not fits.all():
+        starts, row_ends, value_starts, value_ends = (each[fits] for each in (starts, row_ends, value_starts, value_ends))
+    plain = (block[row_ends] == 0) & (block[value_starts - 1] == _PUT) & (block[value_ends] == 0)
+    if not plain.all():
+        starts, row_ends, value_starts, value_ends = (each[plain] for each in (starts, row_ends, value_starts, value_ends))
+    nexts = value_ends + 1
+    if len(starts) and starts[0] == 0 and nexts[-1] == size and np.array_equal(nexts[:-1], starts[1:]):
+        return starts, row_ends, value_starts, value_ends
+    chain = _chain(starts, nexts, size, data, offset)
+    return starts[chain], row_ends[chain], value_starts[chain], value_ends[chain]
+
+
+def _chain(starts: Int64s, nexts: Int64s, size: int, data: memoryview | bytes, offset: int | None) -> Int64s:
+    """Indices of those starts that are reached from 0, in order, each entry ending where the next begins."""
+    count = len(starts)
+    if count == 0 or starts[0] != 0:
+        raise _broken_entry(data, 0, offset)
+    # Index `count` stands for the end of the block, `count + 1` for a step to where no entry can begin.
+    following = np.searchsorted(starts, nexts)
+    known = np.append(starts, -1)[following] == nexts
+    step = np.where(known, following, np.where(nexts == size, count, count + 1))
+    step = np.concatenate([step, [count, count + 1]])
+    reached = np.zeros(1, dtype=np.int64)
+    while reached[-1] < count:
+        # `reached` holds the first 2**k links and `step` goes 2**k links ahead.
+        reached = np.concatenate([reached, step[reached]])
+        step = step[step]
+    if reached[-1] != count:
+        raise _broken_entry(data, int(nexts[reached[reached < count][-1]]), offset)
+    return reached[reached < count]
+
+
+def _broken_entry(data: memoryview | bytes, start: int, offset: int | None) -> CorruptData | Unsupported:
+    """Why no entry of Hudi's begins at `start` of the block."""
+    head = bytes(data[start : start + _HEAD_BYTES])
+    key_bytes, value_bytes, row_bytes = (int.from_bytes(head[at:end], "big") for at, end in ((0, 4), (4, 8), (8, 10)))
+    end = start + 8 + key_bytes + value_bytes
+    where = f"at byte {start} of an HFile data block's entries"
+    if len(head) < _HEAD_BYTES or end >= len(data):
+        return CorruptData(f"an entry {where} is cut short", offset=offset, expected=end + 1, found=len(data))
+    if key_bytes > row_bytes + 12 or (key_bytes == row_bytes + 12 and data[start + 7 + key_bytes] != _PUT):
+        return Unsupported(f"the entry {where} has a column family or is no plain value: Hudi writes no such entries")
+    if key_bytes == row_bytes + 12 and data[end] != 0:
+        return Unsupported(f"the entry {where} has a version number: Hudi writes no such entries")
+    return CorruptData(f"lengths of the entry {where}", offset=offset, expected=row_bytes + 12, found=key_bytes)

@@ -1,0 +1,57 @@
+"""The file info block: named byte strings about the whole file.  Source: storage format, "HFile format", file info.
+
+    "PBUF" | varint length | InfoProto { repeated BytesBytesPair map_entry = 1 { bytes first = 1; bytes second = 2 } }
+
+    KEY_VALUE_VERSION      i32 1: entries carry a version number        MAX_MEMSTORE_TS_KEY  i64 0: all of which are 0
+    hfile.AVG_KEY_LEN      i32                                          hfile.AVG_VALUE_LEN  i32
+    hfile.LASTKEY          full key of the last entry                   hfile.CREATE_TIME_TS i64 0
+    schema                 Avro schema of the values, JSON              minRecordKey, maxRecordKey, bloomFilterTypeCode: base files
+
+The Java readers need the first four; readers of newer files may find none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.coding import Cursor, encode_varint
+from pyhudi.format.hfile.protobuf import decode_fields, encode_bytes
+
+KEY_VALUE_VERSION = "KEY_VALUE_VERSION"
+MAX_VERSION_NUMBER = "MAX_MEMSTORE_TS_KEY"
+AVERAGE_KEY_BYTES = "hfile.AVG_KEY_LEN"
+AVERAGE_VALUE_BYTES = "hfile.AVG_VALUE_LEN"
+LAST_KEY = "hfile.LASTKEY"
+CREATE_TIME = "hfile.CREATE_TIME_TS"
+SCHEMA = "schema"
+MIN_RECORD_KEY = "minRecordKey"
+MAX_RECORD_KEY = "maxRecordKey"
+BLOOM_FILTER_TYPE = "bloomFilterTypeCode"
+
+_MAGIC = b"PBUF"
+
+
+def decode_file_info(data: memoryview, *, offset: int = 0) -> dict[str, bytes]:
+    """Names and values.  offset: of the block, for error messages.  Raises CorruptData when the data is no file info."""
+    cursor = Cursor(data, base=offset)
+    cursor.expect(_MAGIC, "the magic of an HFile's file info")
+    message = cursor.take(cursor.varint())
+    values: dict[str, bytes] = {}
+    for number, entry in decode_fields(Cursor(message, base=offset)):
+        if number != 1 or isinstance(entry, int):
+            continue
+        pair = {field: bytes(text) for field, text in decode_fields(Cursor(entry, base=offset)) if not isinstance(text, int)}
+        try:
+            name = pair.get(1, b"").decode()
+        except UnicodeDecodeError as error:
+            raise CorruptData("a name in an HFile's file info is no UTF-8", offset=offset) from error
+        values[name] = pair.get(2, b"")
+    return values
+
+
+def encode_file_info(values: Mapping[str, bytes]) -> bytes:
+    """The block's data; names in ascending order of their bytes, as Java writes them."""
+    pairs = sorted((name.encode(), value) for name, value in values.items())
+    message = b"".join(encode_bytes(1, encode_bytes(1, name) + encode_bytes(2, value)) for name, value in pairs)
+    return _MAGIC + encode_varint(len(message)) + message

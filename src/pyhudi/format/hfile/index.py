@@ -1,0 +1,168 @@
+"""Index blocks of an HFile: where blocks are, by the first key in each.  Source: storage format, "HFile format", index blocks.
+
+    root and meta index   entries back to back, their number is in the trailer: offset i64 | size i32 | vlong length | key
+                          the data index uses full keys; the meta index uses the bare block name
+    leaf, intermediate    n i32 | (n + 1) x i32 start of each entry, the last one their total size | n x (offset i64 | size i32 | full key)
+
+With one level the root points to data blocks; with two to leaf blocks, which point to data blocks; with more, intermediate blocks
+stand between.  Behind the entries of a root, Java may append 16 bytes about the middle key: they are ignored.
+
+A key is a lower bound of the rows in its block and above every row of the block before; it need not exist as a row, because Java
+shortens it.  Encoding stores the first rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.coding import Cursor, encode_vlong
+from pyhudi.format.hfile.blocks import HEADER_BYTES
+from pyhudi.format.hfile.cells import cut_pieces, full_key, row_of_key
+
+_POINTER_BYTES = 12
+_SHORTEST_ENTRY_BYTES = _POINTER_BYTES + 2
+
+Int64s = npt.NDArray[np.int64]
+Objects = npt.NDArray[np.object_]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """A block's place in the file and its first row, or for a meta block its name.  Offset and size in bytes."""
+
+    offset: int
+    size_bytes: int
+    row: bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockIndex:
+    """The entries of one index block: arrays of the same length, rows (bytes objects) ascending."""
+
+    offsets: Int64s
+    sizes: Int64s
+    rows: Objects
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def entry(self, position: int) -> IndexEntry:
+        return IndexEntry(int(self.offsets[position]), int(self.sizes[position]), self.rows[position])
+
+
+def decode_root_index(data: memoryview, count: int, *, limit: int, offset: int = 0) -> BlockIndex:
+    """The `count` entries of a data root index.
+
+    limit: the offset that all indexed blocks lie below; offset: of the index block, for error messages.
+    Raises CorruptData when entries are cut short, point elsewhere, or are not in ascending order.
+    """
+    entries = _decode_entries(data, count, offset)
+    rows = object_array([row_of_key(key, offset=offset) for _, _, key in entries])
+    offsets = np.array([at for at, _, _ in entries], dtype=np.int64)
+    sizes = np.array([size for _, size, _ in entries], dtype=np.int64)
+    return _checked(BlockIndex(offsets, sizes, rows), limit, offset)
+
+
+def decode_meta_index(data: memoryview, count: int, *, limit: int, offset: int = 0) -> dict[str, IndexEntry]:
+    """The `count` entries of a meta index, by block name.  Raises CorruptData as `decode_root_index` does."""
+    entries = [IndexEntry(at, size, bytes(name)) for at, size, name in _decode_entries(data, count, offset)]
+    for entry in entries:
+        if entry.offset < 0 or entry.size_bytes < HEADER_BYTES or entry.offset + entry.size_bytes > limit:
+            raise _outside(entry, limit, offset)
+    try:
+        return {entry.row.decode(): entry for entry in entries}
+    except UnicodeDecodeError as error:
+        raise CorruptData("a name in an HFile's meta index is no UTF-8", offset=offset) from error
+
+
+def decode_index(data: memoryview, *, limit: int, offset: int = 0) -> BlockIndex:
+    """The entries of a leaf or intermediate index block.  Arguments and errors as in `decode_root_index`."""
+    cursor = Cursor(data, base=offset)
+    count = cursor.i32()
+    if not 0 < count <= (cursor.remaining - 4) // (4 + _SHORTEST_ENTRY_BYTES):
+        raise CorruptData("number of entries in an HFile index block", offset=offset, found=count)
+    bounds = np.frombuffer(cursor.take(4 * (count + 1)), dtype=">i4").astype(np.int64)
+    body = cursor.take(cursor.remaining)
+    starts, ends = bounds[:-1], bounds[1:]
+    if starts[0] != 0 or ends[-1] > len(body) or (ends - starts < _SHORTEST_ENTRY_BYTES).any():
+        raise CorruptData("entry offsets of an HFile index block", offset=offset, expected=len(body), found=int(ends[-1]))
+    heads = np.frombuffer(body, dtype=np.uint8)[starts[:, None] + np.arange(_SHORTEST_ENTRY_BYTES)]
+    pointers = heads.view([("offset", ">i8"), ("size", ">i4"), ("row", ">u2")])[:, 0]
+    row_starts = starts + _SHORTEST_ENTRY_BYTES
+    row_ends = row_starts + pointers["row"]
+    if (row_ends > ends).any():
+        raise CorruptData("row length of an HFile index key", offset=offset)
+    rows: Objects = cut_pieces(body, row_starts, row_ends).to_numpy(zero_copy_only=False)
+    return _checked(BlockIndex(pointers["offset"].astype(np.int64), pointers["size"].astype(np.int64), rows), limit, offset)
+
+
+def encode_root_index(entries: Sequence[IndexEntry]) -> bytes:
+    """The data of a data root index block."""
+    return b"".join(_pointer(entry) + _sized(full_key(entry.row)) for entry in entries)
+
+
+def encode_meta_index(entries: Sequence[IndexEntry]) -> bytes:
+    """The data of a meta index block."""
+    return b"".join(_pointer(entry) + _sized(entry.row) for entry in entries)
+
+
+def encode_index(entries: Sequence[IndexEntry]) -> bytes:
+    """The data of a leaf or intermediate index block."""
+    texts = [_pointer(entry) + full_key(entry.row) for entry in entries]
+    starts = np.zeros(len(texts) + 1, dtype=">i4")
+    np.cumsum([len(text) for text in texts], out=starts[1:])
+    return len(texts).to_bytes(4, "big") + starts.tobytes() + b"".join(texts)
+
+
+def object_array(rows: Sequence[bytes]) -> Objects:
+    """The rows as an array of bytes objects: NumPy's own byte strings lose zeros at the end."""
+    objects: Objects = np.empty(len(rows), dtype=np.object_)
+    objects[:] = rows
+    return objects
+
+
+def index_entry_bytes(row: bytes) -> int:
+    """About what an entry of this row takes in an index block, never less: cutting blocks by it keeps them below their limit."""
+    return 4 + _POINTER_BYTES + 5 + len(full_key(row))
+
+
+def _decode_entries(data: memoryview, count: int, offset: int) -> list[tuple[int, int, memoryview]]:
+    cursor = Cursor(data, base=offset)
+    if not 0 <= count <= len(data) // (_POINTER_BYTES + 1):
+        raise CorruptData("number of entries in an HFile index", offset=offset, found=count)
+    entries = []
+    for _ in range(count):
+        at, size = cursor.i64(), cursor.i32()
+        entries.append((at, size, cursor.take(cursor.vlong())))
+    return entries
+
+
+def _checked(index: BlockIndex, limit: int, offset: int) -> BlockIndex:
+    # Offsets are compared before they are added to, so that no sum can overflow.
+    inside = (index.offsets >= 0) & (index.offsets <= limit) & (index.sizes >= HEADER_BYTES)
+    inside &= index.offsets + np.where(inside, index.sizes, 0) <= limit
+    if not inside.all():
+        raise _outside(index.entry(int(np.argmin(inside))), limit, offset)
+    falls = index.rows[1:] < index.rows[:-1]
+    if falls.any():
+        at = int(np.argmax(falls))
+        raise CorruptData("an HFile index is not in order", offset=offset, expected=index.rows[at], found=index.rows[at + 1])
+    return index
+
+
+def _outside(entry: IndexEntry, limit: int, offset: int) -> CorruptData:
+    place = (entry.offset, entry.size_bytes)
+    return CorruptData("an HFile index points outside the file's blocks", offset=offset, expected=limit, found=place)
+
+
+def _pointer(entry: IndexEntry) -> bytes:
+    return entry.offset.to_bytes(8, "big") + entry.size_bytes.to_bytes(4, "big")
+
+
+def _sized(key: bytes) -> bytes:
+    return encode_vlong(len(key)) + key

@@ -1,0 +1,321 @@
+"""Reading an HFile: all of it, ranges, prefixes, or some keys.  Source: storage format, "HFile format".
+
+A file is opened from the function that reads a range of it and its size:
+
+    1. The tail (64 KiB, or the whole file) holds the trailer and usually the load-on-open section: root index, meta index and
+       file info, adjacent and in this order.  A longer section costs a second read.
+    2. A request becomes ranges of rows, ascending and disjoint.  The root index says which blocks they can touch; with more
+       levels, the leaf blocks that they touch are read and asked the same.
+    3. Data blocks that stand next to each other, or nearly, are read at once, and decoded together up to a few MiB.
+    4. Entries outside the ranges are dropped.
+
+Batches are CELL_SCHEMA: key binary (the row), value binary, no nulls, in file order, which is ascending by unsigned bytes.
+Memory is bounded by one read (8 MiB, or one larger block) and one batch.  Data blocks are read to their true end: entries that
+Java's native reader misses there are found.  No cache: whoever looks up often keeps the HFile value, which holds the root index.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.hfile.blocks import BlockKind, expect_block
+from pyhudi.format.hfile.cells import decode_cells
+from pyhudi.format.hfile.file_info import MAX_VERSION_NUMBER, decode_file_info
+from pyhudi.format.hfile.index import (
+    BlockIndex,
+    IndexEntry,
+    Objects,
+    decode_index,
+    decode_meta_index,
+    decode_root_index,
+    object_array,
+)
+from pyhudi.format.hfile.trailer import TRAILER_BYTES, Trailer, decode_trailer
+
+ReadRange = Callable[[int, int], "bytes | memoryview"]
+
+_TAIL_BYTES = 64 << 10
+_MAX_READ_BYTES = 8 << 20
+# Reading over a gap this long is cheaper than another request, also on object stores.
+_MAX_GAP_BYTES = 64 << 10
+_BATCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class HFile:
+    """An open file: its trailer, root index, meta blocks and file info; data is read on request, through `read_range`."""
+
+    read_range: ReadRange
+    trailer: Trailer
+    file_info: Mapping[str, bytes]
+    root: BlockIndex
+    meta: Mapping[str, IndexEntry]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the file says that it has."""
+        return self.trailer.entry_count
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None) -> Iterator[pa.RecordBatch]:
+        """Entries with start <= row < stop; None leaves an end open.
+
+        Raises CorruptData, also when a scan of the whole file comes out with another number of entries than the trailer says.
+        """
+        if start is None and stop is None:
+            return self._scan_all()
+        is_empty = stop is not None and stop <= (start or b"")
+        return self._scan_ranges([] if is_empty else [(start or b"", stop)])
+
+    def scan_prefixes(self, prefixes: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """Entries whose row begins with one of the prefixes, each entry once.  Prefixes may come in any order and may overlap."""
+        ranges: list[tuple[bytes, bytes | None]] = []
+        for prefix in sorted(set(prefixes)):
+            if not ranges or not (ranges[-1][1] is None or prefix < ranges[-1][1]):
+                ranges.append((prefix, _after_prefix(prefix)))
+        return self._scan_ranges(ranges)
+
+    def lookup(self, keys: pa.BinaryArray | pa.StringArray) -> Iterator[pa.RecordBatch]:
+        """The entries of these keys; keys that the file does not have are left out.
+
+        keys: binary or string, strictly ascending by bytes, no nulls.  Raises InvalidRequest when they are not.
+        """
+        wanted = ascending_keys(keys)
+        objects: Objects = wanted.to_numpy(zero_copy_only=False)
+        for batch in self._batches(self._touched(_Ranges.of_points(objects))):
+            rows = batch.column("key")
+            first = int(np.searchsorted(objects, rows[0].as_py(), side="left"))
+            last = int(np.searchsorted(objects, rows[-1].as_py(), side="right"))
+            found = pc.index_in(wanted.slice(first, last - first), value_set=rows).drop_null()
+            if len(found):
+                yield batch.take(found)
+
+    def meta_block(self, name: str) -> bytes | None:
+        """The data of a meta block; None when the file has none of that name."""
+        entry = self.meta.get(name)
+        if entry is None:
+            return None
+        window = self._read(entry.offset, entry.size_bytes)
+        return bytes(expect_block(window, 0, BlockKind.META, self.trailer.codec, window_offset=entry.offset).data)
+
+    def _scan_all(self) -> Iterator[pa.RecordBatch]:
+        row_count = 0
+        for batch in self._batches(self._touched(None)):
+            row_count += batch.num_rows
+            yield batch
+        if row_count != self.entry_count:
+            raise CorruptData("number of entries of an HFile", expected=self.entry_count, found=row_count)
+
+    def _scan_ranges(self, ranges: Sequence[tuple[bytes, bytes | None]]) -> Iterator[pa.RecordBatch]:
+        wanted = _Ranges.of(ranges)
+        for batch in self._batches(self._touched(wanted)):
+            kept = wanted.filter(batch)
+            if kept.num_rows:
+                yield kept
+
+    def _touched(self, wanted: _Ranges | None) -> Iterator[IndexEntry]:
+        """The data blocks that can hold wanted rows (None: all), in file order.  Index blocks are read as they are reached."""
+        return self._descend(self.root, wanted, self.trailer.index_levels)
+
+    def _descend(self, index: BlockIndex, wanted: _Ranges | None, level: int) -> Iterator[IndexEntry]:
+        chosen = range(len(index)) if wanted is None else np.flatnonzero(wanted.touches(index.rows)).tolist()
+        kind = BlockKind.LEAF_INDEX if level == 2 else BlockKind.INTERMEDIATE_INDEX
+        for position in chosen:
+            entry = index.entry(position)
+            if level == 1:
+                yield entry
+                continue
+            window = self._read(entry.offset, entry.size_bytes)
+            block = expect_block(window, 0, kind, self.trailer.codec, window_offset=entry.offset)
+            below = decode_index(block.data, limit=self.trailer.load_on_open_offset, offset=entry.offset)
+            here = wanted
+            if wanted is not None:
+                stop = index.rows[position + 1] if position + 1 < len(index) else None
+                here = wanted.within(entry.row if position else None, stop)
+            yield from self._descend(below, here, level - 1)
+
+    def _batches(self, entries: Iterator[IndexEntry]) -> Iterator[pa.RecordBatch]:
+        """The entries of the blocks, several blocks to a batch; no empty batches."""
+        held: list[memoryview] = []
+        held_bytes = 0
+        first_offset = 0
+        for offset, data in self._data_blocks(entries):
+            if held and held_bytes + len(data) > _BATCH_BYTES:
+                yield from _decode_batch(held, first_offset)
+                held, held_bytes = [], 0
+            if not held:
+                first_offset = offset
+            held.append(data)
+            held_bytes += len(data)
+        yield from _decode_batch(held, first_offset)
+
+    def _data_blocks(self, entries: Iterator[IndexEntry]) -> Iterator[tuple[int, memoryview]]:
+        """Offset and uncompressed data of each block."""
+        codec = self.trailer.codec
+        for run in _adjacent(entries):
+            start, end = run[0].offset, run[-1].offset + run[-1].size_bytes
+            window = self._read(start, end - start)
+            for entry in run:
+                block = expect_block(window, entry.offset - start, BlockKind.DATA, codec, window_offset=start)
+                if block.size_bytes != entry.size_bytes:
+                    raise CorruptData(
+                        "an HFile index and its block disagree on the block's size",
+                        offset=entry.offset,
+                        expected=entry.size_bytes,
+                        found=block.size_bytes,
+                    )
+                yield entry.offset, block.data
+
+    def _read(self, offset: int, size_bytes: int) -> memoryview:
+        return _read_exactly(self.read_range, offset, size_bytes)
+
+
+def open_hfile(read_range: ReadRange, size_bytes: int) -> HFile:
+    """Open the file of `size_bytes` whose bytes [offset, offset + length) `read_range(offset, length)` returns.
+
+    One read, or two when trailer and load-on-open section are longer than 64 KiB.
+    Raises CorruptData when the bytes are no HFile, Unsupported for versions, codecs and encodings that are not read.
+    """
+    tail_offset = max(0, size_bytes - _TAIL_BYTES)
+    tail = _read_exactly(read_range, tail_offset, size_bytes - tail_offset)
+    trailer = decode_trailer(tail[-TRAILER_BYTES:], size_bytes)
+    start, end = trailer.load_on_open_offset, size_bytes - TRAILER_BYTES
+    if start >= tail_offset:
+        section = tail[start - tail_offset : end - tail_offset]
+    else:
+        section = _read_exactly(read_range, start, end - start)
+    root_block = expect_block(section, 0, BlockKind.ROOT_INDEX, trailer.codec, window_offset=start)
+    root = decode_root_index(root_block.data, trailer.data_index_count, limit=start, offset=start)
+    position = root_block.size_bytes
+    meta_block = expect_block(section, position, BlockKind.ROOT_INDEX, trailer.codec, window_offset=start)
+    meta = decode_meta_index(meta_block.data, trailer.meta_index_count, limit=start, offset=start + position)
+    position += meta_block.size_bytes
+    info_block = expect_block(section, position, BlockKind.FILE_INFO, trailer.codec, window_offset=start)
+    file_info = decode_file_info(info_block.data, offset=start + position)
+    if int.from_bytes(file_info.get(MAX_VERSION_NUMBER, b""), "big") != 0:
+        raise Unsupported("an HFile whose entries have version numbers: Hudi writes none")
+    return HFile(read_range=read_range, trailer=trailer, file_info=file_info, root=root, meta=meta)
+
+
+def open_hfile_bytes(data: bytes | memoryview) -> HFile:
+    """Open a file that is in memory: the content of a log block."""
+    view = memoryview(data)
+    return open_hfile(lambda offset, length: view[offset : offset + length], len(view))
+
+
+def ascending_keys(keys: pa.BinaryArray | pa.StringArray) -> pa.BinaryArray:
+    """Keys as binary, checked: no nulls, each above the one before by unsigned bytes.  Raises InvalidRequest."""
+    if not (pa.types.is_binary(keys.type) or pa.types.is_string(keys.type)):
+        raise InvalidRequest(f"HFile keys of type {keys.type}: binary or string is needed")
+    if keys.null_count:
+        raise InvalidRequest("an HFile key is null")
+    binary: pa.BinaryArray = keys.cast(pa.binary())
+    if len(binary) > 1:
+        rises = pc.less(binary[:-1], binary[1:])
+        if not pc.all(rises).as_py():
+            at = pc.index(rises, False).as_py()
+            before, after = binary[at].as_py(), binary[at + 1].as_py()
+            what = f"the key {after!r} comes twice" if before == after else f"the key {after!r} comes after {before!r}"
+            raise InvalidRequest(f"HFile keys must ascend by their bytes: {what}")
+    return binary
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ranges:
+    """Ranges of rows [start, stop), ascending and disjoint.  has_end false: the last one goes on to the end of the file."""
+
+    starts: Objects
+    stops: Objects
+    has_end: bool
+
+    @classmethod
+    def of(cls, ranges: Sequence[tuple[bytes, bytes | None]]) -> _Ranges:
+        has_end = not ranges or ranges[-1][1] is not None
+        return cls(object_array([start for start, _ in ranges]), object_array([stop or b"" for _, stop in ranges]), has_end)
+
+    @classmethod
+    def of_points(cls, rows: Objects) -> _Ranges:
+        return cls(rows, object_array([row + b"\x00" for row in rows]), True)
+
+    def touches(self, rows: Objects) -> npt.NDArray[np.bool_]:
+        """For blocks with these first rows: can the block hold a row of a range?"""
+        first = np.maximum(np.searchsorted(rows, self.starts, side="right") - 1, 0)
+        end = np.searchsorted(rows, self.stops, side="left")
+        if not self.has_end:
+            end[-1] = len(rows)
+        changes = np.zeros(len(rows) + 1, dtype=np.int64)
+        some = first < end
+        np.add.at(changes, first[some], 1)
+        np.add.at(changes, end[some], -1)
+        touched: npt.NDArray[np.bool_] = np.cumsum(changes[:-1]) > 0
+        return touched
+
+    def within(self, start: bytes | None, stop: bytes | None) -> _Ranges:
+        """Those ranges that overlap [start, stop)."""
+        last = len(self.starts)
+        bounded = self.stops if self.has_end else self.stops[:-1]
+        low = 0 if start is None else int(np.searchsorted(bounded, start, side="right"))
+        high = last if stop is None else int(np.searchsorted(self.starts, stop, side="left"))
+        return _Ranges(self.starts[low:high], self.stops[low:high], self.has_end or high < last)
+
+    def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The entries of a batch, which is ascending, that lie in a range."""
+        rows = batch.column("key")
+        here = self.within(rows[0].as_py(), rows[-1].as_py() + b"\x00")
+        bounds = [
+            (_lower_bound(rows, start), _lower_bound(rows, stop)) for start, stop in zip(here.starts, here.stops, strict=True)
+        ]
+        if bounds and not here.has_end:
+            bounds[-1] = (bounds[-1][0], len(rows))
+        if not bounds:
+            return batch.slice(0, 0)
+        if len(bounds) == 1:
+            return batch.slice(bounds[0][0], bounds[0][1] - bounds[0][0])
+        pieces = [np.arange(low, high) for low, high in bounds]
+        return batch.take(pa.array(np.concatenate(pieces)))
+
+
+def _decode_batch(blocks: list[memoryview], offset: int) -> Iterator[pa.RecordBatch]:
+    data = blocks[0] if len(blocks) == 1 else b"".join(blocks)
+    batch = decode_cells(data, offset=offset)
+    if batch.num_rows:
+        yield batch
+
+
+def _adjacent(entries: Iterator[IndexEntry]) -> Iterator[list[IndexEntry]]:
+    """Runs of blocks that one read fetches: close to each other, and together no longer than a read may be."""
+    run: list[IndexEntry] = []
+    for entry in entries:
+        if run:
+            gap = entry.offset - (run[-1].offset + run[-1].size_bytes)
+            if not 0 <= gap <= _MAX_GAP_BYTES or entry.offset + entry.size_bytes - run[0].offset > _MAX_READ_BYTES:
+                yield run
+                run = []
+        run.append(entry)
+    if run:
+        yield run
+
+
+def _read_exactly(read_range: ReadRange, offset: int, size_bytes: int) -> memoryview:
+    data = memoryview(read_range(offset, size_bytes))
+    if len(data) != size_bytes:
+        raise CorruptData("an HFile ends too early", offset=offset, expected=size_bytes, found=len(data))
+    return data
+
+
+def _lower_bound(rows: pa.BinaryArray, row: bytes) -> int:
+    """How many of the ascending rows are below `row`."""
+    return bisect_left(range(len(rows)), row, key=lambda index: rows[index].as_py())
+
+
+def _after_prefix(prefix: bytes) -> bytes | None:
+    """The least row above every row with this prefix; None when there is none."""
+    head = prefix.rstrip(b"\xff")
+    return head[:-1] + bytes([head[-1] + 1]) if head else None
