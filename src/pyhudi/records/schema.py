@@ -151,7 +151,7 @@ def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = Non
     """
     record: _Json | None = None
     if previous is not None:
-        record = _parse_record(previous)
+        record = resolve_avro(previous)
         if _same_fields(schema, _record_fields(record)):
             return previous
     name = sanitized_name(table_name)
@@ -340,10 +340,14 @@ def avro_to_arrow(text: str) -> pa.Schema:
     Raises CorruptData when the text is no Avro record, Unsupported for recursive records, unions of several types and
     logical types on which Arrow has nothing to say.  Source: storage format, Types and Avro schema naming.
     """
-    return pa.schema(_record_fields(_parse_record(text)))
+    return pa.schema(_record_fields(resolve_avro(text)))
 
 
-def _parse_record(text: str) -> _Json:
+def resolve_avro(text: str) -> dict[str, Any]:
+    """The Avro record of a schema text, each reference replaced by what it names and each named type with its namespace.
+
+    Raises CorruptData when the text is no Avro record, Unsupported for recursive records.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
