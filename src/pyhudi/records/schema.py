@@ -30,8 +30,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -94,7 +95,7 @@ _WIDENINGS: Mapping[str, tuple[str, ...]] = {
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Names and meta columns
+# Names, columns, meta columns
 
 
 def sanitized_name(table_name: str) -> str:
@@ -132,6 +133,57 @@ def without_meta_fields(data: _Data) -> _Data:
     if isinstance(data, pa.Schema):
         return pa.schema([data.field(index) for index in kept], metadata=data.metadata)
     return data.select(kept)
+
+
+def field_at(schema: pa.Schema, name: str) -> pa.Field:
+    """The field of a dotted name (`city`, `address.city`); nullable when it or a struct around it is.
+
+    Raises InvalidRequest with the nearest name when there is none, and when a part on the way is no struct.
+    """
+    parts = name.split(".")
+    fields: Sequence[pa.Field] = list(schema)
+    nullable = False
+    for depth, part in enumerate(parts):
+        found = [field for field in fields if field.name == part]
+        if len(found) != 1:
+            raise InvalidRequest(_unknown_column(name, schema))
+        nullable = nullable or found[0].nullable
+        if depth == len(parts) - 1:
+            break
+        if not pa.types.is_struct(found[0].type):
+            raise InvalidRequest(f"column {'.'.join(parts[: depth + 1])!r} is no struct: {name!r} cannot be found in it")
+        fields = list(found[0].type.fields)
+    return found[0].with_name(name).with_nullable(nullable)
+
+
+def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """The values of a dotted name, null where a struct on the way is; dictionaries are decoded.
+
+    Raises InvalidRequest with the nearest name when there is no such column.
+    """
+    field_at(batch.schema, name)
+    first, *rest = name.split(".")
+    array = batch.column(batch.schema.get_field_index(first))
+    if rest:
+        array = pc.struct_field(array, rest)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _unknown_column(name: str, schema: pa.Schema) -> str:
+    known = [dotted for field in schema for dotted in _dotted_names(field, field.name)]
+    folded = [other for other in known if other.lower() == name.lower()]
+    near = folded or get_close_matches(name, known, 1)
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else "the columns are " + ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    )
+    return f"there is no column {name!r}; {hint}"
+
+
+def _dotted_names(field: pa.Field, path: str) -> list[str]:
+    below = field.type.fields if pa.types.is_struct(field.type) else []
+    return [path, *(dotted for child in below for dotted in _dotted_names(child, f"{path}.{child.name}"))]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -1008,16 +1060,3 @@ def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:
     entries = pa.StructArray.from_arrays([keys, items], fields=[type_.key_field, type_.item_field])
     buffers = array.buffers()[:2]
     return pa.Array.from_buffers(type_, len(array), buffers, array.null_count, array.offset, children=[entries])
-
-
-def column_names(schema: pa.Schema) -> Iterable[str]:
-    """The dotted names of all leaves and structs of a schema, parents before children; for messages that suggest a name."""
-    for field in schema:
-        yield from _dotted(field, field.name)
-
-
-def _dotted(field: pa.Field, path: str) -> Iterable[str]:
-    yield path
-    if pa.types.is_struct(field.type):
-        for child in field.type.fields:
-            yield from _dotted(child, f"{path}.{child.name}")

@@ -12,8 +12,9 @@ print one value in two ways make two keys of one row, so the forms are reproduce
     string     as it is
     binary     lower-case hexadecimal
 
-Java releases before 19 print a few doubles with one digit more than needed (2.0E-3 prints right, 2.2250738585072014E-308
-too; the known offenders are rare long values); the shortest form, which later releases print, is used.
+Java 19 and later print the shortest digits, and so does this module.  Older releases print a digit more for some numbers that
+are whole and large (above 2^53 for doubles, 2^24 for floats: 5.9028721132322368E16 for 5.902872113232237E16) and write 1E23
+as 9.999999999999999E22; such numbers make no good keys on any of them.
 
 Everything runs on Arrow kernels and numpy.  Only subnormal numbers of one digit, of which there are few different ones,
 pass through Python.
