@@ -1,0 +1,251 @@
+"""Commit metadata: what a commit, delta commit, replace commit, compaction, log compaction or clustering wrote.
+
+    HoodieCommitMetadata          commit, deltacommit (also of compactions and log compactions), inflight profiles
+    HoodieReplaceCommitMetadata   replacecommit (also of clusterings): the same, and the file groups that were replaced
+
+Timelines of layout 1 hold the same as JSON; `decode` tells them apart.  A file of no bytes is empty metadata.  On writing:
+the partitions and the extra metadata are maps, never null, and the operation is one of the format's names, or readers fail.
+
+What this does not do: check that the stats agree with the files they speak of.
+Source: storage format, "Commit metadata rules" and "Write stats".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.avro import (
+    BOOLEAN,
+    DEFAULT_SYNC,
+    INT,
+    LONG,
+    STRING,
+    Field,
+    Schema,
+    array_of,
+    decode_document,
+    encode_container,
+    from_json,
+    map_of,
+    optional,
+    record,
+    schema_of,
+    version_field,
+)
+
+SCHEMA_KEY = "schema"
+"""Extra metadata: Avro JSON of the table's schema without the meta columns."""
+LATEST_SCHEMA_KEY = "latest_schema"
+"""Extra metadata: JSON of the schema with column ids, of tables that evolve on read."""
+NO_PREVIOUS_COMMIT = "null"
+"""What `prev_commit` says for a new file group: four letters, not null."""
+
+
+class Operation(StrEnum):
+    """What `operation_type` may say; readers refuse a commit with any other word."""
+
+    INSERT = "INSERT"
+    INSERT_PREPPED = "INSERT_PREPPED"
+    UPSERT = "UPSERT"
+    UPSERT_PREPPED = "UPSERT_PREPPED"
+    BULK_INSERT = "BULK_INSERT"
+    BULK_INSERT_PREPPED = "BULK_INSERT_PREPPED"
+    DELETE = "DELETE"
+    DELETE_PREPPED = "DELETE_PREPPED"
+    BOOTSTRAP = "BOOTSTRAP"
+    INSERT_OVERWRITE = "INSERT_OVERWRITE"
+    CLUSTER = "CLUSTER"
+    DELETE_PARTITION = "DELETE_PARTITION"
+    INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE_TABLE"
+    COMPACT = "COMPACT"
+    INDEX = "INDEX"
+    ALTER_SCHEMA = "ALTER_SCHEMA"
+    LOG_COMPACT = "LOG_COMPACT"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeStats:
+    """Milliseconds a task spent."""
+
+    total_scan_time: int = 0
+    total_create_time: int = 0
+    total_upsert_time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStat:
+    """One data file that the action wrote.  Counters that are null in a file are read as 0.
+
+    file_id                 the file group, with its `-<n>`
+    path                    relative to the table, no leading slash; readers learn of the file from here alone
+    prev_commit             base file: request time of the base file it replaces, "null" for a new file group.
+                            log file: its own request time; with change data capture the base file's
+    num_writes              rows in the new base file, copied ones included, or in the log blocks
+    num_inserts, num_update_writes, num_deletes   of this action; an update of a base file has num_inserts 0; a log file
+                            must have num_inserts 0 on tables with a record index
+    total_write_bytes       base file: its size; log file: bytes appended
+    file_size_in_bytes      the exact size of the file: readers trust it
+    partition_path          as the key it stands under; "" for a table without partitions
+    prev_base_file          name of the base file that it replaces; None says that every row is new
+    log_version, log_offset   log files: 1 and 0; base files: None
+    base_file, log_files    log files: "" and the file's own name; with change data capture the slice's; base files: None
+    cdc_stats               path of each change log to its size; None without
+    total_log_*, total_updated_records_compacted, total_corrupt_log_block, total_rollback_blocks   of compactions
+    total_log_files, temp_path   always None
+    min_event_time, max_event_time   None unless event time is tracked
+    """
+
+    file_id: str | None = None
+    path: str | None = None
+    prev_commit: str | None = NO_PREVIOUS_COMMIT
+    num_writes: int = 0
+    num_deletes: int = 0
+    num_update_writes: int = 0
+    total_write_bytes: int = 0
+    total_write_errors: int = 0
+    partition_path: str | None = None
+    total_log_records: int = 0
+    total_log_files: int | None = None
+    total_updated_records_compacted: int = 0
+    num_inserts: int = 0
+    total_log_blocks: int = 0
+    total_corrupt_log_block: int = 0
+    total_rollback_blocks: int = 0
+    file_size_in_bytes: int = 0
+    log_version: int | None = None
+    log_offset: int | None = None
+    base_file: str | None = None
+    log_files: tuple[str, ...] | None = None
+    cdc_stats: Mapping[str, int] | None = None
+    prev_base_file: str | None = None
+    min_event_time: int | None = None
+    max_event_time: int | None = None
+    runtime_stats: RuntimeStats | None = None
+    total_log_files_compacted: int = 0
+    total_log_read_time_ms: int = 0
+    total_log_size_compacted: int = 0
+    temp_path: str | None = None
+    num_updates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """partition_to_write_stats: partition path to its stats; extra_metadata: see the keys above; operation_type: a name of
+    `Operation`, or None; compacted: the action was a compaction or log compaction.
+
+    partition_to_replace_file_ids: partition path to the file groups that are gone; not None makes it the metadata of a
+    replacecommit.  version: null in the files of the real Hudi.
+    """
+
+    partition_to_write_stats: Mapping[str, tuple[WriteStat, ...]] = field(default_factory=dict)
+    compacted: bool = False
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
+    operation_type: str | None = None
+    partition_to_replace_file_ids: Mapping[str, tuple[str, ...]] | None = None
+    version: int | None = None
+
+    @property
+    def write_stats(self) -> tuple[WriteStat, ...]:
+        """The stats of all partitions, in the order of the file."""
+        return tuple(stat for stats in self.partition_to_write_stats.values() for stat in stats)
+
+    def encode(self, sync: bytes = DEFAULT_SYNC) -> bytes:
+        """The Avro container.  Raises InvalidRequest for an operation that readers would refuse."""
+        if self.operation_type is not None and self.operation_type not in Operation.__members__:
+            raise InvalidRequest(f"Commit metadata names an unknown operation: {self.operation_type!r}")
+        schema = _COMMIT if self.partition_to_replace_file_ids is None else _REPLACE
+        return encode_container(schema, self, sync)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> CommitMetadata:
+        """From Avro, from the JSON of layout 1, or from no bytes.  Raises CorruptData, or Unsupported for a codec.
+
+        Where the file does not say what was replaced, partition_to_replace_file_ids is None.
+        """
+        if not len(data):
+            return cls(operation_type=Operation.UNKNOWN.value)
+        is_json = bytes(data[:1]) == b"{"
+        metadata = from_json(_REPLACE, _parse_json(bytes(data))) if is_json else decode_document(_REPLACE, data)
+        if not isinstance(metadata, cls):
+            raise CorruptData("a document is no commit metadata", found=type(metadata).__name__)
+        return metadata
+
+
+def count(null: int = 0) -> Field:
+    """An optional long whose null means `null`."""
+    return optional(LONG, null=null)
+
+
+def _parse_json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(f"commit metadata is not JSON: {error}") from error
+
+
+_RUNTIME_STATS = record(
+    "HoodieRuntimeStats", RuntimeStats, totalScanTime=count(), totalCreateTime=count(), totalUpsertTime=count()
+)
+
+WRITE_STAT = record(
+    "HoodieWriteStat",
+    WriteStat,
+    fileId=optional(STRING),
+    path=optional(STRING),
+    prevCommit=optional(STRING),
+    numWrites=count(),
+    numDeletes=count(),
+    numUpdateWrites=count(),
+    totalWriteBytes=count(),
+    totalWriteErrors=count(),
+    partitionPath=optional(STRING),
+    totalLogRecords=count(),
+    totalLogFiles=optional(LONG),
+    totalUpdatedRecordsCompacted=count(),
+    numInserts=count(),
+    totalLogBlocks=count(),
+    totalCorruptLogBlock=count(),
+    totalRollbackBlocks=count(),
+    fileSizeInBytes=count(),
+    logVersion=optional(INT),
+    logOffset=optional(LONG),
+    baseFile=optional(STRING),
+    logFiles=optional(array_of(STRING, default=None)),
+    cdcStats=optional(map_of(LONG, default=None)),
+    prevBaseFile=optional(STRING),
+    minEventTime=optional(LONG),
+    maxEventTime=optional(LONG),
+    runtimeStats=optional(_RUNTIME_STATS),
+    totalLogFilesCompacted=count(),
+    totalLogReadTimeMs=count(),
+    totalLogSizeCompacted=count(),
+    tempPath=optional(STRING),
+    numUpdates=count(),
+)
+
+
+def _fields(extra_metadata: Field) -> dict[str, Field]:
+    return {
+        "partitionToWriteStats": optional(map_of(array_of(WRITE_STAT)), null={}),
+        "compacted": optional(BOOLEAN, null=False),
+        "extraMetadata": extra_metadata,
+        "version": version_field(1),
+        "operationType": optional(STRING),
+    }
+
+
+COMMIT_METADATA = record("HoodieCommitMetadata", CommitMetadata, **_fields(optional(map_of(STRING, default=None), null={})))
+REPLACE_COMMIT_METADATA = record(
+    "HoodieReplaceCommitMetadata",
+    CommitMetadata,
+    **_fields(optional(map_of(STRING), null={})),
+    partitionToReplaceFileIds=optional(map_of(array_of(STRING))),
+)
+_COMMIT: Schema = schema_of(COMMIT_METADATA)
+_REPLACE: Schema = schema_of(REPLACE_COMMIT_METADATA)
