@@ -28,6 +28,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.storage.clock import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,21 +191,22 @@ def join_path(*parts: str) -> str:
     return "/".join(part for part in parts if part)
 
 
-def settle_put_if_absent(storage: Storage, path: str, data: bytes, *, attempts: int = 3) -> bool:
+def settle_put_if_absent(
+    storage: Storage, path: str, data: bytes, environment: Environment, *, attempts: int = 4, pause_ms: int = 200
+) -> bool:
     """`put_if_absent` for a document that no other writer could have written, settled when an answer is lost.
 
     data must be unique to the caller (an id or random bytes in it): only then does finding it prove that the call landed.
+    pause_ms: before the second attempt, doubling from then on.
     Returns True when the path holds `data`, False when it holds something else.
-    Raises StorageUnavailable when after `attempts` tries the store still has not said: then nothing is known.
+    Raises StorageUnavailable when after `attempts` (1 or more) the store still has not said: then nothing is known.
     """
-    for remaining in reversed(range(attempts)):
+    for attempt in range(1, attempts + 1):
         try:
-            if storage.put_if_absent(path, data):
-                return True
+            # A name that is taken may have been taken for us, by an attempt whose answer was lost.
+            return storage.put_if_absent(path, data) or storage.read(path) == data
         except StorageUnavailable:
-            if not remaining:
+            if attempt == attempts:
                 raise
-            continue
-        # The name is taken.  A try whose answer was lost, or that a client repeated, may have taken it for us.
-        return storage.read(path) == data
+        environment.sleep_ms(pause_ms << (attempt - 1))
     raise InvalidRequest(f"attempts must be at least 1, found {attempts}")

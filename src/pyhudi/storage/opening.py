@@ -15,13 +15,16 @@ from collections.abc import Callable, Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.storage.faults import FAULT_OPTION, rejoin
 from pyhudi.storage.local import open_local
 from pyhudi.storage.memory import open_memory
+from pyhudi.storage.objects import OBJECT_SCHEMES, open_objects
 from pyhudi.storage.uris import Location, parse_uri
 
 _OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {
     "file": open_local,
     "memory": open_memory,
+    **dict.fromkeys(OBJECT_SCHEMES, open_objects),
 }
 
 
@@ -41,4 +44,6 @@ def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[
     opener = _OPENERS.get(location.scheme)
     if opener is None:
         raise Unsupported(f"{uri}: no storage for {location.scheme}://, only for {', '.join(sorted(_OPENERS))}")
-    return opener(location, given)
+    token = given.pop(FAULT_OPTION, None)
+    storage = opener(location, given)
+    return storage if token is None else rejoin(storage, token)

@@ -40,6 +40,11 @@ class Location:
         return f"{self.scheme}://{self.authority}/{self.path}" if self.path else f"{self.scheme}://{self.authority}"
 
     @property
+    def key(self) -> str:
+        """One text for all spellings of the same place: s3://b/t and s3a://b/t, file:/t and /t."""
+        return Location(_SAME_STORE.get(self.scheme, self.scheme), self.authority, self.path).uri
+
+    @property
     def file_path(self) -> str:
         """The path on the local disk."""
         return self.path if os.name == "nt" else f"/{self.path}"
@@ -79,7 +84,8 @@ def relative_path(root_uri: str, uri: str) -> str | None:
     carry absolute URIs in its spelling.
     """
     root, inner = parse_uri(root_uri), parse_uri(uri)
-    if (_store(root.scheme), root.authority) != (_store(inner.scheme), inner.authority):
+    same_store = _SAME_STORE.get(root.scheme, root.scheme) == _SAME_STORE.get(inner.scheme, inner.scheme)
+    if not same_store or root.authority != inner.authority:
         return None
     if inner.path == root.path:
         return ""
@@ -89,7 +95,3 @@ def relative_path(root_uri: str, uri: str) -> str | None:
 
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]
-
-
-def _store(scheme: str) -> str:
-    return _SAME_STORE.get(scheme, scheme)

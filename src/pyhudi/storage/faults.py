@@ -1,0 +1,295 @@
+"""A storage that fails on purpose, so that tests can kill a writer at every call it makes.
+
+`FaultyStorage(inner, plan)` numbers the calls that pass through it and all its children from 1, and carries out the plan at one
+of them:
+
+    Outcome.CRASH        raises SimulatedCrash; from then on every call raises it, because the process is dead: what the code
+                         under test does in `except` and `finally` has no effect, exactly as after `kill -9`
+    Outcome.LOST_ANSWER  raises StorageUnavailable at that call alone
+
+    Moment.BEFORE        the call has no effect
+    Moment.DURING        `open_output` has written a part and shows nothing; `delete` and `delete_folder` have removed the first
+                         half; other calls are atomic, and this is BEFORE to them
+    Moment.AFTER         the call has had its effect
+
+With no plan the storage only counts, which tells a test how many calls there are to try.
+The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted too.
+
+What this does not do: it breaks no promise of `Storage`; a store that loses what it confirmed is another kind of test.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import TypeVar
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec
+
+# The option that carries the count of a faulty storage through its spec.
+FAULT_OPTION = "pyhudi.faults"
+
+_T = TypeVar("_T")
+
+
+class SimulatedCrash(BaseException):
+    """The process "died" here.  A BaseException, so that no handler of the code under test takes it for an error."""
+
+
+class Moment(StrEnum):
+    """Where in a call the fault strikes."""
+
+    BEFORE = "before"
+    DURING = "during"
+    AFTER = "after"
+
+
+class Outcome(StrEnum):
+    """What the caller sees."""
+
+    CRASH = "crash"
+    LOST_ANSWER = "lost answer"
+
+
+class Counted(StrEnum):
+    """Which calls are numbered for the plan."""
+
+    WRITES = "writes"
+    READS = "reads"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One planned fault.  call: number of the call, from 1, among those that `counted` names."""
+
+    call: int
+    moment: Moment = Moment.BEFORE
+    outcome: Outcome = Outcome.CRASH
+    counted: Counted = Counted.WRITES
+
+    def __post_init__(self) -> None:
+        if self.call < 1:
+            raise InvalidRequest(f"calls are numbered from 1, found {self.call}")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that was made.  path: its absolute URI, or the first of several; writes: whether it may change the store."""
+
+    operation: str
+    path: str
+    writes: bool
+
+
+class FaultyStorage:
+    """`inner` with a fault in it.  plan: None only counts.  Everything that `Storage` promises holds until the fault."""
+
+    def __init__(self, inner: Storage, plan: Fault | None = None, *, _course: _Course | None = None) -> None:
+        self._inner = inner
+        self._course = _course if _course is not None else _Course(plan)
+
+    def __repr__(self) -> str:
+        return f"FaultyStorage({self._inner!r})"
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """What was called so far on this storage, its children and those opened from its specs, in order."""
+        return self._course.calls()
+
+    @property
+    def write_count(self) -> int:
+        """How many of the calls may change the store."""
+        return sum(call.writes for call in self.calls)
+
+    @property
+    def struck(self) -> bool:
+        """Whether the plan's call has come."""
+        return self._course.struck
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    @property
+    def has_folders(self) -> bool:
+        return self._inner.has_folders
+
+    def spec(self) -> StorageSpec:
+        spec = self._inner.spec()
+        return StorageSpec(spec.uri, (*spec.options, (FAULT_OPTION, self._course.token)))
+
+    def child(self, path: str) -> FaultyStorage:
+        return FaultyStorage(self._inner.child(path), _course=self._course)
+
+    def absolute(self, path: str) -> str:
+        return self._inner.absolute(path)
+
+    def read(self, path: str) -> bytes | None:
+        return self._read("read", path, lambda: self._inner.read(path))
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self._read("read_range", path, lambda: self._inner.read_range(path, offset, length))
+
+    def stat(self, path: str) -> FileInfo | None:
+        return self._read("stat", path, lambda: self._inner.stat(path))
+
+    def list(self, folder: str) -> Listing:
+        return self._read("list", folder, lambda: self._inner.list(folder))
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        return iter(self._read("walk", folder, lambda: tuple(self._inner.walk(folder))))
+
+    def put(self, path: str, data: bytes) -> None:
+        self._write("put", path, lambda: self._inner.put(path, data))
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        return self._write("put_if_absent", path, lambda: self._inner.put_if_absent(path, data))
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        return self._read("read_versioned", path, lambda: self._inner.read_versioned(path))
+
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+        return self._write("put_if_matches", path, lambda: self._inner.put_if_matches(path, data, tag))
+
+    def delete(self, paths: Iterable[str]) -> None:
+        given = tuple(paths)
+        self._write(
+            "delete",
+            given[0] if given else "",
+            lambda: self._inner.delete(given),
+            lambda: self._inner.delete(given[: len(given) // 2]),
+        )
+
+    def delete_folder(self, path: str) -> None:
+        def delete_half() -> None:
+            found = sorted(info.path for info in self._inner.walk(path))
+            self._inner.delete(found[: len(found) // 2])
+
+        self._write("delete_folder", path, lambda: self._inner.delete_folder(path), delete_half)
+
+    def make_folder(self, path: str) -> None:
+        self._write("make_folder", path, lambda: self._inner.make_folder(path))
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self._read("open_input", path, lambda: self._inner.open_input(path))
+
+    def open_output(self, path: str) -> _FaultyOutput:
+        return _FaultyOutput(self._inner, path, self._course)
+
+    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
+        return self._write("sweep_unfinished", folder, lambda: self._inner.sweep_unfinished(folder, before_ms))
+
+    def _read(self, operation: str, path: str, effect: Callable[[], _T]) -> _T:
+        return self._run(Call(operation, self._inner.absolute(path), False), effect, None)
+
+    def _write(self, operation: str, path: str, effect: Callable[[], _T], half: Callable[[], object] | None = None) -> _T:
+        return self._run(Call(operation, self._inner.absolute(path), True), effect, half)
+
+    def _run(self, call: Call, effect: Callable[[], _T], half: Callable[[], object] | None) -> _T:
+        fault = self._course.enter(call)
+        if fault is None:
+            return effect()
+        if fault.moment is Moment.DURING and half is not None:
+            half()
+        elif fault.moment is Moment.AFTER:
+            effect()
+        raise self._course.strike(fault, call)
+
+
+class _FaultyOutput:
+    """The `with` block of `open_output`.  The call is counted when the block ends, because there it has its effect."""
+
+    def __init__(self, inner: Storage, path: str, course: _Course) -> None:
+        self._inner = inner
+        self._path = path
+        self._course = course
+
+    def __enter__(self) -> pa.NativeFile:
+        self._course.check_alive()
+        self._output = self._inner.open_output(self._path)
+        return self._output.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            # A dead process does not tidy up: what it had written stays as it is, unfinished.
+            if not issubclass(kind, SimulatedCrash):
+                self._course.check_alive()
+                self._output.__exit__(kind, error, trace)
+            return
+        call = Call("open_output", self._inner.absolute(self._path), True)
+        fault = self._course.enter(call)
+        if fault is not None and fault.moment is not Moment.AFTER:
+            failure = self._course.strike(fault, call)
+            if fault.outcome is Outcome.LOST_ANSWER:
+                self._output.__exit__(type(failure), failure, None)
+            raise failure
+        self._output.__exit__(None, None, None)
+        if fault is not None:
+            raise self._course.strike(fault, call)
+
+
+class _Course:
+    """What has happened so far, shared by all storages of one test."""
+
+    def __init__(self, plan: Fault | None) -> None:
+        self.token = uuid.uuid4().hex
+        self.struck = False
+        self._plan = plan
+        self._calls: list[Call] = []
+        self._counts = dict.fromkeys(Counted, 0)
+        self._dead = False
+        self._mutex = threading.Lock()
+        _courses[self.token] = self
+
+    def calls(self) -> tuple[Call, ...]:
+        with self._mutex:
+            return tuple(self._calls)
+
+    def check_alive(self) -> None:
+        with self._mutex:
+            if self._dead:
+                raise SimulatedCrash("the process died earlier")
+
+    def enter(self, call: Call) -> Fault | None:
+        """Count a call; the plan when this is the call that it names."""
+        with self._mutex:
+            if self._dead:
+                raise SimulatedCrash("the process died earlier")
+            self._calls.append(call)
+            self._counts[Counted.ALL] += 1
+            self._counts[Counted.WRITES if call.writes else Counted.READS] += 1
+            plan = self._plan
+            if plan is None or self.struck or self._counts[plan.counted] != plan.call:
+                return None
+            if plan.counted is not Counted.ALL and (plan.counted is Counted.WRITES) is not call.writes:
+                return None
+            self.struck = True
+            return plan
+
+    def strike(self, fault: Fault, call: Call) -> BaseException:
+        what = f"{fault.moment} call {fault.call} ({call.operation} {call.path})"
+        if fault.outcome is Outcome.LOST_ANSWER:
+            return StorageUnavailable(f"the answer was lost {what}")
+        with self._mutex:
+            self._dead = True
+        return SimulatedCrash(f"the process died {what}")
+
+
+_courses: weakref.WeakValueDictionary[str, _Course] = weakref.WeakValueDictionary()
+
+
+def rejoin(inner: Storage, token: str) -> FaultyStorage:
+    """`inner` under the count of the faulty storage whose spec carried `token`; InvalidRequest when that is gone."""
+    course = _courses.get(token)
+    if course is None:
+        raise InvalidRequest(f"{inner.uri}: the spec of a faulty storage opens only while that storage exists, in its process")
+    return FaultyStorage(inner, _course=course)

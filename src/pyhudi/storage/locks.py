@@ -1,0 +1,514 @@
+"""Locks that keep the writers of one table apart.
+
+    LockProvider          what all of them promise
+      InProcessLock       threads of one process
+      StorageLock         all processes that reach the table's storage: a lease in a JSON object; PyHudi's default
+      FileSystemLock      the same file that real Hudi's FileSystemBasedLockProvider uses
+      CombinedLock        several, taken in order and released in reverse
+
+The lease of `StorageLock` is the object `.hoodie/.locks/table_lock.json` with real Hudi's layout,
+`{"expired":false,"validUntil":<epoch ms>,"owner":"<id>"}`:
+
+1. No object: create it with `put_if_absent`.  An object that is expired, or whose `validUntil` lies more than a margin in the
+   past: replace it with `put_if_matches`.  Otherwise wait and look again.  The store lets exactly one writer win.
+2. While it is held, a repeated task moves `validUntil` ahead, again with `put_if_matches`, and only where the owner is still us.
+3. `check` says whether the lease is still ours, renewing it when little of it is left.  Whoever is about to publish asks first.
+4. `release` sets `expired`, if the lease is still ours.  A process that dies lets it run out; nobody has to clean up.
+
+It stays safe as long as clocks differ by less than the margin.  Each acquisition has an id of its own, so an answer that was
+lost is found out by reading the object: our id in it means the write landed.
+
+What this does not do: no ZooKeeper, DynamoDB or Hive metastore.  `register_lock_provider` is the door for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.storage.base import Storage
+from pyhudi.storage.clock import Environment, Repetition
+from pyhudi.storage.opening import open_storage
+from pyhudi.storage.uris import parse_uri
+
+LEASE_PATH = ".hoodie/.locks/table_lock.json"
+FILE_LOCK_NAME = "lock"
+
+# Real Hudi takes a lease over half a second after it ran out; both sides must wait the same time.
+LEASE_MARGIN_MS = 500
+
+_FIRST_PAUSE_MS = 20
+_LAST_PAUSE_MS = 1000
+
+# A renewal or release that another request of ours overtook is tried again; a store that goes on so is not answering.
+_WRITE_ATTEMPTS = 3
+
+_LOG = logging.getLogger("pyhudi.storage.locks")
+
+
+class LockProvider(ABC):
+    """An exclusive lock.  Not reentrant: whoever holds it and asks again waits for itself until the time is out."""
+
+    @abstractmethod
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        """Take the lock.  timeout_ms: how long to wait at most, None for the provider's own time, 0 to try once.
+
+        Raises StorageUnavailable when the lock is not free in time, naming the holder where it is known.
+        """
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the lock back.  Never touches a lock that was lost meanwhile, and never raises for a store that fails:
+        the work is done, and the lock runs out by itself.
+        """
+
+    @abstractmethod
+    def check(self) -> None:
+        """Return when the lock is ours now and for some time; call it just before publishing.
+
+        Raises StorageUnavailable when it was lost or the store does not say: nothing may be published then.
+        """
+
+    @abstractmethod
+    def renew(self) -> None:
+        """Extend the lock where it can run out.  Raises as `check` does."""
+
+    @contextlib.contextmanager
+    def held(self, timeout_ms: int | None = None) -> Iterator[None]:
+        """Hold the lock during a `with` block."""
+        self.acquire(timeout_ms)
+        try:
+            yield
+        finally:
+            self.release()
+
+
+class InProcessLock(LockProvider):
+    """A lock among the threads of this process.  key: what it guards; equal keys are one lock."""
+
+    def __init__(self, key: str, env: Environment, *, wait_ms: int = 60_000) -> None:
+        self._key = key
+        self._env = env
+        self._wait_ms = wait_ms
+        with _shared_mutex:
+            self._shared = _shared_locks.setdefault(key, _SharedLock())
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        wait = _Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
+        while not self._shared.lock.acquire(blocking=False):
+            if not wait.pause():
+                raise StorageUnavailable(f"{self._key}: another thread of this process holds its lock ({wait})")
+
+    def release(self) -> None:
+        try:
+            self._shared.lock.release()
+        except RuntimeError as error:
+            raise Internal(f"{self._key}: its lock is not held") from error
+
+    def check(self) -> None:
+        if not self._shared.lock.locked():
+            raise Internal(f"{self._key}: its lock is not held")
+
+    def renew(self) -> None:
+        self.check()
+
+
+class StorageLock(LockProvider):
+    """A lease in an object of the table's storage; the module's head tells how.
+
+    One object of this class is one holder: threads that share it need an `InProcessLock` around it, as `open_lock` gives.
+    validity_ms: how long a lease lasts without renewal; renew_ms: how often it is renewed, less than half of that;
+    label: stands before the random part of the owner's id, for people who read the object.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        env: Environment,
+        *,
+        path: str = LEASE_PATH,
+        validity_ms: int = 60_000,
+        renew_ms: int = 10_000,
+        margin_ms: int = LEASE_MARGIN_MS,
+        wait_ms: int = 60_000,
+        label: str = "",
+    ) -> None:
+        if not 0 < 2 * renew_ms <= validity_ms:
+            raise InvalidRequest(
+                f"a lease of {validity_ms} ms cannot be renewed each {renew_ms} ms: renew at least twice as often as it lasts"
+            )
+        self._storage = storage
+        self._env = env
+        self._path = path
+        self._validity_ms = validity_ms
+        self._renew_ms = renew_ms
+        self._margin_ms = margin_ms
+        self._wait_ms = wait_ms
+        self._label = label
+        self._lease: _Lease | None = None
+        self._lost: str | None = None
+        self._renewal: Repetition | None = None
+        # Guards the lease between the holder and the thread that renews it, so that no renewal follows a release.
+        self._mutex = threading.Lock()
+
+    @property
+    def owner(self) -> str | None:
+        """The id of the present acquisition; None when the lock is not held."""
+        return None if self._lease is None else self._lease.owner
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        if self._lease is not None:
+            raise Internal(f"{self._where}: this lock is held already")
+        owner = f"{self._label}{self._env.uuid4()}"
+        wait = _Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
+        silent = False
+        while True:
+            try:
+                obstacle = self._try_to_take(owner)
+            except StorageUnavailable as error:
+                obstacle, silent = str(error), True
+            if obstacle is None:
+                break
+            if not wait.pause():
+                if silent:
+                    self._give_back(_Lease(owner, 0))
+                raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
+        self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
+
+    def release(self) -> None:
+        if self._renewal is not None:
+            self._renewal.stop()
+            self._renewal = None
+        with self._mutex:
+            lease, self._lease, self._lost = self._lease, None, None
+            obstacle = None if lease is None else self._give_back(lease)
+        if obstacle is not None:
+            _LOG.warning("%s: the lock could not be given back and runs out by itself: %s", self._where, obstacle)
+
+    def check(self) -> None:
+        lease = self._lease
+        if lease is None or self._lost is not None or lease.valid_until - self._env.now_ms() < self._validity_ms // 3:
+            self.renew()
+
+    def renew(self) -> None:
+        with self._mutex:
+            if self._lease is None:
+                raise Internal(f"{self._where}: the lock is not held")
+            if self._lost is None:
+                # A lease that ran out while nobody took it is still ours when this replaces it: the store compares.
+                self._lost = self._replace_own(self._lease, expired=False)
+            if self._lost is not None:
+                raise StorageUnavailable(f"{self._where}: the table's lock was lost: {self._lost}")
+
+    @property
+    def _where(self) -> str:
+        return self._storage.absolute(self._path)
+
+    def _try_to_take(self, owner: str) -> str | None:
+        """One attempt; None when the lock is ours, otherwise what stands in the way."""
+        # The time is read before the request goes out: a lease that seems shorter than it is, is safe.
+        now_ms = self._env.now_ms()
+        wanted = _Lease(owner, now_ms + self._validity_ms)
+        found = self._storage.read_versioned(self._path)
+        if found is None:
+            taken = self._storage.put_if_absent(self._path, wanted.encode())
+        else:
+            current = _Lease.decode(found[0])
+            if current is None:
+                return "the lock object is unreadable; delete it when no writer is running"
+            if current.owner != owner and not current.is_free(now_ms, self._margin_ms):
+                return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
+            taken = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
+        if not taken:
+            return "another writer was faster"
+        self._lease = wanted
+        return None
+
+    def _replace_own(self, lease: _Lease, *, expired: bool) -> str | None:
+        """Write our lease anew, if it is still ours; None on success, otherwise why it is not.  Needs the mutex."""
+        for _ in range(_WRITE_ATTEMPTS):
+            now_ms = self._env.now_ms()
+            found = self._storage.read_versioned(self._path)
+            current = None if found is None else _Lease.decode(found[0])
+            if found is None or current is None:
+                return "its object is gone or unreadable"
+            if current.owner != lease.owner:
+                return f"{current.owner} took it over after the lease of {lease.owner} had run out"
+            if current.expired:
+                return "its object is marked as expired"
+            wanted = _Lease(lease.owner, current.valid_until if expired else now_ms + self._validity_ms, expired)
+            if self._storage.put_if_matches(self._path, wanted.encode(), found[1]):
+                if not expired:
+                    self._lease = wanted
+                return None
+        raise StorageUnavailable(f"{self._where}: the lock object changes faster than it can be replaced")
+
+    def _give_back(self, lease: _Lease) -> str | None:
+        """Mark our lease as expired, if it stands in the store; None on success, otherwise why not."""
+        try:
+            return self._replace_own(lease, expired=True)
+        except HudiError as error:
+            return str(error)
+
+    def _renew_quietly(self) -> None:
+        # Nobody stands above this to hear an error.  The holder hears it from `check`, which asks the store again.
+        try:
+            self.renew()
+        except HudiError as error:
+            _LOG.warning("%s", error)
+        except BaseException as error:
+            _LOG.warning("%s: the lock is no longer renewed: %r", self._where, error)
+            if self._renewal is not None:
+                self._renewal.stop()
+
+
+class FileSystemLock(LockProvider):
+    """The empty file that real Hudi's FileSystemBasedLockProvider creates, for sharing a table with its writers.
+
+    storage: of the folder that holds the file, `<table>/.hoodie` unless configured otherwise.
+    expire_ms: age by modification time at which a lock counts as left behind and is deleted; 0 for never.
+
+    Real Hudi's protocol has no owner, so it has two gaps that no reader of the file can close: between seeing an expired file
+    and deleting it somebody else may have taken the lock, and real Hudi deletes the file at release without looking.  `check`
+    compares the file's time with that of our own creation and tells when somebody else's file stands there.
+    A holder cannot renew it: set the expiry well above the longest commit.
+    """
+
+    def __init__(
+        self, storage: Storage, env: Environment, *, expire_ms: int = 0, wait_ms: int = 60_000, name: str = FILE_LOCK_NAME
+    ) -> None:
+        if parse_uri(storage.uri).scheme not in ("file", "memory"):
+            raise Unsupported(
+                f"{storage.uri}: FileSystemBasedLockProvider works on file systems only; use {_STORAGE_PROVIDER} there"
+            )
+        self._storage = storage
+        self._env = env
+        self._expire_ms = expire_ms
+        self._wait_ms = wait_ms
+        self._name = name
+        self._created_ms: int | None = None
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        if self._created_ms is not None:
+            raise Internal(f"{self._where}: this lock is held already")
+        wait = _Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
+        while not self._storage.put_if_absent(self._name, b""):
+            found = self._storage.stat(self._name)
+            if found is not None and self._is_left_behind(found.modified_ms):
+                self._storage.delete([self._name])
+            elif not wait.pause():
+                age = "" if found is None else f", created at {found.modified_ms} (epoch ms)"
+                raise StorageUnavailable(
+                    f"{self._where}: another writer holds the lock file{age} ({wait}); delete it if that writer is dead"
+                )
+        created = self._storage.stat(self._name)
+        if created is None:
+            raise StorageUnavailable(f"{self._where}: the lock file was deleted by somebody else; try again")
+        self._created_ms = created.modified_ms
+
+    def release(self) -> None:
+        created_ms, self._created_ms = self._created_ms, None
+        if created_ms is None:
+            return
+        try:
+            found = self._storage.stat(self._name)
+            if found is not None and found.modified_ms == created_ms:
+                self._storage.delete([self._name])
+                return
+            _LOG.warning("%s: the lock file is not ours any more, so it is left alone", self._where)
+        except HudiError as error:
+            _LOG.warning("%s: the lock file could not be deleted: %s", self._where, error)
+
+    def check(self) -> None:
+        if self._created_ms is None:
+            raise Internal(f"{self._where}: the lock is not held")
+        found = self._storage.stat(self._name)
+        if found is None or found.modified_ms != self._created_ms:
+            raise StorageUnavailable(f"{self._where}: the table's lock was lost: its file is gone or somebody else's")
+        if self._is_left_behind(self._created_ms):
+            raise StorageUnavailable(f"{self._where}: the table's lock was held for longer than it may, {self._expire_ms} ms")
+
+    def renew(self) -> None:
+        self.check()
+
+    @property
+    def _where(self) -> str:
+        return self._storage.absolute(self._name)
+
+    def _is_left_behind(self, created_ms: int) -> bool:
+        return self._expire_ms > 0 and self._env.now_ms() - created_ms > self._expire_ms
+
+
+class CombinedLock(LockProvider):
+    """Several locks as one: taken in the order given, within one time limit, and released in reverse."""
+
+    def __init__(self, first: LockProvider, *others: LockProvider, env: Environment, wait_ms: int = 60_000) -> None:
+        self._locks = (first, *others)
+        self._env = env
+        self._wait_ms = wait_ms
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        deadline_ms = self._env.now_ms() + (self._wait_ms if timeout_ms is None else timeout_ms)
+        taken: list[LockProvider] = []
+        try:
+            for lock in self._locks:
+                lock.acquire(max(0, deadline_ms - self._env.now_ms()))
+                taken.append(lock)
+        except BaseException:
+            for lock in reversed(taken):
+                lock.release()
+            raise
+
+    def release(self) -> None:
+        with contextlib.ExitStack() as stack:
+            for lock in self._locks:
+                stack.callback(lock.release)
+
+    def check(self) -> None:
+        for lock in self._locks:
+            lock.check()
+
+    def renew(self) -> None:
+        for lock in self._locks:
+            lock.renew()
+
+
+@dataclass(frozen=True, slots=True)
+class LockSettings:
+    """Which lock a table's writers use.
+
+    provider: real Hudi's class name, None for PyHudi's default; wait_ms: how long `acquire` waits unless told otherwise;
+    file_system_path: folder of the lock file, None for the table's `.hoodie`; file_system_expire_ms: 0 for never;
+    validity_ms, renew_ms: of the lease in the table's storage.
+    """
+
+    provider: str | None = None
+    wait_ms: int = 60_000
+    file_system_path: str | None = None
+    file_system_expire_ms: int = 0
+    validity_ms: int = 60_000
+    renew_ms: int = 10_000
+
+
+LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
+
+
+def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    """The lock of the table whose root is `storage`.  Touches no file.
+
+    Threads of this process are always kept apart first; then by what the provider names, or by a lease in the table's storage.
+    Raises Unsupported for a provider that nobody registered.
+    """
+    threads = InProcessLock(parse_uri(storage.uri).key, env, wait_ms=settings.wait_ms)
+    provider = _STORAGE_PROVIDER if settings.provider is None else settings.provider
+    if provider == _IN_PROCESS_PROVIDER:
+        return threads
+    factory = _factories.get(provider)
+    if factory is None:
+        available = ", ".join(sorted((_IN_PROCESS_PROVIDER, *_factories)))
+        raise Unsupported(f"lock provider {provider} is not available; these are: {available}")
+    return CombinedLock(threads, factory(settings, storage, env), env=env, wait_ms=settings.wait_ms)
+
+
+def register_lock_provider(class_name: str, factory: LockFactory) -> None:
+    """Make `open_lock` use `factory` for a provider class name.  The factory touches no file and returns an unheld lock."""
+    _factories[class_name] = factory
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    """What the lock object says.  valid_until: epoch milliseconds."""
+
+    owner: str
+    valid_until: int
+    expired: bool = False
+
+    def is_free(self, now_ms: int, margin_ms: int) -> bool:
+        return self.expired or self.valid_until + margin_ms < now_ms
+
+    def encode(self) -> bytes:
+        document = {"expired": self.expired, "validUntil": self.valid_until, "owner": self.owner}
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> _Lease | None:
+        """The lease; None when the bytes are none."""
+        try:
+            document = json.loads(data)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(document, dict):
+            return None
+        owner, valid_until, expired = (document.get(name) for name in ("owner", "validUntil", "expired"))
+        if not isinstance(owner, str) or type(valid_until) is not int or not isinstance(expired, bool):
+            return None
+        return cls(owner, valid_until, expired)
+
+
+class _SharedLock:
+    """One lock of the process, alive while somebody refers to it."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_shared_locks: weakref.WeakValueDictionary[str, _SharedLock] = weakref.WeakValueDictionary()
+_shared_mutex = threading.Lock()
+
+
+class _Wait:
+    """Pauses that double up to a second and end at a deadline."""
+
+    def __init__(self, env: Environment, timeout_ms: int) -> None:
+        self._env = env
+        self._timeout_ms = timeout_ms
+        self._deadline_ms = env.now_ms() + timeout_ms
+        self._pause_ms = _FIRST_PAUSE_MS
+
+    def __str__(self) -> str:
+        return f"waited {self._timeout_ms} ms"
+
+    def pause(self) -> bool:
+        """Sleep a while; False, without sleeping, when the time is out."""
+        left_ms = self._deadline_ms - self._env.now_ms()
+        if left_ms <= 0:
+            return False
+        self._env.sleep_ms(min(self._pause_ms, left_ms))
+        self._pause_ms = min(2 * self._pause_ms, _LAST_PAUSE_MS)
+        return True
+
+
+def _open_file_system_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    path = settings.file_system_path
+    folder = storage.child(".hoodie") if path is None else open_storage(path)
+    return FileSystemLock(folder, env, expire_ms=settings.file_system_expire_ms, wait_ms=settings.wait_ms)
+
+
+def _open_storage_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return StorageLock(
+        storage,
+        env,
+        validity_ms=settings.validity_ms,
+        renew_ms=settings.renew_ms,
+        wait_ms=settings.wait_ms,
+        label=f"{socket.gethostname()}:{os.getpid()}:",
+    )
+
+
+_IN_PROCESS_PROVIDER = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+_STORAGE_PROVIDER = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
+_factories: dict[str, LockFactory] = {
+    "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": _open_file_system_lock,
+    _STORAGE_PROVIDER: _open_storage_lock,
+}

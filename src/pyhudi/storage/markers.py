@@ -1,0 +1,93 @@
+"""Markers: which data files a write has begun to create, so that a rollback finds them.
+
+Below `.hoodie/.temp/<request time>/` there is one of two layouts:
+
+    direct            <partition>/<data file name>.marker.<CREATE|MERGE|APPEND>      empty files, one a data file
+    timeline server   MARKERS.type and MARKERS0, MARKERS1, ...                       lists with one marker a line
+
+PyHudi writes the direct layout and reads both.  A marker comes before its data file: a data file without a marker outlives
+the rollback of its write, and is later taken for committed data by real Hudi.
+
+Source: Timeline, "Markers, rollback, heartbeats".
+
+What this does not do: it neither looks for the data files nor deletes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
+from pyhudi.storage.base import Storage, join_path
+
+MARKER_FOLDER = ".hoodie/.temp"
+
+_TYPE_FILE = "MARKERS.type"
+_LIST_FILE = re.compile(r"MARKERS\d+")
+
+
+class Markers:
+    """The markers of one instant.  Thread-safe, and tasks on several machines may each have one."""
+
+    def __init__(self, storage: Storage, request_time: str) -> None:
+        self._storage = storage
+        self._folder = join_path(MARKER_FOLDER, request_time)
+
+    @property
+    def folder(self) -> str:
+        """The folder of this instant's markers, relative to the table."""
+        return self._folder
+
+    def create(self, data_path: str, kind: MarkerType) -> None:
+        """Record that the data file is about to be created.  A marker that is there already is content."""
+        self._storage.put_if_absent(join_path(self._folder, format_marker(data_path, kind)), b"")
+
+    def list(self) -> tuple[tuple[str, MarkerType], ...]:
+        """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
+
+        Data files need not exist, and those of a write that is under way may still be recorded meanwhile.
+        Raises CorruptData when something in the folder is no marker: it may hide one.
+        """
+        top = self._storage.list(self._folder)
+        lists = [info.path for info in top.files if _LIST_FILE.fullmatch(info.name)]
+        if any(info.name == _TYPE_FILE for info in top.files):
+            return _ordered(self._listed(lists))
+        found: list[tuple[str, MarkerType]] = []
+        strangers: list[str] = []
+        for info in self._storage.walk(self._folder):
+            if info.path in lists:
+                continue
+            marker = parse_marker(info.path[len(self._folder) + 1 :])
+            if marker is None:
+                strangers.append(info.path)
+            else:
+                found.append(marker)
+        # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
+        found.extend(self._listed(lists))
+        if strangers:
+            raise CorruptData("a file among the markers is no marker", path=self._storage.absolute(min(strangers)))
+        return _ordered(found)
+
+    def delete(self) -> None:
+        """Remove all markers of this instant, when it is complete or rolled back.  Absent is content."""
+        self._storage.delete_folder(self._folder)
+
+    def _listed(self, paths: Sequence[str]) -> Sequence[tuple[str, MarkerType]]:
+        found: list[tuple[str, MarkerType]] = []
+        for path in paths:
+            try:
+                found.extend(decode_marker_list(self._storage.read(path) or b""))
+            except CorruptData as error:
+                raise error.with_path(self._storage.absolute(path)) from None
+        return found
+
+
+def marked_instants(storage: Storage) -> tuple[str, ...]:
+    """The request times that have a marker folder, ascending: writes under way, and what dead ones left behind."""
+    return tuple(path.rpartition("/")[2] for path in storage.list(MARKER_FOLDER).folders)
+
+
+def _ordered(found: Sequence[tuple[str, MarkerType]]) -> tuple[tuple[str, MarkerType], ...]:
+    return tuple(sorted(set(found)))
