@@ -31,7 +31,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.coding import Cursor, encode_varint, encode_zigzag
@@ -40,6 +40,8 @@ MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 DEFAULT_SYNC: Final = bytes(SYNC_BYTES)
 MAX_INFLATED_BYTES: Final = 1 << 30
+
+Made = TypeVar("Made")
 
 Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Write: TypeAlias = Callable[[bytearray, Any], None]
@@ -93,7 +95,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Union:
-    """null: what a null branch is decoded to, None unless a document says otherwise."""
+    """null: what a null branch is decoded to, None unless a document says otherwise; `dict` for a new empty map each time."""
 
     branches: tuple[Node, ...]
     null: Any = None
@@ -156,7 +158,10 @@ class Schema:
 
 
 def optional(node: Node, *, null: Any = None) -> Field:
-    """A field without its name yet: `["null", node]`, default null.  null: what null and an absent field are decoded to."""
+    """A field without its name yet: `["null", node]`, default null.
+
+    null: what null and an absent field are decoded to; `dict` for a new empty map each time.
+    """
     return Field("", Union((NULL, node), null), None)
 
 
@@ -274,12 +279,22 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     return schema, tuple(records)
 
 
-def decode_document(target: Schema, data: bytes | bytearray | memoryview) -> Any:
-    """The one record of a container file, in the shape of `target`.  Raises as `decode_container`."""
+def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[Made]) -> Made:
+    """The one record of a container file, in the shape of `target`, whose root is bound to `made_of`.
+
+    Raises as `decode_container`.
+    """
     records = decode_container(data, target)[1]
     if len(records) != 1:
         raise CorruptData("a document holds one record", expected=1, found=len(records))
-    return records[0]
+    return made(records[0], made_of)
+
+
+def made(value: Any, made_of: type[Made]) -> Made:
+    """`value`, which must be a `made_of`: it is, unless a schema is bound to another class.  Raises CorruptData."""
+    if not isinstance(value, made_of):
+        raise CorruptData("an Avro document is of another kind", expected=made_of.__name__, found=type(value).__name__)
+    return value
 
 
 def from_json(target: Schema, value: Any) -> Any:
@@ -911,7 +926,7 @@ def _branch_reader(branch: Node, target: Node, known: dict[tuple[int, int], Read
     """Reads one branch; what the target cannot hold is damage only where it occurs."""
     if branch is NULL and isinstance(target, Union) and NULL in target.branches:
         null = target.null
-        return lambda data, at: (null, at)
+        return (lambda data, at: ({}, at)) if null is dict else (lambda data, at: (null, at))
     candidates = target.branches if isinstance(target, Union) else (target,)
     if not any(_fits(branch, candidate) for candidate in candidates):
 
@@ -944,7 +959,7 @@ def _optional_reader(branch: Node, read_one: Read, null_at: int, null: Any) -> R
         if head == value_byte:
             return read_one(data, at + 1)
         if head == null_byte:
-            return null, at + 1
+            return {} if null is dict else null, at + 1
         raise _Damage("a union has no such branch", at, head)
 
     return read_optional
@@ -957,6 +972,7 @@ def _record_reader(source: Record, target: Record, known: dict[tuple[int, int], 
     absent = [item for item in target.fields if item.name not in written]
     for item in absent:
         template[slots[item.name]] = _default(item, target.name)
+    new_maps = tuple(index for index, value in enumerate(template) if isinstance(value, dict))
     steps: list[tuple[int, Read]] = []
     for item in source.fields:
         found = wanted.get(item.name)
@@ -977,6 +993,8 @@ def _record_reader(source: Record, target: Record, known: dict[tuple[int, int], 
 
     def read_by_slot(data: bytes, at: int) -> tuple[Any, int]:
         values = [*template, None]
+        for slot in new_maps:
+            values[slot] = dict(template[slot])
         for slot, read_one in steps:
             values[slot], at = read_one(data, at)
         values.pop()
@@ -1007,17 +1025,21 @@ def _default(item: Field, record_name: str) -> Any:
     node = item.node
     if isinstance(node, Union):
         if item.default is NO_DEFAULT or item.default is None:
-            return node.null
+            return _null_of(node)
         node = node.branches[0]
     if item.default is NO_DEFAULT:
         raise CorruptData(f"an Avro schema lacks a field of {record_name}", expected=item.name)
     return _from_json(node, item.default)
 
 
+def _null_of(node: Union) -> Any:
+    return {} if node.null is dict else node.null
+
+
 def _from_json(node: Node, value: Any) -> Any:
     if isinstance(node, Union):
         if value is None and NULL in node.branches:
-            return node.null
+            return _null_of(node)
         branches = [branch for branch in node.branches if branch is not NULL]
         if len(branches) != 1:
             raise CorruptData("a JSON document does not tell which branch of a union it has")

@@ -26,11 +26,11 @@ from pyhudi.format.avro import (
     LONG,
     STRING,
     Field,
-    Schema,
     array_of,
     decode_document,
     encode_container,
     from_json,
+    made,
     map_of,
     optional,
     record,
@@ -159,7 +159,7 @@ class CommitMetadata:
         """The Avro container.  Raises InvalidRequest for an operation that readers would refuse."""
         if self.operation_type is not None and self.operation_type not in Operation.__members__:
             raise InvalidRequest(f"Commit metadata names an unknown operation: {self.operation_type!r}")
-        schema = _COMMIT if self.partition_to_replace_file_ids is None else _REPLACE
+        schema = COMMIT_SCHEMA if self.partition_to_replace_file_ids is None else REPLACE_COMMIT_SCHEMA
         return encode_container(schema, self, sync)
 
     @classmethod
@@ -170,11 +170,9 @@ class CommitMetadata:
         """
         if not len(data):
             return cls(operation_type=Operation.UNKNOWN.value)
-        is_json = bytes(data[:1]) == b"{"
-        metadata = from_json(_REPLACE, _parse_json(bytes(data))) if is_json else decode_document(_REPLACE, data)
-        if not isinstance(metadata, cls):
-            raise CorruptData("a document is no commit metadata", found=type(metadata).__name__)
-        return metadata
+        if bytes(data[:1]) == b"{":
+            return made(from_json(REPLACE_COMMIT_SCHEMA, _parse_json(bytes(data))), cls)
+        return decode_document(REPLACE_COMMIT_SCHEMA, data, cls)
 
 
 def count(null: int = 0) -> Field:
@@ -232,7 +230,7 @@ WRITE_STAT = record(
 
 def _fields(extra_metadata: Field) -> dict[str, Field]:
     return {
-        "partitionToWriteStats": optional(map_of(array_of(WRITE_STAT)), null={}),
+        "partitionToWriteStats": optional(map_of(array_of(WRITE_STAT)), null=dict),
         "compacted": optional(BOOLEAN, null=False),
         "extraMetadata": extra_metadata,
         "version": version_field(1),
@@ -240,12 +238,12 @@ def _fields(extra_metadata: Field) -> dict[str, Field]:
     }
 
 
-COMMIT_METADATA = record("HoodieCommitMetadata", CommitMetadata, **_fields(optional(map_of(STRING, default=None), null={})))
+COMMIT_METADATA = record("HoodieCommitMetadata", CommitMetadata, **_fields(optional(map_of(STRING, default=None), null=dict)))
 REPLACE_COMMIT_METADATA = record(
     "HoodieReplaceCommitMetadata",
     CommitMetadata,
-    **_fields(optional(map_of(STRING), null={})),
+    **_fields(optional(map_of(STRING), null=dict)),
     partitionToReplaceFileIds=optional(map_of(array_of(STRING))),
 )
-_COMMIT: Schema = schema_of(COMMIT_METADATA)
-_REPLACE: Schema = schema_of(REPLACE_COMMIT_METADATA)
+COMMIT_SCHEMA = schema_of(COMMIT_METADATA)
+REPLACE_COMMIT_SCHEMA = schema_of(REPLACE_COMMIT_METADATA)

@@ -1,0 +1,104 @@
+"""The plan of a clustering: which file slices become which new file groups.
+
+It stands inside the requested metadata of a clustering (`replace.py`).  Paths are full URIs (`file:/...`), log files newest
+first, `bootstrap_file_path` is "", lists and maps are empty rather than None.  What it does not do: carry out the plan.
+
+Source: storage format, "Path conventions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.avro import BOOLEAN, DOUBLE, NULL, STRING, Field, Union, array_of, map_of, optional, record, version_field
+
+SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceInfo:
+    """One file slice to read.  data_file_path: "" when it has no base file."""
+
+    data_file_path: str | None = None
+    delta_file_paths: tuple[str, ...] | None = ()
+    file_id: str | None = None
+    partition_path: str | None = None
+    bootstrap_file_path: str | None = ""
+    version: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringGroup:
+    """Slices that are rewritten together, into num_output_file_groups new file groups."""
+
+    slices: tuple[SliceInfo, ...] | None = ()
+    metrics: Mapping[str, float] | None = None
+    num_output_file_groups: int | None = 1
+    extra_metadata: Mapping[str, str] | None = None
+    version: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringStrategy:
+    """How the rows are ordered; strategy_params: the sort columns, under SORT_COLUMNS_KEY."""
+
+    strategy_class_name: str | None = SORT_AND_SIZE_STRATEGY
+    strategy_params: Mapping[str, str] | None = None
+    version: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringPlan:
+    """preserve_hoodie_metadata: rows keep their commit times, as every clustering does."""
+
+    input_groups: tuple[ClusteringGroup, ...] | None = ()
+    strategy: ClusteringStrategy | None = None
+    extra_metadata: Mapping[str, str] | None = None
+    version: int | None = 1
+    preserve_hoodie_metadata: bool | None = True
+    missing_schedule_partitions: tuple[str, ...] | None = ()
+
+
+def nullable() -> Field:
+    """A string that may be null and has no default."""
+    return Field("", Union((NULL, STRING)))
+
+
+_SLICE = record(
+    "HoodieSliceInfo",
+    SliceInfo,
+    dataFilePath=optional(STRING),
+    deltaFilePaths=optional(array_of(STRING)),
+    fileId=nullable(),
+    partitionPath=optional(STRING),
+    bootstrapFilePath=optional(STRING),
+    version=version_field(1),
+)
+_GROUP = record(
+    "HoodieClusteringGroup",
+    ClusteringGroup,
+    slices=optional(array_of(_SLICE)),
+    metrics=optional(map_of(DOUBLE)),
+    numOutputFileGroups=version_field(1),
+    extraMetadata=optional(map_of(STRING)),
+    version=version_field(1),
+)
+_STRATEGY = record(
+    "HoodieClusteringStrategy",
+    ClusteringStrategy,
+    strategyClassName=optional(STRING),
+    strategyParams=optional(map_of(STRING)),
+    version=version_field(1),
+)
+CLUSTERING_PLAN = record(
+    "HoodieClusteringPlan",
+    ClusteringPlan,
+    inputGroups=optional(array_of(_GROUP)),
+    strategy=optional(_STRATEGY),
+    extraMetadata=optional(map_of(STRING)),
+    version=version_field(1),
+    preserveHoodieMetadata=optional(BOOLEAN),
+    missingSchedulePartitions=optional(array_of(STRING)),
+)

@@ -1,0 +1,37 @@
+"""The requested file of a clustering or a replacecommit.
+
+A clustering's holds its plan; that of an overwrite or a partition delete has every field null, but is not empty.  What was
+replaced stands in the commit metadata (`commit.py`).
+
+Source: storage format, "Timeline files".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.actions.clustering import CLUSTERING_PLAN, ClusteringPlan
+from pyhudi.format.actions.document import Document
+from pyhudi.format.avro import STRING, map_of, optional, record, schema_of, version_field
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedReplaceMetadata(Document):
+    """operation_type: "CLUSTER" with a plan, None without; version: 1 in the files of the real Hudi."""
+
+    operation_type: str | None = None
+    clustering_plan: ClusteringPlan | None = None
+    extra_metadata: Mapping[str, str] | None = None
+    version: int | None = 1
+
+
+REQUESTED_REPLACE_METADATA = record(
+    "HoodieRequestedReplaceMetadata",
+    RequestedReplaceMetadata,
+    operationType=optional(STRING),
+    clusteringPlan=optional(CLUSTERING_PLAN),
+    extraMetadata=optional(map_of(STRING)),
+    version=version_field(1),
+)
+RequestedReplaceMetadata.SCHEMA = schema_of(REQUESTED_REPLACE_METADATA)
