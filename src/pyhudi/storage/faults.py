@@ -209,13 +209,12 @@ class _FaultyOutput:
     """The `with` block of `open_output`.  The call is counted when the block ends, because there it has its effect."""
 
     def __init__(self, inner: Storage, path: str, course: _Course) -> None:
-        self._inner = inner
-        self._path = path
+        self._call = Call("open_output", inner.absolute(path), True)
+        self._output = inner.open_output(path)
         self._course = course
 
     def __enter__(self) -> pa.NativeFile:
         self._course.check_alive()
-        self._output = self._inner.open_output(self._path)
         return self._output.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -225,16 +224,15 @@ class _FaultyOutput:
                 self._course.check_alive()
                 self._output.__exit__(kind, error, trace)
             return
-        call = Call("open_output", self._inner.absolute(self._path), True)
-        fault = self._course.enter(call)
+        fault = self._course.enter(self._call)
         if fault is not None and fault.moment is not Moment.AFTER:
-            failure = self._course.strike(fault, call)
+            failure = self._course.strike(fault, self._call)
             if fault.outcome is Outcome.LOST_ANSWER:
                 self._output.__exit__(type(failure), failure, None)
             raise failure
         self._output.__exit__(None, None, None)
         if fault is not None:
-            raise self._course.strike(fault, call)
+            raise self._course.strike(fault, self._call)
 
 
 class _Course:

@@ -45,6 +45,9 @@ if sys.platform != "win32":
 _TEMPORARY_PREFIX = ".pyhudi-"
 _TEMPORARY_SUFFIX = ".tmp"
 
+# What open() says when the path is no file; as in an object store, a folder is none.
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+
 # What link() says where the file system has no links.
 _NO_LINKS = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _CALLER_MUST_CHANGE = {
@@ -114,12 +117,12 @@ class LocalStorage:
             try:
                 with open(full, "rb") as file:
                     return file.read()
-            except (FileNotFoundError, NotADirectoryError):
+            except _NO_FILE:
                 return None
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
-        with _translated("read", self._full(check_file_path(path))) as full, open(full, "rb") as file:
+        with _reading(self._full(check_file_path(path))) as full, open(full, "rb") as file:
             # What a request allocates must depend on the file, not on a length that a broken file holds.
             size_bytes = os.fstat(file.fileno()).st_size
             file.seek(min(offset, size_bytes))
@@ -228,7 +231,7 @@ class LocalStorage:
             self._make_folders(full)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        with _translated("read", self._full(check_file_path(path))) as full:
+        with _reading(self._full(check_file_path(path))) as full:
             return pa.OSFile(full, "rb")
 
     def open_output(self, path: str) -> _LocalOutput:
@@ -441,6 +444,16 @@ class _translated:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if isinstance(error, OSError):
             raise _translate(error, self._verb, self._full) from error
+
+
+@contextlib.contextmanager
+def _reading(full: str) -> Iterator[str]:
+    """Turns the OSErrors of a block that reads a file into PyHudi's; gives the full path."""
+    with _translated("read", full):
+        try:
+            yield full
+        except _NO_FILE as error:
+            raise TableState(f"{full}: no such file") from error
 
 
 def _translate(error: OSError, verb: str, full: str) -> HudiError:

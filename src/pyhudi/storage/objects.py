@@ -169,7 +169,7 @@ class ObjectStorage:
 
     def read(self, path: str) -> bytes | None:
         found = self._get(path)
-        return None if found is None else bytes(found.bytes())
+        return None if found is None else found[0]
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         check_range(path, offset, length)
@@ -230,10 +230,11 @@ class ObjectStorage:
         if found is None:
             return None
         # Azure and S3 compare the etag, GCS the generation, which stands where S3 has its version.
-        tag = f"{found.meta['version'] or ''}\n{found.meta['e_tag'] or ''}"
+        data, meta = found
+        tag = f"{meta['version'] or ''}\n{meta['e_tag'] or ''}"
         if tag == "\n":
             raise Unsupported(f"{self.absolute(path)}: the store gives its objects no etag, so none can be replaced safely")
-        return bytes(found.bytes()), tag
+        return data, tag
 
     def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
         version, _, e_tag = tag.partition("\n")
@@ -276,10 +277,12 @@ class ObjectStorage:
         modified_ms = round(meta["last_modified"].timestamp() * 1000)
         return FileInfo(self._relative(meta["path"]), meta["size"], modified_ms)
 
-    def _get(self, path: str) -> Any:
+    def _get(self, path: str) -> tuple[bytes, Mapping[str, Any]] | None:
+        """The whole object with what the store says about it."""
         key = self._key(path)
         try:
-            return obstore.get(self._stores.patient, key)
+            found = obstore.get(self._stores.patient, key)
+            return bytes(found.bytes()), found.meta
         except (BaseError, OSError, ValueError) as error:
             translated = _translate(error, "read", self.absolute(path))
             if isinstance(translated, TableState):
@@ -466,13 +469,14 @@ class _PartWriter(io.RawIOBase):
         return self._position
 
     def write(self, data: Any) -> int:
+        # Arrow's buffers say that they hold signed bytes, which the upload does not take.
+        block = memoryview(data).cast("B")
         try:
-            self._upload.write(data)
+            self._upload.write(block)
         except (BaseError, OSError, ValueError) as error:
             raise _translate(error, "write", self._uri) from error
-        length = memoryview(data).nbytes
-        self._position += length
-        return length
+        self._position += block.nbytes
+        return block.nbytes
 
 
 class _ObjectOutput:

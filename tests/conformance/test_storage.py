@@ -1,0 +1,43 @@
+"""Each storage against the one suite.  GCS and Azure have no server here: tests/unit/storage/test_objects.py builds them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conformance.moto_server import s3_options
+from tests.conformance.storage_suite import StorageSuite
+
+from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.memory import forget_memory
+
+
+class TestLocalStorage(StorageSuite):
+    @pytest.fixture(params=["documents", "all", "none"])
+    def storage(self, tmp_path: Path, request: pytest.FixtureRequest) -> Storage:
+        return open_storage(tmp_path / "a table %20 ü", {"sync": request.param})
+
+
+class TestMemoryStorage(StorageSuite):
+    @pytest.fixture
+    def storage(self) -> Iterator[Storage]:
+        name = uuid.uuid4().hex
+        yield open_storage(f"memory://{name}/t")
+        forget_memory(name)
+
+
+class TestS3Storage(StorageSuite):
+    @pytest.fixture
+    def storage(self, s3_endpoint: str) -> Storage:
+        return open_storage(f"s3a://tables/{uuid.uuid4().hex}/a table %20 ü", s3_options(s3_endpoint))
+
+
+class TestFaultyStorageWithoutFaults(StorageSuite):
+    @pytest.fixture
+    def storage(self) -> Iterator[Storage]:
+        name = uuid.uuid4().hex
+        yield FaultyStorage(open_storage(f"memory://{name}/t"))
+        forget_memory(name)
