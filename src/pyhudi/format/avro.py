@@ -63,6 +63,8 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fixed:
+    """Bytes of one size."""
+
     name: str
     size_bytes: int
     kind: str = "fixed"
@@ -70,6 +72,8 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Enumeration:
+    """One of the symbols, written as its number."""
+
     name: str
     symbols: tuple[str, ...]
     kind: str = "enum"
@@ -104,6 +108,8 @@ class Union:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
+    """A field of a record.  default: as JSON has it."""
+
     name: str
     node: Node
     default: Any = NO_DEFAULT
@@ -171,10 +177,12 @@ def required(node: Node, default: Any = NO_DEFAULT) -> Field:
 
 
 def array_of(items: Node, default: Any = NO_DEFAULT) -> Array:
+    """An array.  default: what the node itself names as default."""
     return Array(items, default)
 
 
 def map_of(values: Node, default: Any = NO_DEFAULT) -> Map:
+    """A map.  default: what the node itself names as default."""
     return Map(values, default)
 
 

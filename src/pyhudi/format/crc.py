@@ -1,6 +1,6 @@
-"""The checksum files that Hadoop's local file system keeps beside files: `.name.crc` beside `name`.
+r"""The checksum files that Hadoop's local file system keeps beside files: `.name.crc` beside `name`.
 
-    "crc\\0"  int32 512  (int32 CRC-32 of each 512 bytes)*        big-endian
+    "crc\0"  int32 512  (int32 CRC-32 of each 512 bytes)*        big-endian
 
 No sidecar, no check.  A stale one makes Hadoop refuse the file, so whoever writes, overwrites, renames or deletes a file on
 a local path without Hadoop deletes its sidecar too; and a listing hides every sidecar.

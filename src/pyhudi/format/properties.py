@@ -1,9 +1,9 @@
-"""hoodie.properties and its kind: the text that Java's Properties writes, and the checksum of a table's.
+r"""hoodie.properties and its kind: the text that Java's Properties writes, and the checksum of a table's.
 
-    file     = (comment | pair)*          ISO-8859-1, lines end with \\n, \\r or \\r\\n
+    file     = (comment | pair)*          ISO-8859-1, lines end with \n, \r or \r\n
     comment  = blanks ("#" | "!") anything
     pair     = key separator value        separator: blanks, "=" or ":", with blanks around
-    escapes    \\t \\n \\r \\f, \\uXXXX (UTF-16 units), and a backslash before any other character, which stands for itself;
+    escapes    \t \n \r \f, \uXXXX (UTF-16 units), and a backslash before any other character, which stands for itself;
                a backslash at the end of a line joins the next one to it, without its leading blanks
 
 Keys come back in the order of the text; of a key that stands twice the last value counts.  On writing, the order is that of
@@ -28,9 +28,9 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """The pairs of a properties file, values as they stand (blanks at their end included).
+    r"""The pairs of a properties file, values as they stand (blanks at their end included).
 
-    Raises CorruptData for a broken \\uXXXX or for UTF-16 units that make no character.
+    Raises CorruptData for a broken \uXXXX or for UTF-16 units that make no character.
     """
     pairs: dict[str, str] = {}
     for line, offset in _logical_lines(data.decode("latin-1")):
@@ -110,7 +110,7 @@ def _natural_lines(text: str) -> list[str]:
 
 
 def _with_pairs_joined(lines: list[str]) -> list[str]:
-    """Lines where a \\r that a \\n follows no longer stands alone."""
+    r"""Lines where a \r that a \n follows no longer stands alone."""
     joined: list[str] = []
     for line in lines:
         if line == "\n" and joined and joined[-1].endswith("\r"):

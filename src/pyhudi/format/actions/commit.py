@@ -27,12 +27,14 @@ from pyhudi.format.avro import (
     STRING,
     Field,
     array_of,
+    decode_datum,
     decode_document,
     encode_container,
     from_json,
     made,
     map_of,
     optional,
+    parse_schema,
     record,
     schema_of,
     version_field,
@@ -173,6 +175,12 @@ class CommitMetadata:
         if bytes(data[:1]) == b"{":
             return made(from_json(REPLACE_COMMIT_SCHEMA, _parse_json(bytes(data))), cls)
         return decode_document(REPLACE_COMMIT_SCHEMA, data, cls)
+
+    @classmethod
+    def decode_bare(cls, data: bytes | memoryview, *, is_replace: bool) -> CommitMetadata:
+        """From a value without a container, written with this very schema.  Raises CorruptData."""
+        schema = REPLACE_COMMIT_SCHEMA if is_replace else COMMIT_SCHEMA
+        return made(decode_datum(parse_schema(schema.text), data, REPLACE_COMMIT_SCHEMA), cls)
 
 
 def count(null: int = 0) -> Field:

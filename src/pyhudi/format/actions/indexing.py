@@ -24,6 +24,8 @@ class IndexPartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan(Document):
+    """index_partition_infos: what to build."""
+
     version: int | None = 1
     index_partition_infos: tuple[IndexPartitionInfo, ...] | None = ()
 

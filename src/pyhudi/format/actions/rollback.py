@@ -36,6 +36,8 @@ class RollbackRequest:
 
 @dataclass(frozen=True, slots=True)
 class RollbackPlan(Document):
+    """rollback_requests: the files to delete, by file group or partition."""
+
     instant_to_rollback: InstantInfo | None
     rollback_requests: tuple[RollbackRequest, ...] | None = ()
     version: int | None = 1
