@@ -1,0 +1,62 @@
+# `make setup` once, then `make check` while working and `make test` before handing in. CONTRIBUTING.md says more.
+PY := .venv/bin/python
+
+.PHONY: help setup setup-hudi test check lint types unit test-spark test-interop golden bench demo docs clean
+
+help:
+	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
+	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
+	@echo 'make check         ruff, mypy --strict, layers, unit tests: seconds, no JVM'
+	@echo 'make test          every test, in one run'
+	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
+	@echo 'make golden        let the real Hudi write tests/golden anew'
+	@echo 'make bench         benchmarks; make demo: a tour; make docs: the site'
+
+setup: .venv/.done
+	@scripts/setup.sh java
+
+.venv/.done: pyproject.toml uv.lock scripts/setup.sh
+	scripts/setup.sh python
+	@touch $@
+
+setup-hudi: setup
+	@scripts/setup.sh hudi
+
+# One run of pytest, so that its closing line counts everything.
+test: setup setup-hudi
+	$(PY) -m pytest tests
+
+check: lint types unit
+
+lint: .venv/.done
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+
+types: .venv/.done
+	$(PY) -m mypy
+
+unit: .venv/.done
+	$(PY) -m pytest -m 'not spark and not interop and not slow' tests
+
+test-spark: setup
+	$(PY) -m pytest -m 'spark and not interop' tests
+
+test-interop: setup setup-hudi
+	$(PY) -m pytest -m interop tests
+
+golden: setup setup-hudi
+	$(PY) -m scripts.golden
+
+bench: setup setup-hudi
+	scripts/setup.sh python --group bench
+	$(PY) -m benchmarks
+
+demo: setup
+	$(PY) -m scripts.demo
+
+docs: .venv/.done
+	scripts/setup.sh python --group docs
+	$(PY) -m mkdocs build --strict
+
+clean:
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build site artifacts spark-warehouse

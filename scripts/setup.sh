@@ -1,0 +1,137 @@
+#!/bin/sh
+# Makes what the tests need, on a machine that has a Python >= 3.11 and a network.
+#
+#   scripts/setup.sh python   .venv, with the versions that uv.lock pins
+#   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
+#   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars
+#
+# Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
+# mirrors and proxies apply. `java` and `hudi` end well even when they cannot do their work: they say in one sentence what is missing, and
+# the tests that need it are skipped.
+set -eu
+
+cd "$(dirname "$0")/.."
+
+HUDI_ARTIFACT=org.apache.hudi:hudi-spark3.5-bundle_2.12:1.0.2
+HUDI_JAR=.hudi-jars/hudi-spark3.5-bundle_2.12-1.0.2.jar
+HUDI_SHA256=2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8
+UV_VERSION=0.13.8
+
+# The first interpreter among the arguments that runs and is at least 3.11.
+find_python() {
+  for candidate in "$@"; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      command -v "$candidate"
+      return 0
+    fi
+  done
+  echo "setup: no Python >= 3.11 found; install one, or name it: make setup PYTHON=/path/to/python3" >&2
+  return 1
+}
+
+# A command line that runs uv: the one on PATH, else one of our own in .venv-uv.
+find_uv() {
+  if uv --version >/dev/null 2>&1; then
+    echo uv
+    return 0
+  fi
+  if ! .venv-uv/bin/uv --version >/dev/null 2>&1; then
+    # Debian ships Python without the venv module; --target needs neither it nor a writable site-packages.
+    if "$1" -m venv --clear .venv-uv >/dev/null 2>&1; then
+      .venv-uv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$UV_VERSION" >&2
+    else
+      rm -rf .venv-uv
+      "$1" -m pip install --quiet --disable-pip-version-check --target .venv-uv "uv==$UV_VERSION" >&2
+    fi
+  fi
+  echo .venv-uv/bin/uv
+}
+
+setup_python() {
+  # A .venv that works is kept with its interpreter: uv would make it anew for another spelling of the same path.
+  python=$(find_python .venv/bin/python ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3.14 python3 python)
+  uv=$(find_uv "$python")
+  UV_PYTHON_DOWNLOADS=never "$uv" sync --quiet --frozen --inexact --python "$python" --extra spark --extra cli "$@"
+}
+
+# Prints the major version of the Java that Spark would start, or nothing.
+java_version() {
+  java=${JAVA_HOME:+"$JAVA_HOME/bin/java"}
+  "${java:-java}" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9][0-9]*\).*/\2/p' | head -n 1
+}
+
+setup_java() {
+  version=$(java_version || true)
+  if [ "${version:-0}" -ge 17 ]; then
+    return 0
+  fi
+  for home in /usr/lib/jvm/*; do
+    version=$(JAVA_HOME="$home" java_version || true)
+    if [ "${version:-0}" -ge 17 ]; then
+      return 0 # the tests look there too
+    fi
+  done
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -q >/dev/null || true
+    for package in openjdk-17-jre-headless openjdk-21-jre-headless default-jre-headless; do
+      if apt-get install -y -q --no-install-recommends "$package" >/dev/null; then
+        return 0
+      fi
+    done
+  fi
+  echo "setup: no Java >= 17 found, so the tests on Spark are skipped; install one (Debian: openjdk-17-jre-headless) and run this again." >&2
+}
+
+jar_is_whole() {
+  [ -f "$1" ] && .venv-hudi/bin/python - "$1" "$HUDI_SHA256" <<'PY'
+import hashlib, sys
+with open(sys.argv[1], "rb") as jar:
+    sys.exit(hashlib.file_digest(jar, "sha256").hexdigest() != sys.argv[2])
+PY
+}
+
+fetch_with_maven() {
+  command -v mvn >/dev/null 2>&1 &&
+    mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy -Dartifact="$HUDI_ARTIFACT" -DoutputDirectory="$1" >&2
+}
+
+# Spark resolves `--packages` before it runs the program, here an empty one; the jar is then in the folder of its Ivy.
+fetch_with_spark() {
+  : >"$1/nothing.py"
+  PYSPARK_PYTHON=.venv-hudi/bin/python .venv-hudi/bin/spark-submit --master 'local[1]' --driver-memory 512m \
+    --packages "$HUDI_ARTIFACT" --conf "spark.jars.ivy=$PWD/$1/ivy" "$1/nothing.py" >"$1/spark.log" 2>&1 &&
+    mv "$1"/ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar "$1/${HUDI_JAR##*/}"
+}
+
+setup_hudi() {
+  if ! .venv-hudi/bin/python -c 'import pyspark' 2>/dev/null; then
+    python=$(find_python ${HUDI_PYTHON:+"$HUDI_PYTHON"} python3.11 python3.12 .venv/bin/python python3) &&
+      uv=$(find_uv "$python") &&
+      UV_PYTHON_DOWNLOADS=never "$uv" venv --quiet --clear --python "$python" .venv-hudi &&
+      "$uv" pip install --quiet --python .venv-hudi/bin/python -r scripts/hudi-requirements.txt ||
+      return 1
+  fi
+  if jar_is_whole "$HUDI_JAR"; then
+    return 0
+  fi
+  mkdir -p .hudi-jars
+  work=.hudi-jars/fetching
+  for fetch in ${FETCH:-fetch_with_maven fetch_with_spark}; do
+    rm -rf "$work"
+    mkdir -p "$work"
+    if "$fetch" "$work" && jar_is_whole "$work/${HUDI_JAR##*/}"; then
+      mv "$work/${HUDI_JAR##*/}" "$HUDI_JAR"
+      rm -rf "$work"
+      return 0
+    fi
+  done
+  echo "setup: could not fetch $HUDI_ARTIFACT, so the interop tests are skipped; put the jar into .hudi-jars by hand (see $work/spark.log)." >&2
+}
+
+case "${1:-}" in
+  python) shift; setup_python "$@" ;;
+  java) setup_java ;;
+  hudi) setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
+  *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+esac

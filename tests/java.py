@@ -1,0 +1,37 @@
+"""Which Java a Spark of the tests may run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+@cache
+def java_home(least: int, most: int) -> Path | None:
+    """The home of a Java whose major version lies between `least` and `most`: JAVA_HOME's, that on PATH, else the oldest installed."""
+    on_path = shutil.which("java")
+    named = os.environ.get("JAVA_HOME")
+    candidates = [Path(named)] if named else []
+    candidates += [Path(on_path).resolve().parents[1]] if on_path else []
+    for home in candidates:
+        if least <= _major_version(home) <= most:
+            return home
+    installed = sorted((_major_version(home), home) for home in Path("/usr/lib/jvm").glob("*") if not home.is_symlink())
+    return next((home for version, home in installed if least <= version <= most), None)
+
+
+@cache
+def _major_version(home: Path) -> int:
+    """The major version of the Java in `home`; 0 where there is none that runs."""
+    try:
+        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError:
+        return 0
+    found = _VERSION.search(answer.stderr + answer.stdout)
+    return int(found[1]) if found else 0

@@ -1,0 +1,262 @@
+"""Imports point down: the architecture as a test.
+
+Reads every import of the package from its syntax tree, those inside functions and under TYPE_CHECKING too, and says which of them
+points to a higher layer, leaves a layer that is meant to be pure, brings Spark where Spark may not be, or closes a cycle.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).resolve().parents[1] / "src"
+
+# The longest prefix decides. A module may import only from its own number or a lower one.
+LAYERS = {
+    "pyhudi.errors": 0,
+    "pyhudi.options": 1,
+    "pyhudi.format": 1,
+    "pyhudi.records": 1,
+    "pyhudi.storage": 2,
+    "pyhudi.timeline": 3,
+    "pyhudi.table": 3,
+    "pyhudi.plan": 4,
+    "pyhudi.execute": 5,
+    "pyhudi.operations": 6,
+    "pyhudi.engines": 7,
+    "pyhudi.cli": 8,
+    "pyspark_pyhudi": 9,
+}
+# Single modules straight under the package (api.py, spark.py, inspect.py, ...) and the package itself are the user's face.
+FACE = 8
+
+# What a layer may not import although the numbers would let it, and why.
+SEPARATED = (
+    ("pyhudi.format", "pyhudi.records", "bytes know no rows"),
+    ("pyhudi.format", "pyhudi.options", "bytes and rows know no option names"),
+    ("pyhudi.records", "pyhudi.options", "bytes and rows know no option names"),
+    ("pyhudi.timeline", "pyhudi.table", "the table is read with the help of its timeline, not the other way round"),
+    ("pyhudi.plan", "pyhudi.storage", "a plan is a function of frozen state"),
+)
+
+# Modules from outside that only some of ours may import.
+PURE = ("pyhudi.format", "pyhudi.records", "pyhudi.plan")
+WORLD = (
+    "os",
+    "pathlib",
+    "tempfile",
+    "shutil",
+    "glob",
+    "socket",
+    "subprocess",
+    "time",
+    "random",
+    "uuid",
+    "secrets",
+    "threading",
+    "fsspec",
+)
+CONFINED = (
+    ("pyspark", ("pyhudi.engines.spark", "pyspark_pyhudi"), "Spark is one engine, and everything else runs without it"),
+    ("obstore", ("pyhudi.storage",), "storage is the only door to the outside"),
+    ("pyarrow.fs", ("pyhudi.storage",), "storage is the only door to the outside"),
+    ("fsspec", ("pyhudi.storage",), "storage is the only door to the outside"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    importer: str
+    imported: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """The modules below `root` by dotted name; a package by the name of its folder."""
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports_of(name: str, source: str, known: frozenset[str], is_package: bool) -> Iterator[Import]:
+    """Every import statement of a module, wherever it stands.
+
+    `from package import name` counts as the module `package.name` where there is such a module, else as `package`.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(name, alias.name, node.lineno)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = name.split(".")
+                package = package[: len(package) - node.level + (1 if is_package else 0)]
+                base = ".".join([*package, base] if base else package)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                yield Import(name, inner if inner in known else base, node.lineno)
+
+
+def below(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def layer(module: str) -> int:
+    """The layer of one of our modules; a package that the table does not name is a mistake."""
+    best = max((prefix for prefix in LAYERS if below(module, prefix)), key=len, default=None)
+    if best is not None:
+        return LAYERS[best]
+    if module == "pyhudi" or module.count(".") == 1:
+        return FACE
+    raise AssertionError(f"{module} is in no layer: name its package in tests/test_layers.py")
+
+
+def ours(module: str) -> bool:
+    return module.split(".")[0] in {"pyhudi", "pyspark_pyhudi"}
+
+
+def complaint(found: Import) -> str | None:
+    """Why this import is not allowed, or None."""
+    importer, imported = found.importer, found.imported
+    if ours(imported):
+        if layer(imported) > layer(importer):
+            return f"{found}: layer {layer(importer)} may not import layer {layer(imported)}"
+        for here, there, reason in SEPARATED:
+            if below(importer, here) and below(imported, there):
+                return f"{found}: {reason}"
+        return None
+    if any(below(importer, pure) for pure in PURE) and imported.split(".")[0] in WORLD:
+        return f"{found}: this layer is pure"
+    for outside, allowed, reason in CONFINED:
+        if below(imported, outside) and not any(below(importer, prefix) for prefix in allowed):
+            return f"{found}: {reason}"
+    return None
+
+
+def cycles(edges: dict[str, set[str]]) -> list[tuple[str, ...]]:
+    """The strongly connected groups of more than one module, or of one that imports itself (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[tuple[str, ...]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for target in edges.get(node, ()):
+            if target not in index:
+                visit(target)
+                low[node] = min(low[node], low[target])
+            elif target in stack:
+                low[node] = min(low[node], index[target])
+        if low[node] == index[node]:
+            group = []
+            while True:
+                member = stack.pop()
+                group.append(member)
+                if member == node:
+                    break
+            if len(group) > 1 or node in edges.get(node, ()):
+                found.append(tuple(sorted(group)))
+
+    for node in sorted(edges):
+        if node not in index:
+            visit(node)
+    return found
+
+
+@pytest.fixture(scope="module")
+def all_imports() -> tuple[Import, ...]:
+    found = modules(SOURCES)
+    known = frozenset(found)
+    assert "pyhudi.errors" in known, "the sources were not found"
+    return tuple(
+        one
+        for name, path in found.items()
+        for one in imports_of(name, path.read_text(encoding="utf-8"), known, path.name == "__init__.py")
+    )
+
+
+def test_imports_point_down(all_imports: tuple[Import, ...]) -> None:
+    complaints = [text for one in all_imports if (text := complaint(one))]
+    assert not complaints, "\n".join(complaints)
+
+
+def test_no_cycles(all_imports: tuple[Import, ...]) -> None:
+    edges: dict[str, set[str]] = {}
+    for one in all_imports:
+        # A package that gathers names of its own modules is no cycle: its modules import one another, not the package.
+        if ours(one.imported):
+            edges.setdefault(one.importer, set()).add(one.imported)
+    groups = cycles(edges)
+    assert not groups, "\n".join("import cycle: " + ", ".join(group) for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "word"),
+    [
+        ("pyhudi.format.names", "pyhudi.storage.base", "layer"),
+        ("pyhudi.storage.base", "pyhudi.timeline", "layer"),
+        ("pyhudi.format.avro", "pyhudi.records.schema", "rows"),
+        ("pyhudi.records.keys", "pyhudi.options", "option"),
+        ("pyhudi.timeline.store", "pyhudi.table.config", "timeline"),
+        ("pyhudi.plan.write", "pyhudi.storage.base", "frozen"),
+        ("pyhudi.records.keys", "time", "pure"),
+        ("pyhudi.engines.local", "pyspark.sql", "Spark"),
+        ("pyhudi.spark", "pyspark.sql", "Spark"),
+        ("pyhudi.execute.tag", "pyarrow.fs", "door"),
+    ],
+)
+def test_forbidden_imports_are_seen(importer: str, imported: str, word: str) -> None:
+    text = complaint(Import(importer, imported, 1))
+    assert text is not None and word in text
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("pyhudi.records.schema", "pyhudi.format.avro"),
+        ("pyhudi.table.snapshot", "pyhudi.timeline"),
+        ("pyhudi.engines.spark.source", "pyspark.sql.datasource"),
+        ("pyspark_pyhudi", "pyhudi.engines.spark.source"),
+        ("pyhudi.spark", "pyhudi.engines.spark"),
+        ("pyhudi.api", "pyhudi.operations.write"),
+    ],
+)
+def test_legal_imports_pass(importer: str, imported: str) -> None:
+    assert complaint(Import(importer, imported, 1)) is None
+
+
+def test_imports_are_found_wherever_they_stand() -> None:
+    source = """
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from pyhudi import api
+def late():
+    import pyspark.sql as s
+    from . import sibling
+    from ..storage.base import Storage
+"""
+    known = frozenset({"pyhudi", "pyhudi.api", "pyhudi.plan", "pyhudi.plan.sibling", "pyhudi.storage.base"})
+    found = [one.imported for one in imports_of("pyhudi.plan.write", source, known, is_package=False)]
+    assert sorted(found) == ["pyhudi.api", "pyhudi.plan.sibling", "pyhudi.storage.base", "pyspark.sql", "typing"]
+
+
+def test_cycles_are_found() -> None:
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == [("a", "b", "c")]
+    assert cycles({"a": {"b"}, "b": {"c"}}) == []
+
+
+def test_a_new_package_must_be_placed() -> None:
+    with pytest.raises(AssertionError, match="no layer"):
+        layer("pyhudi.somewhere.module")
