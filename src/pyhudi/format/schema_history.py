@@ -1,0 +1,190 @@
+"""Schemas with column ids, of tables that evolve on read: the history in `.hoodie/.schema`, and one schema of it as text.
+
+    schemacommit    {"schemas": [schema, ...]}              newest first, the whole history each time
+    schema          {"max_column_id", "version_id", "type": "record", "fields": [column, ...]}
+    column          {"id", "name", "optional", "type", "doc"}                  doc may be missing
+    type            a word ("int", "decimal(10, 2)", "fixed[16]", ...), or
+                    {"type": "record", "fields": [column, ...]}
+                    {"type": "array", "element_id", "element", "element_optional"}
+                    {"type": "map", "key_id", "key", "value_id", "value", "value_optional"}
+
+A column keeps its id through renames and moves, so a file is read by the ids of the schema it was written with.  version_id is
+the request time of the instant that made the schema, as a number; 0 is the schema before the first change.  The same text,
+for one schema, stands in the extra metadata of commits under `latest_schema`.
+
+What it does not do: turn types into Arrow's, or apply a change.  Source: storage format, "Other actions".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pyhudi.errors import CorruptData
+
+MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """doc: None where the file has none."""
+
+    column_id: int
+    name: str
+    optional: bool
+    type: ColumnType
+    doc: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """A struct."""
+
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """A list."""
+
+    element_id: int
+    element: ColumnType
+    element_optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """A map; its keys are never null."""
+
+    key_id: int
+    key: ColumnType
+    value_id: int
+    value: ColumnType
+    value_optional: bool
+
+
+ColumnType: TypeAlias = str | RecordType | ArrayType | MapType
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedSchema:
+    """One schema.  max_column_id: the highest id ever given, so that none is given twice."""
+
+    version_id: int
+    max_column_id: int
+    columns: tuple[Column, ...]
+
+
+def encode_schema_history(schemas: tuple[VersionedSchema, ...]) -> bytes:
+    """The content of a completed schemacommit.  schemas: newest first."""
+    return _dump({"schemas": [_schema_json(schema) for schema in schemas]}).encode()
+
+
+def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
+    """The schemas of a completed schemacommit, newest first.  Raises CorruptData."""
+    document = _load(data)
+    schemas = document.get("schemas") if isinstance(document, dict) else None
+    if not isinstance(schemas, list):
+        raise CorruptData("a schema history has no list of schemas")
+    return tuple(_schema(schema) for schema in schemas)
+
+
+def format_versioned_schema(schema: VersionedSchema) -> str:
+    """The text that stands under `latest_schema`."""
+    return _dump(_schema_json(schema))
+
+
+def parse_versioned_schema(text: str) -> VersionedSchema:
+    """The schema of a `latest_schema` text.  Raises CorruptData."""
+    return _schema(_load(text))
+
+
+def _dump(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def _load(data: bytes | str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(f"a schema history is not JSON: {error}") from error
+
+
+def _schema_json(schema: VersionedSchema) -> dict[str, Any]:
+    return {"max_column_id": schema.max_column_id, "version_id": schema.version_id} | _type_json(RecordType(schema.columns))
+
+
+def _type_json(kind: RecordType) -> dict[str, Any]:
+    return {"type": "record", "fields": [_column_json(column) for column in kind.columns]}
+
+
+def _column_json(column: Column) -> dict[str, Any]:
+    out = {"id": column.column_id, "name": column.name, "optional": column.optional, "type": _any_type_json(column.type)}
+    return out if column.doc is None else out | {"doc": column.doc}
+
+
+def _any_type_json(kind: ColumnType) -> Any:
+    if isinstance(kind, str):
+        return kind
+    if isinstance(kind, RecordType):
+        return _type_json(kind)
+    if isinstance(kind, ArrayType):
+        element = _any_type_json(kind.element)
+        return {"type": "array", "element_id": kind.element_id, "element": element, "element_optional": kind.element_optional}
+    return {
+        "type": "map",
+        "key_id": kind.key_id,
+        "key": _any_type_json(kind.key),
+        "value_id": kind.value_id,
+        "value": _any_type_json(kind.value),
+        "value_optional": kind.value_optional,
+    }
+
+
+def _schema(document: Any) -> VersionedSchema:
+    kind = _type(document, 0)
+    if not isinstance(kind, RecordType):
+        raise CorruptData("a schema with column ids is no record")
+    return VersionedSchema(_int(document, "version_id"), _int(document, "max_column_id"), kind.columns)
+
+
+def _type(document: Any, depth: int) -> ColumnType:
+    if depth > MAX_DEPTH:
+        raise CorruptData("a schema with column ids is nested too deeply", expected=MAX_DEPTH)
+    if isinstance(document, str):
+        return document
+    kind = document.get("type") if isinstance(document, dict) else None
+    if kind == "record":
+        columns = document.get("fields")
+        if not isinstance(columns, list):
+            raise CorruptData("a record of a schema with column ids has no fields")
+        return RecordType(tuple(_column(column, depth + 1) for column in columns))
+    if kind == "array":
+        element = _type(document.get("element"), depth + 1)
+        return ArrayType(_int(document, "element_id"), element, _bool(document, "element_optional"))
+    if kind == "map":
+        key, value = _type(document.get("key"), depth + 1), _type(document.get("value"), depth + 1)
+        return MapType(_int(document, "key_id"), key, _int(document, "value_id"), value, _bool(document, "value_optional"))
+    raise CorruptData("a schema with column ids has an unknown type", found=str(kind)[:100])
+
+
+def _column(document: Any, depth: int) -> Column:
+    name, doc = (document.get("name"), document.get("doc")) if isinstance(document, dict) else (None, None)
+    if not isinstance(name, str) or not (doc is None or isinstance(doc, str)):
+        raise CorruptData("a column of a schema has no name", found=str(name)[:100])
+    return Column(_int(document, "id"), name, _bool(document, "optional"), _type(document.get("type"), depth), doc)
+
+
+def _int(document: Any, key: str) -> int:
+    value = document.get(key)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise CorruptData("a schema with column ids lacks a number", expected=key, found=str(value)[:100])
+    return value
+
+
+def _bool(document: Any, key: str) -> bool:
+    value = document.get(key)
+    if not isinstance(value, bool):
+        raise CorruptData("a schema with column ids lacks a flag", expected=key, found=str(value)[:100])
+    return value
