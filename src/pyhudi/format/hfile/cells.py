@@ -24,6 +24,8 @@ they raise Unsupported.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -33,6 +35,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 
 CELL_SCHEMA = pa.schema([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
 MAX_ROW_BYTES = 32767
+MAX_VALUE_BYTES = 1 << 29
 KEY_TAIL = b"\x00\x7f\xff\xff\xff\xff\xff\xff\xff\x04"
 
 _HEAD_BYTES = 10  # Key length, value length, row length.
@@ -63,7 +66,7 @@ def decode_cells(data: memoryview | bytes, *, offset: int | None = None) -> pa.R
 def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray:
     """One element for each entry, its bytes in the block; the data buffer of the result is therefore a run of entries.
 
-    rows, values: binary, same length, no nulls, rows as `check_row_sizes` allows; together below 2 GiB once encoded.
+    rows, values: binary, same length, no nulls, sizes as `check_sizes` allows; together below 2 GiB once encoded.
     Order is the caller's business.
     """
     count = len(rows)
@@ -78,11 +81,14 @@ def encode_cells(rows: pa.BinaryArray, values: pa.BinaryArray) -> pa.BinaryArray
     return cells
 
 
-def check_row_sizes(rows: pa.BinaryArray) -> None:
-    """Raises InvalidRequest when a row is longer than an entry can hold."""
+def check_sizes(rows: pa.BinaryArray, values: pa.BinaryArray) -> None:
+    """Raises InvalidRequest when a row or a value is longer than an entry can hold."""
     longest = int(np.diff(_offsets(rows)).max(initial=0))
     if longest > MAX_ROW_BYTES:
         raise InvalidRequest(f"a key of {longest} bytes: an HFile holds keys of at most {MAX_ROW_BYTES} bytes")
+    longest = int(np.diff(_offsets(values)).max(initial=0))
+    if longest > MAX_VALUE_BYTES:
+        raise InvalidRequest(f"a value of {longest} bytes: an HFile holds values of at most {MAX_VALUE_BYTES} bytes here")
 
 
 def data_size_bytes(array: pa.BinaryArray) -> int:
@@ -91,11 +97,15 @@ def data_size_bytes(array: pa.BinaryArray) -> int:
     return int(offsets[-1]) - int(offsets[0])
 
 
-def piece_length(rows: pa.BinaryArray, values: pa.BinaryArray, start: int, limit_bytes: int) -> int:
-    """How many entries from `start` on encode to at most `limit_bytes`; at least one."""
-    row_ends, value_ends = _offsets(rows)[start:], _offsets(values)[start:]
-    sizes = row_ends.astype(np.int64) + value_ends + np.arange(len(row_ends), dtype=np.int64) * _FIXED_BYTES
-    return max(1, int(np.searchsorted(sizes, sizes[0] + limit_bytes, side="right")) - 1)
+def pieces(rows: pa.BinaryArray, values: pa.BinaryArray, limit_bytes: int) -> Iterator[tuple[int, int]]:
+    """Ranges of entries, in order and without gaps, that each encode to at most `limit_bytes` or are a single entry."""
+    row_offsets, value_offsets = _offsets(rows).astype(np.int64), _offsets(values)
+    sizes = row_offsets + value_offsets + np.arange(len(rows) + 1, dtype=np.int64) * _FIXED_BYTES
+    start = 0
+    while start < len(rows):
+        end = max(start + 1, int(np.searchsorted(sizes, sizes[start] + limit_bytes, side="right")) - 1)
+        yield start, end
+        start = end
 
 
 def cut_pieces(data: memoryview | bytes, starts: Int64s, ends: Int64s) -> pa.BinaryArray:

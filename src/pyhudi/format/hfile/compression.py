@@ -4,31 +4,29 @@ Every block of a file, index and file info included, is compressed with the code
 
     GZ       one gzip member
     NONE     the bytes themselves
-    SNAPPY   Hadoop block streams: groups of (uncompressed length u32, then chunks of compressed length u32 + bytes,
-    LZ4      until the group's uncompressed length is reached)
-    BZIP2    one bzip2 stream
+    SNAPPY   a Hadoop block stream: groups of (uncompressed length u32, then chunks of compressed length u32 + bytes until the
+             group's uncompressed length is reached)
     ZSTD     one zstd frame
-    LZO      not read: no codec for it exists among our dependencies
+    LZO, LZ4, BZIP2   not read.  LZ4 chunks in a Hadoop block stream do not say how long they come out, as our LZ4 codec needs.
 
-Hudi's readers open GZ and NONE only, so PyHudi writes no other.  A block says how long its data must come out: a longer or
-shorter result is CorruptData, and no more than that is ever allocated.
+Hudi's default reader opens GZ and NONE only, so PyHudi writes no other.  A block says how long its data must come out: a longer
+or shorter result is CorruptData, and no more than that is ever allocated.
 """
 
 from __future__ import annotations
 
-import bz2
 import zlib
 from enum import IntEnum
 
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.coding import Cursor
 
 _GZIP_WINDOW = 31  # zlib's number for "a gzip member, 32 KiB window".
 
-# The best ratios that the formats allow, so that a corrupted length cannot ask for a huge buffer.
+# No Snappy stream expands more, so that a corrupted length cannot ask for a huge buffer.
 _MAX_RATIO_SNAPPY = 64
-_MAX_RATIO_LZ4 = 256
 # The zstd format has no such limit; 64 MiB is well above what a block of an index file expands to.
 _MAX_ZSTD_BYTES = 1 << 26
 
@@ -57,18 +55,14 @@ def compress(data: memoryview | bytes, codec: Codec, level: int) -> bytes:
 def decompress(data: memoryview, codec: Codec, size_bytes: int, *, offset: int | None = None) -> bytes | memoryview:
     """The data of a block, exactly `size_bytes` long.
 
-    Raises CorruptData when the bytes do not expand to that length, Unsupported for LZO.
+    Raises CorruptData when the bytes do not expand to that length, Unsupported for codecs that are not read.
     """
     if codec is Codec.NONE:
         plain: bytes | memoryview = data
     elif codec is Codec.GZ:
         plain = _inflate(data, size_bytes, offset)
-    elif codec is Codec.BZIP2:
-        plain = _bunzip(data, size_bytes, offset)
     elif codec is Codec.SNAPPY:
-        plain = _decode_block_stream(data, "snappy", size_bytes, size_bytes <= _MAX_RATIO_SNAPPY * len(data), offset)
-    elif codec is Codec.LZ4:
-        plain = _decode_block_stream(data, "lz4_raw", size_bytes, size_bytes <= _MAX_RATIO_LZ4 * len(data), offset)
+        plain = _decode_snappy_stream(data, size_bytes, offset)
     elif codec is Codec.ZSTD:
         if size_bytes > max(_MAX_ZSTD_BYTES, len(data)):
             raise Unsupported(f"a zstd block of {size_bytes} bytes in an HFile: the limit is {_MAX_ZSTD_BYTES}")
@@ -92,47 +86,25 @@ def _inflate(data: memoryview, size_bytes: int, offset: int | None) -> bytes:
     return plain
 
 
-def _bunzip(data: memoryview, size_bytes: int, offset: int | None) -> bytes:
-    if size_bytes == 0:
-        return b""
-    try:
-        return bz2.BZ2Decompressor().decompress(data, size_bytes + 1)
-    except (OSError, ValueError) as error:
-        raise CorruptData(f"bzip2 data of an HFile block: {error}", offset=offset) from error
-
-
-def _decode_block_stream(data: memoryview, name: str, size_bytes: int, ratio_is_possible: bool, offset: int | None) -> bytes:
-    if not ratio_is_possible:
-        raise CorruptData(f"{name} data of an HFile block cannot expand to {size_bytes} bytes", offset=offset)
+def _decode_snappy_stream(data: memoryview, size_bytes: int, offset: int | None) -> bytes:
+    cursor = Cursor(data, base=offset or 0)
+    if size_bytes > _MAX_RATIO_SNAPPY * len(data):
+        raise cursor.corrupt("an HFile block cannot expand to its size", expected=size_bytes)
     plain = bytearray()
-    position = 0
-    group_left = 0
-    while position < len(data):
-        if group_left == 0:
-            group_left, position = _length(data, position, offset)
-            if group_left > size_bytes - len(plain):
-                raise CorruptData(f"{name} data of an HFile block is longer than promised", offset=offset)
-            continue
-        length, position = _length(data, position, offset)
-        if length > len(data) - position:
-            raise CorruptData(f"{name} chunk of an HFile block is cut short", offset=offset)
-        chunk = _decode_chunk(name, data[position : position + length], group_left, offset)
-        plain += chunk
-        group_left -= len(chunk)
-        position += length
-        if not chunk:
-            raise CorruptData(f"{name} chunk of an HFile block is empty", offset=offset)
+    while cursor.remaining:
+        group_end = len(plain) + cursor.u32()
+        while len(plain) < group_end:
+            chunk = cursor.take(cursor.u32())
+            # A Snappy chunk begins with its uncompressed length, which Arrow's codec wants to be told.
+            chunk_bytes = Cursor(chunk, base=offset or 0).varint()
+            if not 0 < chunk_bytes <= min(group_end, size_bytes) - len(plain):
+                raise cursor.corrupt("uncompressed length of a Snappy chunk", expected=size_bytes, found=chunk_bytes)
+            plain += _decode_chunk("snappy", chunk, chunk_bytes, offset)
     return bytes(plain)
 
 
-def _length(data: memoryview, position: int, offset: int | None) -> tuple[int, int]:
-    if len(data) - position < 4:
-        raise CorruptData("compressed data of an HFile block is cut short", offset=offset)
-    return int.from_bytes(data[position : position + 4], "big"), position + 4
-
-
 def _decode_chunk(name: str, data: memoryview, size_bytes: int, offset: int | None) -> bytes:
-    """One compressed chunk; size_bytes bounds its plain length, and is that length for formats that do not store it."""
+    """One compressed chunk, which comes out `size_bytes` long."""
     try:
         plain: bytes = pa.Codec(name).decompress(data, decompressed_size=size_bytes, asbytes=True)
     except (OSError, ValueError) as error:

@@ -5,7 +5,8 @@
     KEY_VALUE_VERSION      i32 1: entries carry a version number        MAX_MEMSTORE_TS_KEY  i64 0: all of which are 0
     hfile.AVG_KEY_LEN      i32                                          hfile.AVG_VALUE_LEN  i32
     hfile.LASTKEY          full key of the last entry                   hfile.CREATE_TIME_TS i64 0
-    schema                 Avro schema of the values, JSON              minRecordKey, maxRecordKey, bloomFilterTypeCode: base files
+    schema                 Avro schema of the values, JSON
+    minRecordKey, maxRecordKey, bloomFilterTypeCode: base files only
 
 The Java readers need the first four; readers of newer files may find none of them.
 """

@@ -2,7 +2,8 @@
 
     root and meta index   entries back to back, their number is in the trailer: offset i64 | size i32 | vlong length | key
                           the data index uses full keys; the meta index uses the bare block name
-    leaf, intermediate    n i32 | (n + 1) x i32 start of each entry, the last one their total size | n x (offset i64 | size i32 | full key)
+    leaf, intermediate    n i32 | (n + 1) x i32 start of each entry, the last one their total size
+                          n x (offset i64 | size i32 | full key)
 
 With one level the root points to data blocks; with two to leaf blocks, which point to data blocks; with more, intermediate blocks
 stand between.  Behind the entries of a root, Java may append 16 bytes about the middle key: they are ignored.

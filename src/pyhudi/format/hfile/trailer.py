@@ -2,9 +2,9 @@
 
     TRABLK"$ | varint length | TrailerProto | zeros up to byte 4092 | 03 00 00 03 (minor version, then major in three bytes)
 
-    TrailerProto: 1 file info offset, 2 load-on-open offset, 3 uncompressed index size, 4 total uncompressed size, 5 entries of the
-    root index, 6 entries of the meta index, 7 number of cells, 8 index levels, 9 and 10 offsets of the first and last data block
-    (-1 in an empty file), 11 comparator class, 12 codec (absent: none), 13 encryption key
+    TrailerProto: 1 file info offset, 2 load-on-open offset, 3 uncompressed index size, 4 total uncompressed size, 5 entries of
+    the root index, 6 entries of the meta index, 7 number of cells, 8 index levels, 9 and 10 offsets of the first and last data
+    block (-1 in an empty file), 11 comparator class, 12 codec (absent: none), 13 encryption key
 
 Only fields 2, 5, 6, 7, 8, 9 and 12 are needed to read.  The comparator's name is not looked at: newer writers store another one.
 """
@@ -31,7 +31,7 @@ _NO_BLOCK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """Offsets and counts of a file.  Offsets are bytes from its start; the first and last data block are None in an empty file."""
+    """Offsets and counts of a file.  Offsets are bytes from its start; those of data blocks are None in an empty file."""
 
     file_info_offset: int
     load_on_open_offset: int

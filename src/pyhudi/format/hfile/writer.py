@@ -10,8 +10,8 @@ business.  Layout, in file order:
     root index, meta index, file info, trailer
 
 Rules that real readers need: no duplicate keys, ascending unsigned bytes; keys of at most 32767 bytes; the last entry of a block
-longer than 4 bytes for each checksum of the block (see blocks.py); GZ or NONE; the class name in the trailer; the file info keys
-about versions and average lengths.  Entries are assembled by Arrow, blocks at a time.
+longer than 4 bytes for each checksum of the block (see blocks.py); GZ or NONE; a file below 2 GiB; the class name in the
+trailer; the file info keys about versions and average lengths.  Entries are assembled by Arrow, blocks at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.hfile.blocks import HEADER_BYTES, BlockKind, encode_block
-from pyhudi.format.hfile.cells import check_row_sizes, data_size_bytes, encode_cells, full_key, piece_length
+from pyhudi.format.hfile.cells import check_sizes, data_size_bytes, encode_cells, full_key, pieces
 from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.hfile.file_info import (
     AVERAGE_KEY_BYTES,
@@ -37,10 +37,12 @@ from pyhudi.format.hfile.file_info import (
 )
 from pyhudi.format.hfile.index import IndexEntry, encode_index, encode_meta_index, encode_root_index, index_entry_bytes
 from pyhudi.format.hfile.reader import ascending_keys
-from pyhudi.format.hfile.trailer import Trailer, encode_trailer
+from pyhudi.format.hfile.trailer import TRAILER_BYTES, Trailer, encode_trailer
 
 # Arrays are encoded in pieces of about this size: it bounds memory, and Arrow's 2 GiB limit is far away.
 _PIECE_BYTES = 16 << 20
+# Hudi's native reader keeps offsets in a signed 32-bit number.
+_MAX_FILE_BYTES = (1 << 31) - 1 - TRAILER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class HFileEncoder:
         rows = ascending_keys(keys)
         if len(rows) == 0:
             return b""
-        check_row_sizes(rows)
+        check_sizes(rows, values)
         first = rows[0].as_py()
         if self._last_key is not None and first <= self._last_key:
             what = "comes twice" if first == self._last_key else f"comes after {self._last_key!r}"
@@ -133,11 +135,8 @@ class HFileEncoder:
         self._row_bytes += data_size_bytes(rows)
         self._value_bytes += data_size_bytes(values)
         parts: list[bytes] = []
-        start = 0
-        while start < len(rows):
-            count = piece_length(rows, values, start, _PIECE_BYTES)
-            self._add_piece(rows.slice(start, count), values.slice(start, count), parts)
-            start += count
+        for start, end in pieces(rows, values, _PIECE_BYTES):
+            self._add_piece(rows.slice(start, end - start), values.slice(start, end - start), parts)
         return b"".join(parts)
 
     def finish(self, *, file_info: Mapping[str, bytes] | None = None, meta_blocks: Mapping[str, bytes] | None = None) -> bytes:
@@ -183,7 +182,7 @@ class HFileEncoder:
         while start < len(cells):
             room = self._options.block_bytes - self._open_bytes
             end = int(np.searchsorted(offsets, int(offsets[start]) + room, side="right")) - 1
-            if end == start and self._open:
+            if end <= start and self._open:
                 self._close_data_block(parts)
                 continue
             end = max(end, start + 1)
@@ -236,6 +235,8 @@ class HFileEncoder:
         parts.append(block)
         self._previous[kind] = offset
         self._offset += len(block)
+        if self._offset > _MAX_FILE_BYTES:
+            raise InvalidRequest("an HFile above 2 GiB: Hudi's default reader opens none, spread the keys over more file groups")
         self._uncompressed_bytes += HEADER_BYTES + len(data)
         return IndexEntry(offset, len(block), row)
 
