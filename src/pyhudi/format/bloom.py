@@ -98,12 +98,8 @@ class BloomFilter:
         kind = _kind_of(kind)
         bits, hash_count = bloom_size(num_entries, fpp)
         if max_entries < 1:
-            raise InvalidRequest(
-                f"a bloom filter needs max_entries of at least 1, not {max_entries}"
-            )
-        return BloomFilter(
-            kind, hash_count, [np.zeros(bits, np.bool_)], num_entries, max_entries, 0
-        )
+            raise InvalidRequest(f"a bloom filter needs max_entries of at least 1, not {max_entries}")
+        return BloomFilter(kind, hash_count, [np.zeros(bits, np.bool_)], num_entries, max_entries, 0)
 
     @staticmethod
     def from_text(
@@ -120,9 +116,7 @@ class BloomFilter:
         try:
             data = base64.b64decode(raw, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise CorruptData(
-                f"the text of a bloom filter is not base64: {error}"
-            ) from error
+            raise CorruptData(f"the text of a bloom filter is not base64: {error}") from error
         return BloomFilter.decode(data, kind, max_entries)
 
     @staticmethod
@@ -158,11 +152,7 @@ class BloomFilter:
     def size_bytes(self) -> int:
         """The length of `encode()`."""
         rows = sum(_ROW_HEADER.size + (len(row) + 7) // 8 for row in self._rows)
-        return (
-            rows
-            if self._kind is BloomKind.SIMPLE
-            else rows + _ROW_HEADER.size + _DYNAMIC_HEADER.size
-        )
+        return rows if self._kind is BloomKind.SIMPLE else rows + _ROW_HEADER.size + _DYNAMIC_HEADER.size
 
     def copy(self, max_entries: int | None = None) -> BloomFilter:
         """An independent filter with the same keys, for a writer that rewrites a file and adds keys to it."""
@@ -199,9 +189,7 @@ class BloomFilter:
         parts: list[bytes] = []
         if self._kind is BloomKind.DYNAMIC_V0:
             parts.append(_row_header(self._hash_count, len(self._rows[0])))
-            parts.append(
-                _DYNAMIC_HEADER.pack(self._num_entries, self._counted, len(self._rows))
-            )
+            parts.append(_DYNAMIC_HEADER.pack(self._num_entries, self._counted, len(self._rows)))
         for row in self._rows:
             parts.append(_row_header(self._hash_count, len(row)))
             parts.append(np.packbits(row, bitorder="little").tobytes())
@@ -253,19 +241,13 @@ class BloomFilter:
 def bloom_size(num_entries: int, fpp: float) -> tuple[int, int]:
     """(bits, hash count) of one row for `num_entries` keys at the error rate `fpp`; InvalidRequest when out of range."""
     if num_entries < 1:
-        raise InvalidRequest(
-            f"a bloom filter needs num_entries of at least 1, not {num_entries}"
-        )
+        raise InvalidRequest(f"a bloom filter needs num_entries of at least 1, not {num_entries}")
     if not 0.0 < fpp < 1.0:
-        raise InvalidRequest(
-            f"the error rate of a bloom filter lies between 0 and 1, not at {fpp}"
-        )
+        raise InvalidRequest(f"the error rate of a bloom filter lies between 0 and 1, not at {fpp}")
     bits = math.ceil(num_entries * (-math.log(fpp) / (math.log(2) * math.log(2))))
     hash_count = math.ceil(math.log(2) * bits / num_entries)
     if bits > _MAX_BITS:
-        raise InvalidRequest(
-            f"a bloom filter for {num_entries} keys at {fpp} needs {bits} bits; the format ends at {_MAX_BITS}"
-        )
+        raise InvalidRequest(f"a bloom filter for {num_entries} keys at {fpp} needs {bits} bits; the format ends at {_MAX_BITS}")
     return bits, hash_count
 
 
@@ -339,9 +321,7 @@ def _kind_of(kind: BloomKind | str) -> BloomKind:
     try:
         return BloomKind(kind)
     except ValueError as error:
-        raise Unsupported(
-            f"unknown bloom filter type {kind!r}; known: {', '.join(BloomKind)}"
-        ) from error
+        raise Unsupported(f"unknown bloom filter type {kind!r}; known: {', '.join(BloomKind)}") from error
 
 
 def _row_header(hash_count: int, bits: int) -> bytes:
@@ -358,9 +338,7 @@ def _decode_row_header(view: memoryview, offset: int) -> tuple[int, int]:
         )
     version, hash_count, hash_type, bits = _ROW_HEADER.unpack_from(view, offset)
     if version > 0:
-        raise Unsupported(
-            "a bloom filter in Hadoop's unversioned layout (Jenkins hash)"
-        )
+        raise Unsupported("a bloom filter in Hadoop's unversioned layout (Jenkins hash)")
     if version != _VERSION:
         raise CorruptData(
             "unknown version of a bloom filter",
@@ -384,9 +362,7 @@ def _decode_row_header(view: memoryview, offset: int) -> tuple[int, int]:
             found=hash_count,
         )
     if bits < 1:
-        raise CorruptData(
-            "impossible size of a bloom filter", offset=offset + 9, found=bits
-        )
+        raise CorruptData("impossible size of a bloom filter", offset=offset + 9, found=bits)
     return hash_count, bits
 
 
@@ -402,18 +378,14 @@ def _decode_row(view: memoryview, offset: int) -> tuple[_Row, int]:
             found=len(view) - start,
         )
     packed = np.frombuffer(view[start:end], np.uint8)
-    return _Row(
-        hash_count, np.unpackbits(packed, count=bits, bitorder="little").view(np.bool_)
-    ), end
+    return _Row(hash_count, np.unpackbits(packed, count=bits, bitorder="little").view(np.bool_)), end
 
 
 def _decode_dynamic(view: memoryview, max_entries: int) -> BloomFilter:
     hash_count, bits = _decode_row_header(view, 0)
     offset = _ROW_HEADER.size
     if len(view) - offset < _DYNAMIC_HEADER.size:
-        raise CorruptData(
-            "a dynamic bloom filter ends inside its header", offset=offset
-        )
+        raise CorruptData("a dynamic bloom filter ends inside its header", offset=offset)
     num_entries, counted, row_count = _DYNAMIC_HEADER.unpack_from(view, offset)
     if num_entries < 1 or counted < 0 or row_count < 1:
         raise CorruptData(
@@ -442,9 +414,7 @@ def _decode_dynamic(view: memoryview, max_entries: int) -> BloomFilter:
             )
         rows.append(row.bits)
         offset = end
-    return BloomFilter(
-        BloomKind.DYNAMIC_V0, hash_count, rows, num_entries, max_entries, counted
-    )
+    return BloomFilter(BloomKind.DYNAMIC_V0, hash_count, rows, num_entries, max_entries, counted)
 
 
 def _key_arrays(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
@@ -452,14 +422,8 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     for chunk in chunks:
         kind = chunk.type
         if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-            if not (
-                pa.types.is_string(kind)
-                or pa.types.is_large_string(kind)
-                or pa.types.is_string_view(kind)
-            ):
-                raise InvalidRequest(
-                    f"record keys of a bloom filter are strings, not {kind}"
-                )
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+                raise InvalidRequest(f"record keys of a bloom filter are strings, not {kind}")
             if pa.types.is_string_view(kind):
                 chunk = chunk.cast(pa.large_string())
             large = pa.types.is_large_string(chunk.type)
@@ -468,9 +432,7 @@ def _key_arrays(keys: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
             raise InvalidRequest("a record key is null; a bloom filter cannot hold it")
         if len(chunk):
             if pc.min(pc.binary_length(chunk)).as_py() == 0:
-                raise InvalidRequest(
-                    "a record key is empty; a bloom filter cannot hold it"
-                )
+                raise InvalidRequest("a record key is empty; a bloom filter cannot hold it")
             yield chunk
 
 
@@ -495,11 +457,7 @@ def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_Chunk]:
         size = len(part)
         index: Any = None
         if ordered:
-            index = (
-                slice(start, start + size)
-                if order is None
-                else order[start : start + size]
-            )
+            index = slice(start, start + size) if order is None else order[start : start + size]
         yield _mix(_data_of(part), lengths[start : start + size], index)
         start += size
 
@@ -513,17 +471,13 @@ def _data_of(keys: pa.Array) -> npt.NDArray[np.uint8]:
     return np.frombuffer(data_buffer, np.uint8)[first:last]
 
 
-def _mix(
-    data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any
-) -> _Chunk:
+def _mix(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64], index: Any) -> _Chunk:
     """Prepare keys that stand one after the other in `data`, longest first."""
     size = len(lengths)
     word_counts = lengths >> 2
     has_tail = (lengths & 3) != 0
     # word_counts falls, so the keys that have word j are a prefix.
-    reach = size - np.searchsorted(
-        word_counts[::-1], np.arange(1, int(word_counts[0]) + 1), side="left"
-    )
+    reach = size - np.searchsorted(word_counts[::-1], np.arange(1, int(word_counts[0]) + 1), side="left")
     words = [np.empty(int(count), np.uint32) for count in reach]
     tail = np.zeros(size, np.uint32) if bool(has_tail.any()) else None
     boundaries = np.nonzero(np.diff(lengths))[0] + 1
@@ -539,9 +493,7 @@ def _mix(
         if length & 3 and tail is not None:
             # The reference reads the tail as signed bytes, so one above 127 also flips all bits to its left, and from the
             # end: the last byte of the key is the lowest of the word.
-            signed = (
-                block[:, full * 4 :].astype(np.int8).astype(np.int32).astype(np.uint32)
-            )
+            signed = block[:, full * 4 :].astype(np.int8).astype(np.int32).astype(np.uint32)
             for i in range(length & 3):
                 tail[first:last] ^= signed[:, -1 - i] << np.uint32(8 * i)
         at += length * (last - first)
@@ -556,9 +508,7 @@ def _mix(
     return _Chunk(size, lengths.astype(np.uint32), tuple(words), tail, factor, index)
 
 
-def _murmur_step(
-    chunk: _Chunk, h: npt.NDArray[np.uint32], scratch: npt.NDArray[np.uint32]
-) -> None:
+def _murmur_step(chunk: _Chunk, h: npt.NDArray[np.uint32], scratch: npt.NDArray[np.uint32]) -> None:
     """Replace each seed in `h` by the hash of its key with that seed."""
     h ^= chunk.lengths
     for word in chunk.words:
@@ -595,9 +545,7 @@ def _positions(iv: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.int64]:
     return magnitude.astype(np.int64)
 
 
-def _test_chunk(
-    chunk: _Chunk, bits: npt.NDArray[np.bool_], hash_count: int
-) -> npt.NDArray[np.bool_]:
+def _test_chunk(chunk: _Chunk, bits: npt.NDArray[np.bool_], hash_count: int) -> npt.NDArray[np.bool_]:
     """Which keys of the chunk have all their bits set."""
     alive: npt.NDArray[np.bool_] = np.ones(chunk.size, np.bool_)
     where = np.arange(chunk.size)

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.vectors import vector, vector_body
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.bloom import BloomFilter, BloomKind, bloom_size, murmur2
-from tests.vectors import vector, vector_body
 
 KEYS = st.lists(st.text(min_size=1, max_size=12), min_size=0, max_size=60)
 
@@ -45,9 +45,7 @@ def reference_bits(key: bytes, bits: int, hash_count: int) -> list[int]:
     return positions
 
 
-def reference_dynamic(
-    keys: Sequence[str], num_entries: int, fpp: float, max_entries: int
-) -> bytes:
+def reference_dynamic(keys: Sequence[str], num_entries: int, fpp: float, max_entries: int) -> bytes:
     """The rule as it is stated, one key at a time."""
     bits, hash_count = bloom_size(num_entries, fpp)
     rows: list[set[int]] = [set()]
@@ -67,15 +65,8 @@ def reference_dynamic(
             row = rows[-1]
         row.update(reference_bits(key.encode(), bits, hash_count))
         counted += 1
-    head = (
-        b"\xff\xff\xff\xff"
-        + hash_count.to_bytes(4, "big")
-        + b"\x01"
-        + bits.to_bytes(4, "big")
-    )
-    out = head + b"".join(
-        n.to_bytes(4, "big") for n in (num_entries, counted, len(rows))
-    )
+    head = b"\xff\xff\xff\xff" + hash_count.to_bytes(4, "big") + b"\x01" + bits.to_bytes(4, "big")
+    out = head + b"".join(n.to_bytes(4, "big") for n in (num_entries, counted, len(rows)))
     for row in rows:
         body = bytearray((bits + 7) // 8)
         for bit in row:
@@ -105,18 +96,14 @@ def test_murmur2_of_the_reference(key: bytes, seed: int, expected: int) -> None:
     st.integers(-(2**31), 2**31 - 1),
 )
 def test_murmur2_of_many_keys_is_that_of_each(keys: list[bytes], seed: int) -> None:
-    assert murmur2(pa.array(keys, pa.binary()), seed).tolist() == [
-        reference_hash(key, seed) for key in keys
-    ]
+    assert murmur2(pa.array(keys, pa.binary()), seed).tolist() == [reference_hash(key, seed) for key in keys]
 
 
 def test_sizes() -> None:
     assert bloom_size(60_000, 0.000000001) == (2_587_966, 30)
     assert bloom_size(10, 0.1) == (48, 4)
     assert BloomFilter.create("SIMPLE").size_bytes == 323_509
-    assert len(BloomFilter.create("DYNAMIC_V0").to_text()) == 4 * (
-        (323_509 + 25 + 2) // 3
-    )
+    assert len(BloomFilter.create("DYNAMIC_V0").to_text()) == 4 * ((323_509 + 25 + 2) // 3)
 
 
 def test_simple_filter_of_the_reference() -> None:
@@ -142,11 +129,7 @@ def test_dynamic_filter_of_the_reference() -> None:
         + "ffffffff00000004010000000a1d02"
         + "ffffffff00000004010000000aa102"
     )
-    assert (
-        BloomFilter.from_text(dynamic.to_text(), "DYNAMIC_V0")
-        .might_contain(pa.array(["a", "é", "b"]))
-        .all()
-    )
+    assert BloomFilter.from_text(dynamic.to_text(), "DYNAMIC_V0").might_contain(pa.array(["a", "é", "b"])).all()
 
 
 def test_full_dynamic_filter_counts_on() -> None:
@@ -157,9 +140,7 @@ def test_full_dynamic_filter_counts_on() -> None:
 
 
 @given(KEYS, st.integers(1, 8), st.integers(1, 20), st.data())
-def test_dynamic_rule_holds_for_any_cut_of_the_keys(
-    keys: list[str], entries: int, most: int, data: st.DataObject
-) -> None:
+def test_dynamic_rule_holds_for_any_cut_of_the_keys(keys: list[str], entries: int, most: int, data: st.DataObject) -> None:
     expected = reference_dynamic(keys, entries, 0.05, most)
     dynamic = BloomFilter.create("DYNAMIC_V0", entries, 0.05, most)
     at = 0
@@ -180,13 +161,9 @@ def test_membership_is_that_of_the_bits(keys: list[str], others: list[str]) -> N
     simple = BloomFilter.create("SIMPLE", 20, 0.2)
     simple.add(pa.array(keys, pa.string()))
     bits, hash_count = bloom_size(20, 0.2)
-    present = {
-        bit for key in keys for bit in reference_bits(key.encode(), bits, hash_count)
-    }
+    present = {bit for key in keys for bit in reference_bits(key.encode(), bits, hash_count)}
     asked = others + keys
-    expected = [
-        set(reference_bits(key.encode(), bits, hash_count)) <= present for key in asked
-    ]
+    expected = [set(reference_bits(key.encode(), bits, hash_count)) <= present for key in asked]
     assert simple.might_contain(pa.array(asked, pa.string())).tolist() == expected
 
 
@@ -206,18 +183,14 @@ def test_key_types_and_slices_leave_the_same_bytes(kind: pa.DataType) -> None:
 
 
 def test_many_chunks_and_long_keys() -> None:
-    keys = [f"{i:09d}" for i in range(40_000)] + [
-        "y" * 100_000 + str(i) for i in range(12)
-    ]
+    keys = [f"{i:09d}" for i in range(40_000)] + ["y" * 100_000 + str(i) for i in range(12)]
     simple = BloomFilter.create("SIMPLE", 50_000, 0.001)
     simple.add(pa.array(keys))
     bits, hash_count = bloom_size(50_000, 0.001)
     expected = np.zeros(bits, np.bool_)
     for key in keys[:200] + keys[-2:]:
         expected[reference_bits(key.encode(), bits, hash_count)] = True
-    held = np.unpackbits(
-        np.frombuffer(simple.encode()[13:], np.uint8), count=bits, bitorder="little"
-    ).astype(bool)
+    held = np.unpackbits(np.frombuffer(simple.encode()[13:], np.uint8), count=bits, bitorder="little").astype(bool)
     assert (held & expected).sum() == expected.sum()
     assert simple.might_contain(pa.array(keys)).all()
     absent = simple.might_contain(pa.array([f"absent-{i}" for i in range(40_000)]))
@@ -235,9 +208,7 @@ def test_a_copy_is_independent() -> None:
     assert second.might_contain(pa.array(["a"])).all()
 
 
-@pytest.mark.parametrize(
-    "keys", [pa.array(["a", None]), pa.array(["a", ""]), pa.array([1, 2])]
-)
+@pytest.mark.parametrize("keys", [pa.array(["a", None]), pa.array(["a", ""]), pa.array([1, 2])])
 def test_refused_keys(keys: pa.Array) -> None:
     simple = BloomFilter.create("SIMPLE", 5, 0.1)
     with pytest.raises(InvalidRequest):
@@ -294,9 +265,7 @@ def test_flipped_bits_give_a_filter_or_an_error(kind: BloomKind) -> None:
         damaged = bytearray(data)
         damaged[bit >> 3] ^= 1 << (bit & 7)
         try:
-            BloomFilter.decode(bytes(damaged), kind).might_contain(
-                pa.array(["a", "zz"])
-            )
+            BloomFilter.decode(bytes(damaged), kind).might_contain(pa.array(["a", "zz"]))
         except (CorruptData, Unsupported):
             pass
 
@@ -317,9 +286,7 @@ def test_any_bytes_give_a_filter_or_an_error(data: bytes, kind: BloomKind) -> No
         ("dynamic_200_000001_murmur_1000", "DYNAMIC_V0", 200, 1000),
     ],
 )
-def test_filters_of_the_real_hudi(
-    name: str, kind: str, entries: int, most: int
-) -> None:
+def test_filters_of_the_real_hudi(name: str, kind: str, entries: int, most: int) -> None:
     text = vector_body(f"bloom/{name}.bf.data").strip()
     listing = gzip.decompress(vector("bloom/all_10000.keys.data.gz"))
     keys = pa.array(listing[listing.index(b"*/") + 2 :].decode().strip().split(","))

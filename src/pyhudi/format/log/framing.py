@@ -145,17 +145,13 @@ class CorruptBlock:
         return self.offset + self.size_bytes
 
 
-def encode_block(
-    kind: BlockType, headers: Mapping[HeaderKey, str], content: bytes | memoryview = b""
-) -> bytes:
+def encode_block(kind: BlockType, headers: Mapping[HeaderKey, str], content: bytes | memoryview = b"") -> bytes:
     """The bytes of one block.  See `frame_block` for what is refused."""
     head, tail = frame_block(kind, headers, len(content))
     return b"".join((head, content, tail))
 
 
-def frame_block(
-    kind: BlockType, headers: Mapping[HeaderKey, str], content_size_bytes: int
-) -> tuple[bytes, bytes]:
+def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_bytes: int) -> tuple[bytes, bytes]:
     """What stands before and after the content of a block, for writers that do not want the content copied.
 
     headers: INSTANT_TIME at least.  Raises InvalidRequest for a block that real Hudi could not read: no instant, a
@@ -170,17 +166,9 @@ def frame_block(
         text = headers[key].encode("utf-8")
         entries += (_KEY_AND_SIZE.pack(key, len(text)), text)
     header_bytes = b"".join(entries)
-    size = (
-        _TYPE_AND_VERSION.size
-        + len(header_bytes)
-        + _I64.size
-        + content_size_bytes
-        + _TAIL.size
-    )
+    size = _TYPE_AND_VERSION.size + len(header_bytes) + _I64.size + content_size_bytes + _TAIL.size
     if _START.size + size > MAX_BLOCK_BYTES:
-        raise InvalidRequest(
-            f"a log block of {_START.size + size} bytes; the format ends at {MAX_BLOCK_BYTES}"
-        )
+        raise InvalidRequest(f"a log block of {_START.size + size} bytes; the format ends at {MAX_BLOCK_BYTES}")
     head = b"".join(
         (
             _START.pack(MAGIC, size),
@@ -192,9 +180,7 @@ def frame_block(
     return head, _TAIL.pack(0, size + len(MAGIC))
 
 
-def scan_blocks(
-    read_range: ReadRange, size_bytes: int, trusted: bool = False
-) -> Iterator[LogBlock | CorruptBlock]:
+def scan_blocks(read_range: ReadRange, size_bytes: int, trusted: bool = False) -> Iterator[LogBlock | CorruptBlock]:
     """The blocks of a log file of `size_bytes` bytes, in file order, found while the iterator runs.
 
     trusted: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
@@ -324,9 +310,7 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
         )
     start = offset + _START.size
     end = start + size
-    version, ordinal = _TYPE_AND_VERSION.unpack(
-        window.get(start, _TYPE_AND_VERSION.size)
-    )
+    version, ordinal = _TYPE_AND_VERSION.unpack(window.get(start, _TYPE_AND_VERSION.size))
     if version < 0:
         raise CorruptData(
             "impossible log format version",
@@ -335,14 +319,10 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
             found=version,
         )
     if version != LOG_FORMAT_VERSION:
-        raise Unsupported(
-            f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read"
-        )
+        raise Unsupported(f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read")
     kind = _kind_of(ordinal, start + 4)
     # The content size, the footer and T stand after the headers whatever these hold.
-    headers, at = _decode_headers(
-        window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size
-    )
+    headers, at = _decode_headers(window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size)
     (content_size,) = _I64.unpack(window.get(at, _I64.size))
     content = at + _I64.size
     if content_size != end - _TAIL.size - content:
@@ -366,20 +346,14 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
 
 def _kind_of(ordinal: int, offset: int) -> BlockType:
     if ordinal < 0 or ordinal == BlockType.CORRUPT:
-        raise CorruptData(
-            "impossible type of a log block", offset=offset, found=ordinal
-        )
+        raise CorruptData("impossible type of a log block", offset=offset, found=ordinal)
     try:
         return BlockType(ordinal)
     except ValueError:
-        raise Unsupported(
-            f"a log block of the unknown type {ordinal} at byte {offset}"
-        ) from None
+        raise Unsupported(f"a log block of the unknown type {ordinal} at byte {offset}") from None
 
 
-def _decode_headers(
-    window: _Window, offset: int, end: int
-) -> tuple[tuple[tuple[HeaderKey, str], ...], int]:
+def _decode_headers(window: _Window, offset: int, end: int) -> tuple[tuple[tuple[HeaderKey, str], ...], int]:
     """The headers that begin at `offset` and end before `end`, and the offset after them."""
     if end - offset < _I32.size:
         raise CorruptData("a log block ends inside its headers", offset=offset)
@@ -393,13 +367,9 @@ def _decode_headers(
             raise CorruptData("a log block ends inside its headers", offset=at)
         ordinal, size = _KEY_AND_SIZE.unpack(window.get(at, _KEY_AND_SIZE.size))
         if ordinal < 0:
-            raise CorruptData(
-                "impossible key of a log block header", offset=at, found=ordinal
-            )
+            raise CorruptData("impossible key of a log block header", offset=at, found=ordinal)
         if ordinal > max(HeaderKey):
-            raise Unsupported(
-                f"a log block header with the unknown key {ordinal} at byte {at}"
-            )
+            raise Unsupported(f"a log block header with the unknown key {ordinal} at byte {at}")
         at += _KEY_AND_SIZE.size
         if not 0 <= size <= end - at:
             raise CorruptData(

@@ -25,11 +25,7 @@ ROLLBACK = bytes.fromhex(
     "5b0000000100000000"
     "00000003"
     "000000030000000130"
-    "0000000000000011"
-    + b"20261121052509886".hex()
-    + "0000000100000011"
-    + b"20261121052508467".hex()
-    + "0000000000000000"
+    "0000000000000011" + b"20261121052509886".hex() + "0000000100000011" + b"20261121052508467".hex() + "0000000000000000"
     "00000000"
     "0000000000000061"
 )
@@ -119,10 +115,7 @@ def test_contents_come_on_demand() -> None:
 )
 def test_torn_files(data: bytes, seen: str) -> None:
     found = scan(data)
-    assert (
-        "".join("x" if isinstance(b, CorruptBlock) else b.instant_time for b in found)
-        == seen
-    )
+    assert "".join("x" if isinstance(b, CorruptBlock) else b.instant_time for b in found) == seen
     # Blocks and damage cover the file without a gap, but for a tail that is too short to be a magic.
     at = 0
     for b in found:
@@ -133,9 +126,7 @@ def test_torn_files(data: bytes, seen: str) -> None:
 
 @pytest.mark.parametrize("data", [b"garbage", b"\0" * 6, b"x" + GOOD])
 @pytest.mark.parametrize("trusted", [False, True])
-def test_a_file_that_begins_with_something_else_fails(
-    data: bytes, trusted: bool
-) -> None:
+def test_a_file_that_begins_with_something_else_fails(data: bytes, trusted: bool) -> None:
     with pytest.raises(CorruptData, match="no log block"):
         scan(data, trusted)
 
@@ -158,9 +149,7 @@ def test_content_may_hold_the_magic() -> None:
 
 
 @pytest.mark.parametrize("shift", range(-7, 8))
-def test_the_search_finds_a_magic_across_windows(
-    shift: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_finds_a_magic_across_windows(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "_SEARCH_BYTES", 64)
     data = b"#HUDI#" + b"#" * (64 + shift) + OTHER
     found = scan(data)
@@ -170,9 +159,7 @@ def test_the_search_finds_a_magic_across_windows(
 
 
 def changed(data: bytes, offset: int, value: int, size: int = 4) -> bytes:
-    return (
-        data[:offset] + value.to_bytes(size, "big", signed=True) + data[offset + size :]
-    )
+    return data[:offset] + value.to_bytes(size, "big", signed=True) + data[offset + size :]
 
 
 @pytest.mark.parametrize(
@@ -227,11 +214,7 @@ def test_headers() -> None:
 
 def test_a_file_that_shrank() -> None:
     with pytest.raises(CorruptData, match="shorter"):
-        list(
-            scan_blocks(
-                lambda offset, size: GOOD[offset : offset + size], len(GOOD) + 10
-            )
-        )
+        list(scan_blocks(lambda offset, size: GOOD[offset : offset + size], len(GOOD) + 10))
 
 
 def test_refused_blocks() -> None:
@@ -246,33 +229,20 @@ def test_refused_blocks() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(
-                [kind for kind in BlockType if kind is not BlockType.CORRUPT]
-            ),
-            st.dictionaries(
-                st.sampled_from(list(HeaderKey)), st.text(max_size=8), max_size=4
-            ),
+            st.sampled_from([kind for kind in BlockType if kind is not BlockType.CORRUPT]),
+            st.dictionaries(st.sampled_from(list(HeaderKey)), st.text(max_size=8), max_size=4),
             st.binary(max_size=30),
         ),
         max_size=4,
     ),
     st.booleans(),
 )
-def test_blocks_come_back(
-    blocks: list[tuple[BlockType, dict[HeaderKey, str], bytes]], trusted: bool
-) -> None:
-    blocks = [
-        (kind, {**headers, HeaderKey.INSTANT_TIME: "1"}, content)
-        for kind, headers, content in blocks
-    ]
+def test_blocks_come_back(blocks: list[tuple[BlockType, dict[HeaderKey, str], bytes]], trusted: bool) -> None:
+    blocks = [(kind, {**headers, HeaderKey.INSTANT_TIME: "1"}, content) for kind, headers, content in blocks]
     data = b"".join(encode_block(*b) for b in blocks)
     found = scan(data, trusted)
     assert all(isinstance(b, LogBlock) for b in found)
-    assert [
-        (b.kind, dict(b.headers), b.read_content(reader(data)))
-        for b in found
-        if isinstance(b, LogBlock)
-    ] == blocks
+    assert [(b.kind, dict(b.headers), b.read_content(reader(data))) for b in found if isinstance(b, LogBlock)] == blocks
 
 
 @pytest.mark.parametrize("trusted", [False, True])
@@ -284,9 +254,7 @@ def test_every_truncation(trusted: bool) -> None:
         except CorruptData:
             assert trusted
             continue
-        assert [b.instant_time for b in found if isinstance(b, LogBlock)] == (
-            ["1"] if end >= len(GOOD) else []
-        )
+        assert [b.instant_time for b in found if isinstance(b, LogBlock)] == (["1"] if end >= len(GOOD) else [])
 
 
 @pytest.mark.parametrize("trusted", [False, True])
