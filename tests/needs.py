@@ -1,4 +1,4 @@
-"""Which Java a Spark of the tests may run on."""
+"""What a machine may lack: Java, the real Hudi; and what a test does then."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
+
+import pytest
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
+def unavailable(kind: str, reason: str) -> NoReturn:
+    """Skips the test, or fails it where the environment says that `kind` must be there (PYHUDI_REQUIRE=spark,interop)."""
+    if kind in os.environ.get("PYHUDI_REQUIRE", "").split(","):
+        pytest.fail(f"{kind}: {reason}")
+    pytest.skip(f"{kind}: {reason}")
+
+
 @cache
 def java_home(least: int, most: int) -> Path | None:
-    """The home of a Java whose major version lies between `least` and `most`: JAVA_HOME's, that on PATH, else the oldest installed."""
+    """The home of a Java of major version `least` to `most`: that of JAVA_HOME, that on PATH, else the oldest installed."""
     on_path = shutil.which("java")
     named = os.environ.get("JAVA_HOME")
     candidates = [Path(named)] if named else []
