@@ -1,0 +1,283 @@
+"""Hashes by which Hudi places rows and names index keys.
+
+    java_string_hash      String.hashCode over UTF-16 units      buckets of the bucket index, shards of metadata partitions
+    insert_hashes         first 8 bytes of MD5, little endian    which file group a new row joins
+    consistent_hashes     XXH32, seed 0                          place on the ring of a consistent hashing bucket index
+    name_hash, file_hash  XXH64 and MD5 as base64                parts of keys of the metadata table
+
+Functions of arrays work on whole columns in numpy: rows are taken in runs of equal byte length, each a matrix of bytes, or, for
+the Java hash, as one run of units with the powers of 31 beside them.  Memory is that of one slice of rows at a time.
+
+Vectors in the tests come from the real Hudi.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.records.keys import split_record_keys
+
+_SLICE_ROWS = 1 << 16
+_NAME_SEED = 0xFFFFFFFFDABADABA
+
+
+def java_string_hash(texts: pa.StringArray) -> np.ndarray:
+    """`String.hashCode` of each text, int32; 0 for null and for the empty text.
+
+    A character above U+FFFF counts as its two UTF-16 units.  Source: metadata table, Key to file group.
+    """
+    result = np.zeros(len(texts), dtype=np.int32)
+    for start in range(0, len(texts), _SLICE_ROWS):
+        part = texts.slice(start, _SLICE_ROWS)
+        data, offsets = _bytes_of(part)
+        units, bounds = _utf16(data, offsets)
+        result[start : start + len(part)] = _polynomial(units, bounds)
+    return result
+
+
+def shard_of_keys(keys: pa.StringArray, shard_count: int) -> np.ndarray:
+    """The file group, 0 to shard_count - 1, of each key of a metadata partition (int32).  Source: as `java_string_hash`."""
+    _require_positive(shard_count, "shard_count")
+    # Java's abs leaves -2^31 negative and its remainder keeps the sign: hence the abs of the remainder.
+    magnitude = np.abs(java_string_hash(keys).astype(np.int64))
+    return (magnitude % shard_count).astype(np.int32)
+
+
+def bucket_ids(
+    keys: pa.StringArray, bucket_count: int, record_fields: Sequence[str], hash_fields: Sequence[str] = ()
+) -> np.ndarray:
+    """The bucket, 0 to bucket_count - 1, of each record key (int32).
+
+    hash_fields: the fields of `hoodie.bucket.index.hash.field`; empty for all record key fields, else some of them.
+    Raises InvalidRequest when they are not.  Source: write path, BUCKET, SIMPLE engine.
+    """
+    _require_positive(bucket_count, "bucket_count")
+    hashes = _list_hashes(_hash_parts(keys, record_fields, hash_fields))
+    return ((hashes & 0x7FFFFFFF) % bucket_count).astype(np.int32)
+
+
+def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str] = ()) -> np.ndarray:
+    """The place of each record key on the ring of a consistent hashing index, 0 to 2^31 - 1 (int64).
+
+    Arguments and errors as of `bucket_ids`.  Source: write path, BUCKET, CONSISTENT_HASHING engine.
+    """
+    parts = _hash_parts(keys, record_fields, hash_fields)
+    joined = pc.binary_join(pc.fill_null(parts, pa.scalar([], parts.type)), "") if parts.null_count else pc.binary_join(parts, "")
+    return _by_length(pc.fill_null(joined, ""), _xxh32_matrix, np.int64) & 0x7FFFFFFF
+
+
+def xxh32(texts: pa.StringArray) -> np.ndarray:
+    """XXH32 with seed 0 of the UTF-8 bytes of each text, unsigned, as int64; null counts as empty."""
+    return _by_length(pc.fill_null(texts, ""), _xxh32_matrix, np.int64)
+
+
+def insert_hashes(keys: pa.StringArray) -> np.ndarray:
+    """The first 8 bytes of the MD5 of each key's UTF-8 bytes, as little endian int64; null counts as empty.
+
+    Source: write path, Upsert partitioner.
+    """
+    return _by_length(pc.fill_null(keys, ""), _md5_matrix, np.int64)
+
+
+def insert_positions(keys: pa.StringArray, row_count: int) -> np.ndarray:
+    """Where in [0, 1) each new row falls among the `row_count` new rows of its partition (float64): floormod(hash, n) / n.
+
+    It goes to the first target whose cumulative weight is at least that.  Source: as `insert_hashes`.
+    """
+    _require_positive(row_count, "row_count")
+    positions: np.ndarray = np.mod(insert_hashes(keys), row_count) / row_count
+    return positions
+
+
+def name_hash(text: str) -> str:
+    """The 12 characters that stand for a column or partition name in keys of the metadata table; `""` counts as `.`.
+
+    Source: metadata table, Hash functions, H.
+    """
+    return base64.b64encode(xxhash.xxh64(_or_root(text).encode(), seed=_NAME_SEED).digest()).decode()
+
+
+def file_hash(file_name: str) -> str:
+    """The 24 characters that stand for a bare file name in keys of the metadata table.  Source: as `name_hash`, M."""
+    return base64.b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest()).decode()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _require_positive(number: int, name: str) -> None:
+    if number < 1:
+        raise InvalidRequest(f"{name} must be at least 1, not {number}")
+
+
+def _or_root(text: str) -> str:
+    return text or "."
+
+
+def _bytes_of(texts: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
+    """The UTF-8 bytes of the texts in one run, and the bounds of each in it (one more than rows); null is empty."""
+    if texts.null_count:
+        texts = pc.fill_null(texts, "")
+    buffers = texts.buffers()
+    if not len(texts):
+        return np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+    offsets = np.frombuffer(buffers[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+    data = np.frombuffer(buffers[2] or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+    return data, offsets - offsets[0]
+
+
+def _utf16(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same texts as UTF-16 units, and their bounds."""
+    if not len(data) or data.max() < 0x80:
+        return data, offsets
+    units = np.frombuffer(data.tobytes().decode().encode("utf-16-le"), dtype="<u2")
+    # One unit for each byte that begins a character, one more for those of four bytes.
+    begins = ((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0)
+    return units, np.concatenate([[0], np.cumsum(begins)])[offsets]
+
+
+def _polynomial(units: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    lengths = np.diff(bounds)
+    result = np.zeros(len(lengths), dtype=np.int32)
+    if not len(units):
+        return result
+    powers = np.full(int(lengths.max()), 31, dtype=np.uint32)
+    powers[0] = 1
+    powers = np.multiply.accumulate(powers, dtype=np.uint32)
+    # The last unit of a text has power 0, the one before it 1, and so on.
+    from_end = np.repeat(bounds[1:], lengths) - 1 - np.arange(len(units))
+    products = units.astype(np.uint32) * powers[from_end]
+    filled = np.flatnonzero(lengths)
+    result[filled] = np.add.reduceat(products, bounds[:-1][filled], dtype=np.uint32).view(np.int32)
+    return result
+
+
+def _hash_parts(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str]) -> pa.ListArray:
+    """The values of each key that are hashed, in key order: list<string>, null where `__null__` stood."""
+    unknown = [field for field in hash_fields if field not in record_fields]
+    if unknown:
+        raise InvalidRequest(
+            f"the bucket index cannot hash {', '.join(unknown)}: it takes record key fields ({', '.join(record_fields)})"
+        )
+    fields = hash_fields or record_fields
+    parts = split_record_keys(keys)
+    flat = parts.flatten()
+    names, values = flat.field("name"), flat.field("value")
+    # A key that was not split has no name and counts whole.
+    wanted = pc.or_(pc.is_null(names), pc.fill_null(pc.is_in(names, pa.array(fields, pa.string())), False))
+    chosen: np.ndarray = wanted.to_numpy(zero_copy_only=False)
+    counts = pc.fill_null(pc.list_value_length(parts), 0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    offsets = np.concatenate([[0], np.cumsum(chosen)])[ends].astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values.filter(wanted))
+
+
+def _list_hashes(parts: pa.ListArray) -> np.ndarray:
+    """`List.hashCode` of each list of texts, as int64: h = 31 * h + hash, from 1, in 32 bits; null counts 0."""
+    hashes = java_string_hash(parts.values).view(np.uint32)
+    offsets: np.ndarray = parts.offsets.to_numpy()
+    counts = np.diff(offsets)
+    result = np.ones(len(parts), dtype=np.uint32)
+    for position in range(int(counts.max()) if len(counts) else 0):
+        rows = np.flatnonzero(counts > position)
+        result[rows] = result[rows] * np.uint32(31) + hashes[offsets[rows] + position]
+    return result.view(np.int32).astype(np.int64)
+
+
+def _runs(texts: pa.StringArray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of equal byte length: their numbers, and their bytes as a matrix of one row each."""
+    for start in range(0, len(texts), _SLICE_ROWS):
+        data, bounds = _bytes_of(texts.slice(start, _SLICE_ROWS))
+        lengths = np.diff(bounds)
+        order = np.argsort(lengths, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+            if len(rows):
+                positions = bounds[rows][:, None] + np.arange(lengths[rows[0]])
+                yield start + rows, data[positions]
+
+
+def _by_length(texts: pa.StringArray, kernel: Callable[[np.ndarray], np.ndarray], dtype: type) -> np.ndarray:
+    result: np.ndarray = np.zeros(len(texts), dtype=dtype)
+    for rows, matrix in _runs(texts):
+        result[rows] = kernel(matrix)
+    return result
+
+
+# MD5 on columns: word i of every message is one array, and each step works on all messages at once.
+
+_MD5_SHIFTS = np.array([7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21], dtype=np.uint32).reshape(4, 4)
+_MD5_SINES = np.floor(np.abs(np.sin(np.arange(1, 65, dtype=np.float64))) * 4294967296.0).astype(np.uint64).astype(np.uint32)
+_MD5_START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
+
+
+def _md5_matrix(matrix: np.ndarray) -> np.ndarray:
+    count, length = matrix.shape
+    padded = np.zeros((count, (length + 8) // 64 * 64 + 64), dtype=np.uint8)
+    padded[:, :length] = matrix
+    padded[:, length] = 0x80
+    padded[:, -8:] = np.frombuffer((length * 8).to_bytes(8, "little"), dtype=np.uint8)
+    words = np.ascontiguousarray(padded.view("<u4").T)
+    state = [np.full(count, value, dtype=np.uint32) for value in _MD5_START]
+    for block in range(0, len(words), 16):
+        mixed = _md5_block(words[block : block + 16], state)
+        state = [before + after for before, after in zip(state, mixed, strict=True)]
+    return (state[0].astype(np.uint64) | (state[1].astype(np.uint64) << np.uint64(32))).view(np.int64)
+
+
+def _md5_block(words: np.ndarray, state: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    a, b, c, d = state
+    for step in range(64):
+        round_ = step // 16
+        if round_ == 0:
+            mixed, word = d ^ (b & (c ^ d)), step
+        elif round_ == 1:
+            mixed, word = c ^ (d & (b ^ c)), (5 * step + 1) % 16
+        elif round_ == 2:
+            mixed, word = b ^ c ^ d, (3 * step + 5) % 16
+        else:
+            mixed, word = c ^ (b | ~d), (7 * step) % 16
+        a, b, c, d = d, b + _rotate(a + mixed + _MD5_SINES[step] + words[word], _MD5_SHIFTS[round_, step % 4]), b, c
+    return a, b, c, d
+
+
+def _rotate(values: np.ndarray, bits: np.uint32) -> np.ndarray:
+    return (values << bits) | (values >> (np.uint32(32) - bits))
+
+
+_XXH32_PRIMES = tuple(np.uint32(prime) for prime in (2654435761, 2246822519, 3266489917, 668265263, 374761393))
+
+
+def _xxh32_matrix(matrix: np.ndarray) -> np.ndarray:
+    count, length = matrix.shape
+    p1, p2, p3, p4, p5 = _XXH32_PRIMES
+    full = length // 4 * 4
+    words = (
+        np.ascontiguousarray(np.ascontiguousarray(matrix[:, :full]).view("<u4").T) if full else np.zeros((0, count), np.uint32)
+    )
+    done = length // 16 * 4
+    if done:
+        # The sums wrap on purpose, which numpy reports for scalars alone.
+        starts = [(int(p1) + int(p2)) & 0xFFFFFFFF, int(p2), 0, -int(p1) & 0xFFFFFFFF]
+        lanes = [np.full(count, value, dtype=np.uint32) for value in starts]
+        for block in range(0, done, 4):
+            lanes = [_rotate(lane + words[block + index] * p2, np.uint32(13)) * p1 for index, lane in enumerate(lanes)]
+        turns = (1, 7, 12, 18)
+        result = sum((_rotate(lane, np.uint32(t)) for lane, t in zip(lanes, turns, strict=True)), np.zeros(count, np.uint32))
+    else:
+        result = np.full(count, p5, dtype=np.uint32)
+    result = result + np.uint32(length & 0xFFFFFFFF)
+    for word in words[done:]:
+        result = _rotate(result + word * p3, np.uint32(17)) * p4
+    for column in range(full, length):
+        result = _rotate(result + matrix[:, column].astype(np.uint32) * p5, np.uint32(11)) * p1
+    result = (result ^ (result >> np.uint32(15))) * p2
+    result = (result ^ (result >> np.uint32(13))) * p3
+    return (result ^ (result >> np.uint32(16))).astype(np.int64)

@@ -1,0 +1,1113 @@
+"""Filters: parsed from SQL text or tuples, bound to a schema, then run on rows, statistics and partition values.
+
+Steps:
+1. `parse_filter` gives a tree of Expr: SQL text, a list of tuples (all must hold: `[("city", "=", "sf")]`) or a list of such
+   lists (any may hold).
+2. `bind` looks up columns and turns each literal into a value of its column's type, exactly: a comparison of a whole number
+   with 1.5 is moved to the next whole number, one with a number out of range becomes known.  Everything below takes a bound
+   tree, or a schema to bind it to.
+3. `to_arrow` for rows, `to_spark_sql` for Spark, `prune_values` for a partition, `prune_ranges` for a file.
+
+Grammar, keywords in any case:
+
+    filter   := or ;  or := and {OR and} ;  and := not {AND not} ;  not := NOT not | test
+    test     := '(' or ')' | TRUE | FALSE | NULL | operand [rest]        a column alone must be boolean
+    rest     := ( = | == | <> | != | < | <= | > | >= ) operand
+              | [NOT] IN '(' literal {',' literal} ')' | [NOT] BETWEEN literal AND literal
+              | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS [NOT] NULL
+    operand  := column | literal                                         one of the two sides is a column
+    column   := part {'.' part} ;  part := name | `name` | "name"
+    literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL
+              | DATE '2024-05-06' | TIMESTAMP '2024-05-06 07:08:09' | X'6162'
+
+Logic is SQL's: a comparison with null is unknown, and a row is kept when the whole is true.  NaN is neither equal to, below
+nor above any number, so that statistics, which leave it out, prune rightly; Spark, to which it is above all, is told so in
+the text that it gets.  Text is compared by UTF-8 bytes.  A time without a zone is UTC.  In LIKE, % is any text, _ one
+character, and a backslash takes the next character as it is.
+
+Pruning works on sets of outcomes: a leaf says which of true, false, unknown some row may have, and AND, OR, NOT combine them.
+What is not known may have any.  So a file is dropped only when no row can be true.
+
+What is not done: functions, arithmetic, comparing two columns.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal, InvalidRequest, Unsupported
+from pyhudi.records.schema import field_at
+from pyhudi.records.stats import ColumnRange, Value, decimal_of, stored_value
+from pyhudi.records.text import is_binary_like, is_string_like
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROS_A_DAY = 86_400_000_000
+_DEPTH_LIMIT = 100
+_OPERATORS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tree
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """A filter.  Build it with `parse_filter`; combine with `&`, `|` and `~`."""
+
+    def __and__(self, other: Expr) -> Expr:
+        return And((self, other))
+
+    def __or__(self, other: Expr) -> Expr:
+        return Or((self, other))
+
+    def __invert__(self) -> Expr:
+        return Not(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expr):
+    """True, false or unknown (None) for every row."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Compare(Expr):
+    """column op value; op is one of = <> < <= > >=.  value is in stored form (see stats.py) once `type` is set."""
+
+    column: str
+    op: str
+    value: Any
+    type: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class In(Expr):
+    """The column equals one of the values; has_null: null was among them, so that no match is unknown."""
+
+    column: str
+    values: tuple[Any, ...]
+    has_null: bool = False
+    type: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Expr):
+    """The column's text matches an SQL pattern."""
+
+    column: str
+    pattern: str
+    type: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Expr):
+    """The column is null; never unknown."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Always(Expr):
+    """`outcome` where the column has a value, unknown where it is null: a comparison that binding has decided."""
+
+    column: str
+    outcome: bool
+
+
+@dataclass(frozen=True, slots=True)
+class And(Expr):
+    """All parts hold."""
+
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Expr):
+    """One of the parts holds."""
+
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expr):
+    """The part is false."""
+
+    part: Expr
+
+
+Condition = tuple[str, str, Any]
+"""One test as a tuple: column, operator, value."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Public functions
+
+
+def parse_filter(text: str | Expr | Sequence[Any]) -> Expr:
+    """The tree of a filter: SQL text, tuples or a tree already.
+
+    Tuples: (column, operator, value) with the operators of SQL and `in`, `not in`, `like`, `not like`, `is`, `is not`; a
+    list of them must all hold, of a list of lists any may.  Columns of tuples are dotted names.
+    Raises InvalidRequest with the place of what cannot be read, Unsupported for functions and two columns.
+    """
+    if isinstance(text, Expr):
+        return text
+    if isinstance(text, str):
+        return _Parser(text).parse()
+    conditions = list(text)
+    if len(conditions) == 3 and isinstance(conditions[0], str) and isinstance(conditions[1], str):
+        return _condition((conditions[0], conditions[1], conditions[2]))
+    if not conditions:
+        return Constant(True)
+    if all(isinstance(part, list) for part in conditions):
+        return _joined(Or, [parse_filter(part) for part in conditions])
+    return _joined(And, [_condition(part) for part in conditions])
+
+
+def columns(expr: Expr) -> tuple[str, ...]:
+    """The dotted names of the columns that a filter reads, each once, in order of appearance."""
+    found: dict[str, None] = {}
+    for leaf in _leaves(expr):
+        if not isinstance(leaf, Constant):
+            found[leaf.column] = None  # type: ignore[attr-defined]
+    return tuple(found)
+
+
+def bind(expr: Expr, schema: pa.Schema) -> Expr:
+    """The same filter with each literal as a value of its column's type; a bound one is bound anew.
+
+    schema: canonical types.  Text is taken for dates (`2024-05-06`) and timestamps, a date for a timestamp at midnight UTC.
+    Raises InvalidRequest for a column that is missing (with the nearest name) or cannot be compared with the literal.
+    """
+    if isinstance(expr, (And, Or)):
+        return type(expr)(tuple(bind(part, schema) for part in expr.parts))
+    if isinstance(expr, Not):
+        return Not(bind(expr.part, schema))
+    if isinstance(expr, Constant):
+        return expr
+    if isinstance(expr, (IsNull, Always)):
+        field_at(schema, expr.column)
+        return expr
+    if isinstance(expr, Compare):
+        return expr if expr.type is not None else _bind_compare(expr, _column_type(schema, expr.column))
+    if isinstance(expr, In):
+        return expr if expr.type is not None else _bind_in(expr, _column_type(schema, expr.column))
+    if isinstance(expr, Like):
+        type_ = _column_type(schema, expr.column)
+        if not is_string_like(type_):
+            raise InvalidRequest(f"LIKE takes text, and column {expr.column!r} has type {type_}")
+        return replace(expr, type=type_)
+    raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+def to_arrow(expr: Expr, schema: pa.Schema) -> pc.Expression:
+    """An Arrow expression that is true for exactly the rows that the filter keeps; for the others false or null.
+
+    Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`.
+    """
+    return _arrow(_pushed(bind(expr, schema), False))
+
+
+def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
+    """A Spark SQL condition of the same meaning, for the same columns, whatever the session's time zone is."""
+    return _spark(bind(expr, schema))
+
+
+def prune_values(expr: Expr, values: Mapping[str, Any]) -> bool:
+    """Whether a row with these column values may match; a column that is not named may have any value.
+
+    expr: bound; values: by dotted name, Arrow scalars or Python values in stored form, None for null.
+    """
+    known = {name: stored_value(value) if isinstance(value, pa.Scalar) else value for name, value in values.items()}
+    return bool(_outcomes(expr, lambda leaf: _value_outcomes(leaf, known)) & _TRUE)
+
+
+def prune_ranges(expr: Expr, ranges: Mapping[str, ColumnRange]) -> bool:
+    """Whether a file whose columns have these ranges may hold a matching row; a column without a range may hold anything.
+
+    expr: bound; ranges: by dotted name.  Bounds may lie further out than the values; text bounds may be the least and
+    greatest by bytes or by UTF-16 units.  A range without bounds says nothing of the values, even when all are counted as
+    null: Hudi also counts so when a file has no statistics.
+    """
+    return bool(_outcomes(expr, lambda leaf: _range_outcomes(leaf, ranges)) & _TRUE)
+
+
+def key_literals(expr: Expr, column: str) -> list[Any] | None:
+    """The only values that the column can have where the filter is true, each once; None when it may have any.
+
+    Values are in stored form for a bound filter, as given otherwise.  An empty list: no row can match.
+    """
+    if isinstance(expr, Compare) and expr.column == column and expr.op == "=":
+        return list(_equal_values(expr.value))
+    if isinstance(expr, In) and expr.column == column:
+        return [value for equal in dict.fromkeys(expr.values) for value in _equal_values(equal)]
+    if isinstance(expr, Constant) and not expr.value:
+        return []
+    if isinstance(expr, Always) and expr.column == column and not expr.outcome:
+        return []
+    if isinstance(expr, And):
+        lists = [found for found in (key_literals(part, column) for part in expr.parts) if found is not None]
+        if not lists:
+            return None
+        return [value for value in lists[0] if all(value in other for other in lists)]
+    if isinstance(expr, Or):
+        found = [key_literals(part, column) for part in expr.parts]
+        if any(part is None for part in found):
+            return None
+        distinct = dict.fromkeys(value for part in found if part is not None for value in part)
+        return [value for equal in distinct for value in _equal_values(equal)]
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parsing text
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<bytes>[xX]'[0-9A-Fa-f]*')
+    | (?P<text>'(?:[^']|'')*')
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")
+    | (?P<word>[^\W0-9]\w*)
+    | (?P<symbol><=|>=|<>|!=|==|[=<>(),.+\-])
+    )""",
+    re.VERBOSE,
+)
+_KEYWORDS = frozenset({"and", "or", "not", "in", "between", "like", "is", "null", "true", "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+    def is_word(self, word: str) -> bool:
+        return self.kind == "word" and self.text.lower() == word
+
+    def is_symbol(self, *symbols: str) -> bool:
+        return self.kind == "symbol" and self.text in symbols
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text; its depth is limited."""
+
+    __slots__ = ("_depth", "_index", "_text", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._scan())
+        self._index = 0
+        self._depth = 0
+
+    def parse(self) -> Expr:
+        result = self._or()
+        if self._next.kind != "end":
+            raise self._error("expected AND, OR or the end")
+        return result
+
+    def _scan(self) -> Iterable[_Token]:
+        position = 0
+        end = len(self._text.rstrip())
+        while position < end:
+            found = _TOKEN.match(self._text, position)
+            if found is None or found.lastgroup is None:
+                at = position + len(self._text[position:]) - len(self._text[position:].lstrip())
+                raise InvalidRequest(f"the filter {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}")
+            yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+            position = found.end()
+        yield _Token("end", "", len(self._text))
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._index]
+
+    @property
+    def _after(self) -> _Token:
+        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+
+    def _take(self) -> _Token:
+        token = self._next
+        self._index += 1
+        return token
+
+    def _take_word(self, word: str) -> bool:
+        if self._next.is_word(word):
+            self._index += 1
+            return True
+        return False
+
+    def _take_symbol(self, symbol: str) -> bool:
+        if self._next.is_symbol(symbol):
+            self._index += 1
+            return True
+        return False
+
+    def _error(self, expected: str) -> InvalidRequest:
+        found = self._next.text or "the end"
+        return InvalidRequest(f"the filter {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
+
+    def _or(self) -> Expr:
+        self._depth += 1
+        if self._depth > _DEPTH_LIMIT:
+            raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
+        parts = [self._and()]
+        while self._take_word("or"):
+            parts.append(self._and())
+        self._depth -= 1
+        return _joined(Or, parts)
+
+    def _and(self) -> Expr:
+        parts = [self._not()]
+        while self._take_word("and"):
+            parts.append(self._not())
+        return _joined(And, parts)
+
+    def _not(self) -> Expr:
+        negations = 0
+        while self._take_word("not"):
+            negations += 1
+        test = self._test()
+        return Not(test) if negations % 2 else test
+
+    def _test(self) -> Expr:
+        if self._take_symbol("("):
+            inner = self._or()
+            if not self._take_symbol(")"):
+                raise self._error("expected ')'")
+            return inner
+        left = self._operand()
+        token = self._next
+        if token.kind == "symbol" and token.text in _OPERATORS:
+            self._take()
+            return _comparison(left, _OPERATORS[token.text], self._operand())
+        if isinstance(left, _Column):
+            return self._column_test(left.name)
+        if left is None or isinstance(left, bool):
+            return Constant(left)
+        raise self._error("expected a comparison")
+
+    def _column_test(self, name: str) -> Expr:
+        if self._take_word("is"):
+            negated = self._take_word("not")
+            if not self._take_word("null"):
+                raise self._error("expected NULL")
+            return Not(IsNull(name)) if negated else IsNull(name)
+        negated = self._next.is_word("not") and not self._after.is_word("not")
+        if negated:
+            self._take()
+        test = self._range_test(name)
+        if test is None:
+            if negated:
+                raise self._error("expected IN, BETWEEN, LIKE or STARTS WITH")
+            return Compare(name, "=", True)
+        return Not(test) if negated else test
+
+    def _range_test(self, name: str) -> Expr | None:
+        if self._take_word("in"):
+            return _membership(name, self._list())
+        if self._take_word("between"):
+            low = self._literal()
+            if not self._take_word("and"):
+                raise self._error("expected AND")
+            return And((_test_of(name, ">=", low), _test_of(name, "<=", self._literal())))
+        if self._take_word("like"):
+            return Like(name, self._string())
+        if self._next.is_word("starts") and self._after.is_word("with"):
+            self._index += 2
+            return Like(name, _escaped_pattern(self._string()) + "%")
+        return None
+
+    def _list(self) -> list[Any]:
+        if not self._take_symbol("("):
+            raise self._error("expected '('")
+        values = [self._literal()]
+        while self._take_symbol(","):
+            values.append(self._literal())
+        if not self._take_symbol(")"):
+            raise self._error("expected ',' or ')'")
+        return values
+
+    def _string(self) -> str:
+        if self._next.kind != "text":
+            raise self._error("expected text in single quotes")
+        return self._take().text[1:-1].replace("''", "'")
+
+    def _literal(self) -> Any:
+        start = self._index
+        value = self._operand()
+        if isinstance(value, _Column):
+            self._index = start
+            raise self._error("expected a literal (text stands in single quotes)")
+        return value
+
+    def _operand(self) -> Any:
+        token = self._next
+        if token.kind == "text":
+            return self._string()
+        if token.kind == "bytes":
+            digits = self._take().text[2:-1]
+            if len(digits) % 2:
+                raise InvalidRequest(f"the filter {self._text!r}: X'{digits}' has an odd number of digits")
+            return bytes.fromhex(digits)
+        if token.kind == "number":
+            return _number(self._take().text)
+        if token.is_symbol("-", "+"):
+            self._take()
+            if self._next.kind != "number":
+                raise self._error("expected a number")
+            number = _number(self._take().text)
+            return -number if token.text == "-" else number
+        if token.kind == "word" and token.text.lower() in ("true", "false", "null"):
+            return {"true": True, "false": False, "null": None}[self._take().text.lower()]
+        if token.kind == "word" and token.text.lower() in ("date", "timestamp") and self._after.kind == "text":
+            is_date = self._take().text.lower() == "date"
+            text = self._string()
+            return _date_of(text) if is_date else _EPOCH + timedelta(microseconds=_micros_of_text(text))
+        return self._column()
+
+    def _column(self) -> _Column:
+        parts = [self._name()]
+        while self._take_symbol("."):
+            parts.append(self._name())
+        if self._next.is_symbol("("):
+            raise Unsupported(f"the filter {self._text!r}: functions are not supported ({'.'.join(parts)})")
+        return _Column(".".join(parts))
+
+    def _name(self) -> str:
+        token = self._next
+        if token.kind == "quoted":
+            quote = token.text[0]
+            return self._take().text[1:-1].replace(quote * 2, quote)
+        if token.kind == "word" and token.text.lower() not in _KEYWORDS:
+            return self._take().text
+        raise self._error("expected a column or a literal")
+
+
+def _number(text: str) -> int | Decimal | float:
+    if len(text) > 1000:
+        raise InvalidRequest(f"a number of {len(text)} characters is not supported")
+    if text.isdecimal():
+        return int(text)
+    # An exponent makes a double in SQL, a point alone a decimal.
+    return float(text) if "e" in text.lower() else Decimal(text)
+
+
+def _joined(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
+def _comparison(left: Any, op: str, right: Any) -> Expr:
+    if isinstance(left, _Column) and isinstance(right, _Column):
+        raise Unsupported(f"comparing two columns ({left.name}, {right.name}) is not supported; text stands in single quotes")
+    if isinstance(left, _Column):
+        return _test_of(left.name, op, right)
+    if isinstance(right, _Column):
+        return _test_of(right.name, _FLIPPED[op], left)
+    raise InvalidRequest("a comparison needs a column on one side")
+
+
+def _test_of(name: str, op: str, value: Any) -> Expr:
+    return Constant(None) if value is None else Compare(name, op, value)
+
+
+def _membership(name: str, values: Sequence[Any]) -> Expr:
+    present = tuple(value for value in values if value is not None)
+    return In(name, present, len(present) < len(values))
+
+
+def _escaped_pattern(text: str) -> str:
+    return re.sub(r"([%_\\])", r"\\\1", text)
+
+
+def _condition(condition: Any) -> Expr:
+    if isinstance(condition, Expr):
+        return condition
+    if not isinstance(condition, (tuple, list)) or len(condition) != 3 or not isinstance(condition[0], str):
+        raise InvalidRequest(f"a condition is a tuple (column, operator, value), not {condition!r}")
+    name, op, value = condition
+    op = " ".join(str(op).lower().split())
+    if op in _OPERATORS:
+        if value is None:
+            raise InvalidRequest(
+                f"nothing equals or compares with null: use ({name!r}, 'is', None) or ({name!r}, 'is not', None)"
+            )
+        return Compare(name, _OPERATORS[op], _plain(value))
+    if op in ("in", "not in"):
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise InvalidRequest(f"the operator {op!r} on {name!r} takes a list of values, not {value!r}")
+        test = _membership(name, [_plain(item) for item in value])
+        return test if op == "in" else Not(test)
+    if op in ("like", "not like") and isinstance(value, str):
+        return Like(name, value) if op == "like" else Not(Like(name, value))
+    if op in ("is", "is not") and value is None:
+        return IsNull(name) if op == "is" else Not(IsNull(name))
+    known = ", ".join((*_OPERATORS, "in", "not in", "like", "not like", "is", "is not"))
+    raise InvalidRequest(f"the condition {condition!r} cannot be read: the operators are {known}; is and is not take None")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Binding
+
+
+def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
+    type_ = field_at(schema, name).type
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_nested(type_):
+        raise InvalidRequest(f"column {name!r} of type {type_} can only be tested with IS NULL")
+    return type_
+
+
+def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
+    grid = _grid(type_)
+    if grid is None:
+        return replace(expr, value=_same_family(expr.column, expr.value, type_), type=type_)
+    wanted = _position(expr.column, expr.value, type_, grid)
+    if isinstance(wanted, bool):
+        # An infinite literal stands above (True) or below (False) every value.
+        is_true = {"=": False, "<>": True, "<": wanted, "<=": wanted, ">": not wanted, ">=": not wanted}
+        return Always(expr.column, is_true[expr.op])
+    low, high = grid.low, grid.high
+    below, above = math.floor(wanted), math.ceil(wanted)
+    if expr.op in ("=", "<>"):
+        if below != above or not low <= below <= high:
+            return Always(expr.column, expr.op == "<>")
+        bound = below
+    elif expr.op in ("<", ">="):
+        # x < 1.5 is x < 2, and x >= 1.5 is x >= 2.
+        bound = above
+        if bound > high or bound <= low:
+            return Always(expr.column, (bound > high) == (expr.op == "<"))
+    else:
+        # x <= 1.5 is x <= 1, and x > 1.5 is x > 1.
+        bound = below
+        if bound >= high or bound < low:
+            return Always(expr.column, (bound >= high) == (expr.op == "<="))
+    return replace(expr, value=grid.value(bound), type=type_)
+
+
+def _bind_in(expr: In, type_: pa.DataType) -> Expr:
+    values: list[Any] = []
+    for value in expr.values:
+        bound = _bind_compare(Compare(expr.column, "=", value), type_)
+        if isinstance(bound, Compare):
+            values.append(bound.value)
+    return replace(expr, values=tuple(dict.fromkeys(values)), type=type_)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A type whose values are evenly spaced: each is a whole number from low to high, times 1 / 10**scale for decimals."""
+
+    low: int
+    high: int
+    scale: int | None = None
+
+    def value(self, position: int) -> Value:
+        return position if self.scale is None else decimal_of(position, self.scale)
+
+
+def _grid(type_: pa.DataType) -> _Grid | None:
+    types = pa.types
+    if types.is_integer(type_):
+        signed = types.is_signed_integer(type_)
+        bits = type_.bit_width - (1 if signed else 0)
+        return _Grid(-(1 << bits) if signed else 0, (1 << bits) - 1)
+    if types.is_date32(type_):
+        return _Grid(-(1 << 31), (1 << 31) - 1)
+    if types.is_timestamp(type_):
+        return _Grid(-(1 << 63), (1 << 63) - 1)
+    if types.is_decimal(type_):
+        return _Grid(-(10**type_.precision) + 1, 10**type_.precision - 1, type_.scale)
+    return None
+
+
+def _position(name: str, value: Any, type_: pa.DataType, grid: _Grid) -> Fraction | bool:
+    """Where a literal stands on the grid, exactly; True above and False below everything (infinity)."""
+    types = pa.types
+    if types.is_date32(type_) or types.is_timestamp(type_):
+        micros = _micros(name, value, type_)
+        return Fraction(micros, _MICROS_A_DAY) if types.is_date32(type_) else Fraction(micros)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise _bad_literal(name, value, type_)
+    if value != value:
+        raise _nan(name)
+    if isinstance(value, (float, Decimal)) and math.isinf(value):
+        return bool(value > 0)
+    exact = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
+    return exact * 10 ** (grid.scale or 0)
+
+
+def _far_decimal(value: Decimal) -> Fraction:
+    """Something on the same side of every value of a column; the number itself would have millions of digits."""
+    if not value:
+        return Fraction(0)
+    size = Fraction(10) ** (1000 if value.adjusted() > 0 else -1000)
+    return size if value > 0 else -size
+
+
+def _micros(name: str, value: Any, type_: pa.DataType) -> int:
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (value - _EPOCH.date()).days * _MICROS_A_DAY
+    if isinstance(value, str):
+        return _micros_of_text(value)
+    raise _bad_literal(name, value, type_)
+
+
+_TIME_TEXT = re.compile(
+    r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?\s*(?:Z|UTC|[+-][0-9]{2}:?[0-9]{2})?)?\s*"
+)
+
+
+def _micros_of_text(text: str) -> int:
+    if _TIME_TEXT.fullmatch(text):
+        try:
+            moment = datetime.fromisoformat(text.strip().replace("UTC", "Z").replace(" Z", "Z"))
+            aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            return (aware - _EPOCH) // timedelta(microseconds=1)
+        except ValueError:
+            pass
+    raise InvalidRequest(f"{text!r} is no time: write 2024-05-06 or 2024-05-06 07:08:09.123456, with +02:00 or Z for a zone")
+
+
+def _date_of(text: str) -> date:
+    try:
+        return date.fromisoformat(text.strip()) if re.fullmatch(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*", text) else _no_date(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{text!r} is no date: {error}") from error
+
+
+def _no_date(text: str) -> date:
+    raise InvalidRequest(f"{text!r} is no date: write 2024-05-06")
+
+
+def _same_family(name: str, value: Any, type_: pa.DataType) -> Value:
+    types = pa.types
+    if types.is_boolean(type_) and isinstance(value, bool):
+        return value
+    if is_string_like(type_) and isinstance(value, str):
+        return value
+    if is_binary_like(type_) and isinstance(value, bytes):
+        return value
+    if types.is_floating(type_) and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        if value != value:
+            raise _nan(name)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf if value > 0 else -math.inf
+        if types.is_float32(type_):
+            with np.errstate(over="ignore"):
+                number = float(np.float32(number))
+        return number
+    raise _bad_literal(name, value, type_)
+
+
+def _nan(name: str) -> InvalidRequest:
+    return InvalidRequest(f"column {name!r} is compared with NaN, which equals nothing")
+
+
+def _bad_literal(name: str, value: Any, type_: pa.DataType) -> InvalidRequest:
+    return InvalidRequest(f"column {name!r} of type {type_} cannot be compared with {value!r} ({type(value).__name__})")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Walking
+
+
+def _leaves(expr: Expr) -> Iterable[Expr]:
+    if isinstance(expr, (And, Or)):
+        for part in expr.parts:
+            yield from _leaves(part)
+    elif isinstance(expr, Not):
+        yield from _leaves(expr.part)
+    else:
+        yield expr
+
+
+def _pushed(expr: Expr, negated: bool) -> Expr:
+    """The same filter with NOT on leaves alone, and only where no opposite leaf exists.
+
+    Above such leaves there are only AND and OR, under which unknown may be taken for false without changing what is true.
+    """
+    if isinstance(expr, Not):
+        return _pushed(expr.part, not negated)
+    if isinstance(expr, (And, Or)):
+        kind = (Or if isinstance(expr, And) else And) if negated else type(expr)
+        return kind(tuple(_pushed(part, negated) for part in expr.parts))
+    if not negated:
+        return expr
+    if isinstance(expr, Constant):
+        return Constant(None if expr.value is None else not expr.value)
+    if isinstance(expr, Always):
+        return replace(expr, outcome=not expr.outcome)
+    # NaN is neither below nor above a number, so for floating point the opposite of < is not >=.
+    if isinstance(expr, Compare) and (expr.op in ("=", "<>") or not pa.types.is_floating(expr.type)):
+        return replace(expr, op=_NEGATED[expr.op])
+    return Not(expr)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Arrow
+
+
+def _arrow(expr: Expr) -> pc.Expression:
+    if isinstance(expr, (And, Or)):
+        result = _arrow(expr.parts[0])
+        for part in expr.parts[1:]:
+            result = result & _arrow(part) if isinstance(expr, And) else result | _arrow(part)
+        return result
+    if isinstance(expr, Not):
+        inner = expr.part
+        if isinstance(inner, In):
+            return _arrow_not_in(inner)
+        return ~_arrow(inner)
+    if isinstance(expr, Constant):
+        return pc.scalar(bool(expr.value))
+    if isinstance(expr, IsNull):
+        return _reference(expr.column).is_null()
+    if isinstance(expr, Always):
+        return _reference(expr.column).is_valid() if expr.outcome else pc.scalar(False)
+    if isinstance(expr, Compare):
+        return _ARROW_OPERATORS[expr.op](_reference(expr.column), arrow_scalar(expr.value, expr.type))
+    if isinstance(expr, In):
+        if not expr.values:
+            return pc.scalar(False)
+        return _reference(expr.column).isin(_value_set(expr))
+    if isinstance(expr, Like):
+        prefix, exact = _prefix(expr.pattern)
+        if exact:
+            return _reference(expr.column) == pa.scalar(prefix)
+        if _is_prefix_pattern(expr.pattern):
+            return pc.starts_with(_reference(expr.column), pattern=prefix)
+        return pc.match_substring_regex(_reference(expr.column), pattern=_regex(expr.pattern))
+    raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+_ARROW_OPERATORS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expression]] = {
+    "=": lambda column, value: column == value,
+    "<>": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+}
+
+
+def _arrow_not_in(expr: In) -> pc.Expression:
+    if expr.has_null:
+        # x NOT IN (1, NULL) is false or unknown.
+        return pc.scalar(False)
+    column = _reference(expr.column)
+    return column.is_valid() & ~column.isin(_value_set(expr)) if expr.values else column.is_valid()
+
+
+def _value_set(expr: In) -> pa.Array:
+    scalars = [arrow_scalar(value, expr.type) for number in expr.values for value in _equal_values(number)]
+    return pa.array(scalars, expr.type)
+
+
+def _equal_values(value: Any) -> tuple[Any, ...]:
+    """The values that compare equal but look different: hash lookups and record keys tell -0.0 from 0.0."""
+    return (0.0, -0.0) if isinstance(value, float) and value == 0.0 else (value,)
+
+
+def _reference(name: str) -> pc.Expression:
+    return pc.field(*name.split("."))
+
+
+def arrow_scalar(value: Value, type_: pa.DataType | None) -> pa.Scalar:
+    """A value in stored form (see stats.py) as an Arrow scalar of its column's type."""
+    if type_ is None:
+        raise Internal("the filter is not bound to a schema")
+    if pa.types.is_timestamp(type_):
+        return pa.scalar(value, pa.int64()).cast(pa.timestamp("us", type_.tz)).cast(type_)
+    if pa.types.is_date32(type_):
+        return pa.scalar(value, pa.int32()).cast(type_)
+    return pa.scalar(value, type_)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# LIKE
+
+
+def _pieces(pattern: str) -> list[tuple[str, bool]]:
+    """The pattern as (text, False) for literal characters and (%, True), (_, True) for wildcards."""
+    pieces: list[tuple[str, bool]] = []
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char == "\\":
+            if position + 1 == len(pattern):
+                raise InvalidRequest(f"the pattern {pattern!r} ends in a backslash")
+            pieces.append((pattern[position + 1], False))
+            position += 2
+            continue
+        pieces.append((char, char in "%_"))
+        position += 1
+    return pieces
+
+
+def _prefix(pattern: str) -> tuple[str, bool]:
+    """The text before the first wildcard, and whether there is none."""
+    text = ""
+    for char, wild in _pieces(pattern):
+        if wild:
+            return text, False
+        text += char
+    return text, True
+
+
+def _is_prefix_pattern(pattern: str) -> bool:
+    wilds = [char for char, wild in _pieces(pattern) if wild]
+    pieces = _pieces(pattern)
+    return wilds == ["%"] and pieces[-1] == ("%", True)
+
+
+def _regex(pattern: str) -> str:
+    body = "".join({"%": ".*", "_": "."}[char] if wild else _quoted(char) for char, wild in _pieces(pattern))
+    return f"(?s)^{body}\\z"
+
+
+def _quoted(char: str) -> str:
+    # RE2 and Python agree on a backslash before ASCII punctuation; letters and other characters stand for themselves.
+    return "\\" + char if char.isascii() and not char.isalnum() and char.isprintable() and char != " " else char
+
+
+def _matches(pattern: str, text: str) -> bool:
+    body = "".join({"%": ".*", "_": "."}[char] if wild else re.escape(char) for char, wild in _pieces(pattern))
+    return re.fullmatch(body, text, re.DOTALL) is not None
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Spark
+
+
+def _spark(expr: Expr) -> str:
+    if isinstance(expr, (And, Or)):
+        return "(" + (" AND " if isinstance(expr, And) else " OR ").join(_spark(part) for part in expr.parts) + ")"
+    if isinstance(expr, Not):
+        return f"(NOT {_spark(expr.part)})"
+    if isinstance(expr, Constant):
+        return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[expr.value]
+    name = ".".join("`" + part.replace("`", "``") + "`" for part in expr.column.split("."))  # type: ignore[attr-defined]
+    if isinstance(expr, IsNull):
+        return f"({name} IS NULL)"
+    if isinstance(expr, Always):
+        return (
+            f"(({name} IS NOT NULL) OR CAST(NULL AS BOOLEAN))"
+            if expr.outcome
+            else f"(({name} IS NULL) AND CAST(NULL AS BOOLEAN))"
+        )
+    if isinstance(expr, Compare):
+        test = f"({name} {expr.op} {_spark_literal(expr.value, expr.type)})"
+        if expr.op in (">", ">=") and pa.types.is_floating(expr.type):
+            # Spark sorts NaN above every number; a null stays unknown, because isnan(NULL) is false.
+            return f"({test} AND (NOT isnan({name})))"
+        return test
+    if isinstance(expr, In):
+        values = [_spark_literal(value, expr.type) for value in expr.values] + (["NULL"] if expr.has_null else [])
+        return f"({name} IN ({', '.join(values)}))" if values else _spark(Always(expr.column, False))
+    if isinstance(expr, Like):
+        return f"({name} LIKE {_spark_text(expr.pattern)})"
+    raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
+    types = pa.types
+    if type_ is None:
+        raise Internal("the filter is not bound to a schema")
+    if types.is_timestamp(type_):
+        return f"timestamp_micros({_spark_long(value)})"
+    if types.is_date32(type_):
+        return f"date_from_unix_date({value})"
+    if types.is_decimal(type_):
+        return f"CAST('{value:f}' AS DECIMAL({type_.precision}, {type_.scale}))"
+    if types.is_floating(type_):
+        return f"CAST('{value!r}' AS {'FLOAT' if types.is_float32(type_) else 'DOUBLE'})"
+    if types.is_boolean(type_):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return _spark_text(value)
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    return _spark_long(value) if types.is_int64(type_) else str(value)
+
+
+def _spark_long(value: Any) -> str:
+    # The smallest long cannot be written as a literal: its digits alone are out of range.
+    return f"{value}L" if value != -(1 << 63) else "(-9223372036854775807L - 1L)"
+
+
+def _spark_text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pruning: sets of outcomes as bits
+
+_TRUE, _FALSE, _UNKNOWN = 1, 2, 4
+_ANY = _TRUE | _FALSE | _UNKNOWN
+
+
+def _outcomes(expr: Expr, leaf: Callable[[Expr], int]) -> int:
+    if isinstance(expr, Not):
+        inner = _outcomes(expr.part, leaf)
+        return _swapped(inner)
+    if isinstance(expr, And):
+        result = _TRUE
+        for part in expr.parts:
+            result = _both(result, _outcomes(part, leaf))
+        return result
+    if isinstance(expr, Or):
+        # a OR b is NOT (NOT a AND NOT b), in three-valued logic, too.
+        result = _TRUE
+        for part in expr.parts:
+            result = _both(result, _swapped(_outcomes(part, leaf)))
+        return _swapped(result)
+    if isinstance(expr, Constant):
+        return _outcome(expr.value)
+    return leaf(expr)
+
+
+def _swapped(outcomes: int) -> int:
+    return outcomes & _UNKNOWN | (_FALSE if outcomes & _TRUE else 0) | (_TRUE if outcomes & _FALSE else 0)
+
+
+def _both(left: int, right: int) -> int:
+    result = (left | right) & _FALSE
+    if left & right & _TRUE:
+        result |= _TRUE
+    open_left, open_right = left & (_TRUE | _UNKNOWN), right & (_TRUE | _UNKNOWN)
+    if open_left and open_right and (left | right) & _UNKNOWN:
+        result |= _UNKNOWN
+    return result
+
+
+def _outcome(value: bool | None) -> int:
+    return _UNKNOWN if value is None else _TRUE if value else _FALSE
+
+
+def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
+    name: str = leaf.column  # type: ignore[attr-defined]
+    if name not in values:
+        return _ANY
+    value = values[name]
+    if isinstance(leaf, IsNull):
+        return _outcome(value is None)
+    if value is None:
+        return _UNKNOWN
+    if isinstance(leaf, Always):
+        return _outcome(leaf.outcome)
+    _require_bound(leaf)
+    if isinstance(leaf, Compare):
+        return _outcome(_PYTHON_OPERATORS[leaf.op](value, leaf.value))
+    if isinstance(leaf, In):
+        return _outcome(True if value in leaf.values else None if leaf.has_null else False)
+    if isinstance(leaf, Like):
+        return _outcome(_matches(leaf.pattern, value))
+    raise Internal(f"unknown filter node {type(leaf).__name__}")
+
+
+_PYTHON_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": lambda value, literal: bool(value == literal),
+    "<>": lambda value, literal: bool(value != literal),
+    "<": lambda value, literal: bool(value < literal),
+    "<=": lambda value, literal: bool(value <= literal),
+    ">": lambda value, literal: bool(value > literal),
+    ">=": lambda value, literal: bool(value >= literal),
+}
+
+
+def _require_bound(leaf: Expr) -> None:
+    if leaf.type is None:  # type: ignore[attr-defined]
+        raise Internal("the filter is not bound to a schema")
+
+
+def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
+    found = ranges.get(leaf.column)  # type: ignore[attr-defined]
+    if found is None:
+        return _ANY
+    nulls = _UNKNOWN if found.null_count is None or found.null_count > 0 else 0
+    # Counted as all null without bounds may also mean that nothing was counted.
+    values_known = found.min is not None
+    if isinstance(leaf, IsNull):
+        no_value = values_known and found.is_all_null
+        return (_TRUE if nulls else 0) | (0 if no_value else _FALSE)
+    if isinstance(leaf, Always):
+        return nulls | _outcome(leaf.outcome)
+    _require_bound(leaf)
+    if not values_known or found.min is None or found.max is None:
+        return nulls | _TRUE | _FALSE | (_UNKNOWN if isinstance(leaf, In) and leaf.has_null else 0)
+    if isinstance(leaf, Compare):
+        return nulls | _compare_outcomes(leaf.op, leaf.value, found, leaf.type)
+    if isinstance(leaf, In):
+        each = [_compare_outcomes("=", value, found, leaf.type) for value in leaf.values]
+        may_match = any(outcome & _TRUE for outcome in each)
+        may_miss = not any(outcome == _TRUE for outcome in each)
+        miss = _UNKNOWN if leaf.has_null else _FALSE
+        return nulls | (_TRUE if may_match else 0) | (miss if may_miss else 0)
+    if isinstance(leaf, Like):
+        return nulls | _FALSE | (_TRUE if _may_start(_prefix(leaf.pattern)[0], found) else 0)
+    raise Internal(f"unknown filter node {type(leaf).__name__}")
+
+
+def _compare_outcomes(op: str, literal: Any, found: ColumnRange, type_: pa.DataType | None) -> int:
+    """The outcomes of comparing some value of a range with a literal; a NaN may be among the values of floating point."""
+    low, high = found.min, found.max
+    if isinstance(literal, str) and not _orders_agree(literal):
+        return _TRUE | _FALSE
+    low_open = isinstance(low, float) and math.isnan(low)
+    high_open = isinstance(high, float) and math.isnan(high)
+    below = low_open or _PYTHON_OPERATORS["<"](low, literal)
+    above = high_open or _PYTHON_OPERATORS[">"](high, literal)
+    at = (low_open or _PYTHON_OPERATORS["<="](low, literal)) and (high_open or _PYTHON_OPERATORS[">="](high, literal))
+    true_when = {"=": at, "<>": below or above, "<": below, "<=": below or at, ">": above, ">=": above or at}
+    opposite = true_when[_NEGATED[op]]
+    result = (_TRUE if true_when[op] else 0) | (_FALSE if opposite else 0)
+    if pa.types.is_floating(type_):
+        # Nothing says whether a NaN is there; it differs from everything and every other comparison with it is false.
+        result |= _TRUE if op == "<>" else _FALSE
+    return result
+
+
+def _orders_agree(text: str) -> bool:
+    """Whether comparing with this text gives the same by UTF-8 bytes and by UTF-16 units, whatever the other text is."""
+    return all(char < "\ud800" for char in text)
+
+
+def _may_start(prefix: str, found: ColumnRange) -> bool:
+    low, high = found.min, found.max
+    if not isinstance(low, str) or not isinstance(high, str) or not _orders_agree(prefix):
+        return True
+    return low[: len(prefix)] <= prefix and high >= prefix
