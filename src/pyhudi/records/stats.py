@@ -141,8 +141,10 @@ class RangeCollector:
         return {name: self._ranges.get(name, ColumnRange(null_count=0, value_count=0)) for name in self._columns}
 
 
-def footer_ranges(metadata: Any, schema: pa.Schema, columns: Sequence[str]) -> dict[str, ColumnRange]:
-    """The range of each column (dotted names) of a Parquet file, from its footer alone.
+def footer_ranges(
+    metadata: Any, schema: pa.Schema, columns: Sequence[str], *, row_groups: Sequence[int] | None = None
+) -> dict[str, ColumnRange]:
+    """The range of each column (dotted names) of a Parquet file, or of some of its row groups, from its footer alone.
 
     metadata: a pyarrow.parquet.FileMetaData; schema: the table's, canonical.  Columns that the file lacks, or stores under
     another type family than the schema says, or without a range, are left out or get counts alone.
@@ -156,7 +158,8 @@ def footer_ranges(metadata: Any, schema: pa.Schema, columns: Sequence[str]) -> d
             continue
         type_ = field_at(schema, name).type
         leaf = metadata.schema.column(index)
-        chunks = [metadata.row_group(group).column(index) for group in range(metadata.num_row_groups)]
+        groups = range(metadata.num_row_groups) if row_groups is None else row_groups
+        chunks = [metadata.row_group(group).column(index) for group in groups]
         result[name] = _widen_zeros(merge_ranges(_chunk_range(chunk, leaf, type_) for chunk in chunks))
         if not chunks:
             result[name] = ColumnRange(null_count=0, value_count=0)

@@ -1,6 +1,7 @@
 """Heartbeats: how a writer says that it is alive, so that others do not roll its instant back.
 
-The file `.hoodie/.heartbeat/<request time>` is empty; its modification time is the heartbeat.  The writer replaces it each
+The file `.hoodie/.heartbeat/<request time>` holds what `storage.liveness` puts there (real Hudi's is empty and never read); its
+modification time is the heartbeat.  The writer replaces it each
 interval and deletes it when its instant is complete or rolled back.  A writer counts as dead when the file is older than
 `interval * tolerable misses`, or absent.  Real Hudi uses it with the LAZY policy for failed writes only.
 
@@ -39,13 +40,19 @@ class Heartbeat:
     """The heartbeat of one instant of ours."""
 
     def __init__(
-        self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings = HeartbeatSettings()
+        self,
+        storage: Storage,
+        env: Environment,
+        request_time: str,
+        settings: HeartbeatSettings = HeartbeatSettings(),
+        content: bytes = b"",
     ) -> None:
         self._storage = storage
         self._env = env
         self._request_time = request_time
         self._settings = settings
         self._path = heartbeat_path(request_time)
+        self._content = content
         self._beaten_ms: int | None = None
         self._repetition: Repetition | None = None
         # No beat may follow the deletion at the end, or the instant would look alive for ever.
@@ -77,7 +84,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         now_ms = self._env.now_ms()
-        self._storage.put(self._path, b"")
+        self._storage.put(self._path, self._content)
         self._beaten_ms = now_ms
 
     def _beat_quietly(self) -> None:

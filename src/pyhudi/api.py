@@ -1,0 +1,401 @@
+"""The user's face: `Table` and `Scan`.  Thin: options are parsed here, the verbs live in `operations`, rows are read by tasks.
+
+t = Table.create(uri, name="trips", record_key=["id"], partition_by=["city"], ordering=["ts"], table_type="cow")
+t.upsert(frame)                     # anything with the Arrow PyCapsule interface runs in this process
+t.scan(columns=["id"], filter="city = 'sf'").to_arrow()
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound, TableState
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.format.instants import Instant
+from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
+from pyhudi.operations.results import WriteResult
+from pyhudi.operations.rollback import RollbackResult, rollback_instant
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.options import Options, parse_options
+from pyhudi.plan.read import ReadPlan, plan_slices, prune_partitions
+from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.predicates import Expr, bind, parse_filter
+from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.storage import open_storage
+from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.table.config import TableConfig, load_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.timeline.timeline import Timeline
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+Filter = str | Expr | Sequence[Any]
+
+
+class Table:
+    """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
+
+    Opening reads `hoodie.properties` only.  Every verb loads the table's present state, so an object may be kept as long as
+    wanted and used from
+    several threads.
+    """
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+        *,
+        environment: Environment | None = None,
+    ) -> None:
+        """Open a table.  options: `hoodie.*` options that hold for every verb of this object.
+
+        Raises TableNotFound, Unsupported for a table version that cannot be read, CorruptData for damaged properties,
+        InvalidRequest for options that
+        contradict the table.
+        """
+        storage = open_storage(uri, storage_options)
+        env = environment or SystemEnvironment()
+        self._options = parse_options(options, stacklevel=3)
+        config = load_table_config(storage)
+        check_against_table(self._options, config)
+        self._context = TableContext(storage, env, config, open_lock(_lock_settings(self._options), storage, env))
+
+    @classmethod
+    def create(
+        cls,
+        uri: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        record_key: str | Sequence[str] | None = None,
+        partition_by: str | Sequence[str] | None = None,
+        ordering: str | Sequence[str] | None = None,
+        table_type: str | None = None,
+        schema: pa.Schema | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+        environment: Environment | None = None,
+    ) -> Table:
+        """Create a table and open it.
+
+        name: the folder's name when left out.  record_key: columns that name a record; none means generated keys.  partition_by:
+        columns, a kind may
+        follow (`day:TIMESTAMP`).  ordering: the column whose larger value is the newer record.  table_type: `cow` (default) or
+        `mor`.
+        schema: the columns; those of the first write when left out.  options: further `hoodie.*` settings.
+        Raises TableExists, InvalidRequest.
+        """
+        storage = open_storage(uri, storage_options)
+        given = parse_options(options, stacklevel=3)
+        settings = with_table_settings(
+            given,
+            {
+                "hoodie.table.name": name,
+                "hoodie.datasource.write.recordkey.field": _joined(record_key),
+                "hoodie.datasource.write.partitionpath.field": _joined(partition_by),
+                "hoodie.datasource.write.precombine.field": _joined(ordering),
+                "hoodie.datasource.write.table.type": parse_table_type(table_type) if table_type else None,
+            },
+        )
+        if settings.given("hoodie.table.name") is None:
+            settings = settings.merged({"hoodie.table.name": name_from_uri(storage.uri)})
+        create_table(storage, environment or SystemEnvironment(), settings, schema)
+        return cls(uri, storage_options, options, environment=environment)
+
+    @classmethod
+    def exists(cls, uri: str | os.PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
+        """Whether there is a table at the URI."""
+        try:
+            load_table_config(open_storage(uri, storage_options))
+        except TableNotFound:
+            return False
+        return True
+
+    def __repr__(self) -> str:
+        config = self._context.config
+        kind = "cow" if config.is_cow else "mor"
+        return f"Table({self.uri!r}, name={config.name!r}, type={kind!r}, version={int(config.version)})"
+
+    @property
+    def uri(self) -> str:
+        """Where the table lies."""
+        return self._context.storage.uri
+
+    @property
+    def name(self) -> str:
+        """`hoodie.table.name`."""
+        return self._context.config.name
+
+    @property
+    def config(self) -> TableConfig:
+        """The table's settings as read when it was opened."""
+        return self._context.config
+
+    @property
+    def context(self) -> TableContext:
+        """The open table as operations take it."""
+        return self._context
+
+    def schema(self, *, meta_columns: bool = False) -> pa.Schema:
+        """The columns of the latest commit.  Raises TableState for a table without commits that was created without a schema."""
+        return _table_schema(self._snapshot(), meta_columns)
+
+    def timeline(self) -> Timeline:
+        """The active timeline as it stands."""
+        return self._context.timeline.load()
+
+    def partitions(self) -> tuple[str, ...]:
+        """All partition paths, sorted."""
+        return self._snapshot().listing.partitions()
+
+    # Writing
+
+    def upsert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Insert records with new keys and merge those whose keys are there, by the table's merge mode."""
+        return self._write(data, WriteOperation.UPSERT, options)
+
+    def insert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Add records without looking for their keys; small files are filled up first."""
+        return self._write(data, WriteOperation.INSERT, options)
+
+    def bulk_insert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Add records to new files only: the fastest way to fill a table."""
+        return self._write(data, WriteOperation.BULK_INSERT, options)
+
+    def insert_overwrite(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Replace all records of the partitions that the data touches."""
+        return self._write(data, WriteOperation.INSERT_OVERWRITE, options)
+
+    def insert_overwrite_table(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Replace all records of the table."""
+        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, options)
+
+    def delete(
+        self, keys: Any = None, *, where: Filter | None = None, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
+        """Delete records: those whose key fields are in `keys`, or those for which `where` is true.
+
+        keys: rows with the record key fields; with the partition fields too only those partitions are searched.
+        """
+        if (keys is None) == (where is None):
+            raise InvalidRequest("delete takes either keys= or where=")
+        if where is not None:
+            return self._write(self._keys_matching(where), WriteOperation.DELETE, options)
+        return self._write(keys, WriteOperation.DELETE, options)
+
+    def delete_partitions(self, partitions: str | Iterable[str], *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Delete all records of partitions, named by path; `*` stands for any characters."""
+        paths = [partitions] if isinstance(partitions, str) else list(partitions)
+        settings = WriteSettings.of(self._parse(options), WriteOperation.DELETE_PARTITION)
+        return run_delete_partitions(self._context.reloaded(), paths, settings)
+
+    def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
+        """Undo the write requested at `instant`, completed or not.  Raises InstantNotFound, and TableState when later writes
+        build on it.
+        """
+        return rollback_instant(self._context, self._find_write(instant), CommitSettings.of(self._parse(options)))
+
+    # Reading
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: Filter | None = None,
+        as_of: str | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> Scan:
+        """The table's rows as of now.  columns: data columns by default; meta columns (`_hoodie_...`) may be named too, and "*"
+        is all of both.
+
+        filter: SQL text such as `"fare > 10 and city = 'sf'"`, or tuples such as `[("city", "=", "sf")]`.  as_of: an instant or a
+        time.
+        Nothing is read until one of the scan's `to_...` methods is called.
+        """
+        parsed = self._parse(options)
+        time = as_of or parsed.text("as.of.instant")
+        return Scan(self._context.reloaded(), parsed, columns, filter, time)
+
+    def read_optimized(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Scan:
+        """The rows of base files alone; on a copy-on-write table the same as `scan`."""
+        return Scan(self._context.reloaded(), self._options, columns, filter, None, base_files_only=True)
+
+    # Private
+
+    def _write(
+        self, data: Any, operation: WriteOperation, options: Mapping[str, object] | None, engine: Engine | None = None
+    ) -> WriteResult:
+        parsed = self._parse(options)
+        context = self._context.reloaded()
+        chosen = engine or LocalEngine(parsed.integer("pyhudi.threads"))
+        return run_write(context, chosen, data, WriteSettings.of(parsed, operation))
+
+    def _keys_matching(self, where: Filter) -> pa.Table:
+        if self.config.populate_meta_fields:
+            return self.scan([RECORD_KEY, PARTITION_PATH], where).to_arrow()
+        fields = [*self.config.keys.record_fields, *(f.name for f in self.config.keys.partition_fields)]
+        return self.scan(list(dict.fromkeys(name.split(".")[0] for name in fields)), where).to_arrow()
+
+    def _parse(self, options: Mapping[str, object] | None) -> Options:
+        parsed = (
+            parse_options(dict((*self._options.values, *self._options.extra)), options, stacklevel=5)
+            if options
+            else self._options
+        )
+        if options:
+            check_against_table(parsed, self._context.config)
+        return parsed
+
+    def _snapshot(self) -> Snapshot:
+        return load_snapshot(self._context.reloaded())
+
+    def _find_write(self, request_time: str) -> Instant:
+        timeline = self.timeline()
+        for instant in (*timeline.completed_writes(), *timeline.pending_writes()):
+            if instant.request_time == request_time:
+                return instant
+        raise InstantNotFound(f"the active timeline of {self.uri} has no write requested at {request_time}")
+
+
+class Scan:
+    """A read that is described and not yet carried out."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        options: Options,
+        columns: Sequence[str] | None,
+        condition: Filter | None,
+        as_of: str | None,
+        *,
+        base_files_only: bool = False,
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._as_of = as_of
+        self._base_files_only = base_files_only
+        self._snapshot = load_snapshot(context, as_of=as_of)
+        stored = _table_schema(self._snapshot, True)
+        names = _chosen_columns(stored, columns)
+        self._condition = None if condition is None else bind(parse_filter(condition), stored)
+        self._stored = stored
+        self._output = pa.schema([stored.field(name) for name in names])
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the scan gives."""
+        return self._output
+
+    def plan(self) -> ReadPlan:
+        """Which file slices will be read."""
+        config = self._context.config
+        partitions, pruning = prune_partitions(self._snapshot.listing.partitions(), config.keys, self._stored, self._condition)
+        return plan_slices(self._snapshot.slices(partitions, self._as_of), pruning)
+
+    def explain(self) -> ReadPlan:
+        """The plan; prints as text."""
+        return self.plan()
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch, in no promised order; one file slice after the other, so memory holds one row group."""
+        spec = self._spec()
+        for slice_ in self.plan().slices:
+            for table in run_read(spec, slice_):
+                yield from table.to_batches()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The rows as an Arrow stream."""
+        return pa.RecordBatchReader.from_batches(self._output, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as one table."""
+        spec = self._spec()
+        engine = LocalEngine(self._options.integer("pyhudi.threads"))
+        parts = engine.map(lambda slice_: list(run_read(spec, slice_)), self.plan().slices)
+        tables = [table for part in parts for table in part]
+        return pa.concat_tables([self._output.empty_table(), *tables]) if self._output.names else _only_counted(tables)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a Polars frame."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def count(self) -> int:
+        """How many rows the scan gives."""
+        if self._condition is None:
+            self._output = pa.schema([])
+        return sum(batch.num_rows for batch in self.to_batches())
+
+    def _spec(self) -> ReadSpec:
+        return ReadSpec(
+            storage=self._context.storage.spec(),
+            table_schema=self._stored,
+            output=self._output,
+            condition=self._condition,
+            keys=self._context.config.keys,
+            values_from_path=self._options.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+        )
+
+
+def _table_schema(snapshot: Snapshot, meta_columns: bool) -> pa.Schema:
+    if snapshot.schema is None:
+        raise TableState(
+            f"the table at {snapshot.context.storage.uri} has no commit yet and was created without a schema; write to it first"
+        )
+    return with_meta_fields(snapshot.schema.arrow) if meta_columns else snapshot.schema.arrow
+
+
+def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return [name for name in stored.names if name not in META_COLUMNS]
+    if isinstance(columns, str):
+        columns = [columns]
+    names: list[str] = []
+    for name in columns:
+        if name == "*":
+            names.extend(stored.names)
+            continue
+        field_at(stored, name)
+        names.append(name)
+    return names
+
+
+def _only_counted(tables: Sequence[pa.Table]) -> pa.Table:
+    rows = sum(table.num_rows for table in tables)
+    return pa.table({"": pa.nulls(rows)}).select([])
+
+
+def _joined(names: str | Sequence[str] | None) -> str | None:
+    if names is None:
+        return None
+    return names if isinstance(names, str) else ",".join(names)
+
+
+def _lock_settings(options: Options) -> LockSettings:
+    return LockSettings(
+        provider=options.text("hoodie.write.lock.provider"),
+        wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
+        file_system_path=options.text("hoodie.write.lock.filesystem.path"),
+        file_system_expire_ms=options.integer("hoodie.write.lock.filesystem.expire") * 60_000,
+    )

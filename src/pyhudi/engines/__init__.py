@@ -1,0 +1,1 @@
+"""Engines: where tasks run.  `local` runs them in threads of this process, `spark` on a Spark cluster."""

@@ -1,0 +1,452 @@
+"""The embedded engine: Arrow tables and threads of one process.
+
+Incoming batches are conformed and keyed as they arrive and held in a `RowBuffer`; beyond the memory budget they lie on local
+disk.  Lookups and writing tasks run
+on a thread pool; Arrow releases the interpreter lock in all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
+from pyhudi.execute.incoming import incoming_rows, incoming_schema, resolve_moves
+from pyhudi.execute.layout import PLACEHOLDER_PARTITION
+from pyhudi.execute.spill import RowBuffer, store_rows
+from pyhudi.execute.tag import TagFile, TagTask, run_tag
+from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
+from pyhudi.format.names import WriteToken
+from pyhudi.plan.write import WorkloadProfile
+from pyhudi.records.merge import combine_duplicates, row_codes
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+
+T = TypeVar("T")
+R = TypeVar("R")
+Ints = npt.NDArray[np.int64]
+
+_MIN_PIECE_BYTES = 16 << 20
+"""Arrow bytes below which one partition's rows are not spread over several new files only to use more threads."""
+
+
+class LocalEngine:
+    """Runs tasks in threads.  threads: 0 for one a processor."""
+
+    name = "embedded"
+
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads or os.cpu_count() or 1
+
+    def input_schema(self, data: Any) -> pa.Schema:
+        """The schema of the caller's data."""
+        return _reader(data).schema if not isinstance(data, pa.RecordBatchReader) else data.schema
+
+    def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:
+        """Read the data, conform and key it, combine duplicates."""
+        return LocalIncoming(self, data, request)
+
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+        """Run tasks on the pool; results in order.  The first error cancels what has not begun and is raised."""
+        todo = list(tasks)
+        if len(todo) <= 1 or self.threads == 1:
+            return [function(task) for task in todo]
+        with ThreadPoolExecutor(min(self.threads, len(todo)), thread_name_prefix="pyhudi") as pool:
+            futures: list[Future[R]] = [pool.submit(function, task) for task in todo]
+            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+            failed = next((f for f in done if f.exception() is not None), None)
+            if failed is not None:
+                for future in futures:
+                    future.cancel()
+                failed.result()
+            return [future.result() for future in futures]
+
+
+class LocalIncoming:
+    """The rows of one write, keyed and combined; one table for each bucket of the row buffer."""
+
+    def __init__(self, engine: LocalEngine, data: Any, request: PrepareRequest) -> None:
+        self._engine = engine
+        self._request = request
+        self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
+        sequence = 0
+        try:
+            for batch in _batches(data):
+                if batch.num_rows:
+                    self._buffer.append(incoming_rows(request, batch, first_row=sequence))
+                    sequence += batch.num_rows
+            self.buckets = [self._combined(rows) for rows in self._buffer.finish()]
+        except BaseException:
+            self._buffer.release()
+            raise
+
+    @property
+    def spilled(self) -> bool:
+        """True when the rows lie on disk."""
+        return self._buffer.spilled
+
+    def partitions(self) -> dict[str, int]:
+        """Rows by partition path."""
+        counts: Counter[str] = Counter()
+        for rows in self.buckets:
+            for entry in pc.value_counts(rows.column(PARTITION_PATH)).to_pylist():
+                counts[entry["values"]] += entry["counts"]
+        return dict(counts)
+
+    def tag(self, request: TagRequest) -> LocalTagged:
+        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        buckets = [self._tag_bucket_setup(rows, request.global_keys) for rows in self.buckets]
+        hits = self._look_up(buckets, request)
+        tagged = []
+        for rows, (pairs_row, pairs_group) in zip(self.buckets, hits, strict=True):
+            if request.global_keys:
+                rows, pairs_row, pairs_group = self._settle_partitions(rows, pairs_row, pairs_group, request)
+            found = np.zeros(rows.num_rows, dtype=np.bool_)
+            found[pairs_row] = True
+            tagged.append(_TaggedRows(rows, pairs_row, pairs_group, np.flatnonzero(~found)))
+        return LocalTagged(self._engine, tagged, request.files, self.spilled)
+
+    def untagged(self) -> LocalTagged:
+        """All rows as inserts."""
+        nothing = np.zeros(0, dtype=np.int64)
+        parts = [_TaggedRows(rows, nothing, nothing, np.arange(rows.num_rows, dtype=np.int64)) for rows in self.buckets]
+        return LocalTagged(self._engine, parts, (), self.spilled)
+
+    def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
+        """Write all rows to new file groups: each partition path by itself, sorted as the plan says."""
+        jobs: list[tuple[CreateTask, pa.Table]] = []
+        pieces = _partition_pieces(self.buckets, plan.sort)
+        spread = max(1, self._engine.threads // max(1, len(pieces)))
+        for partition, rows in pieces:
+            parts = min(spread, max(1, rows.nbytes // _MIN_PIECE_BYTES))
+            step = -(-rows.num_rows // parts)
+            for start in range(0, rows.num_rows, step):
+                task = CreateTask(partition, plan.new_file_id(), WriteToken(len(jobs), 0, len(jobs)))
+                jobs.append((task, rows.slice(start, step)))
+        written = self._engine.map(lambda job: run_create(plan.spec, job[0], _pieces(job[1])), jobs)
+        return [status for statuses in written for status in statuses]
+
+    def release(self) -> None:
+        """Drop rows and spilled files."""
+        self.buckets = []
+        self._buffer.release()
+
+    def _combined(self, rows: pa.Table) -> pa.Table:
+        if not self._request.combine:
+            return rows
+        identity = [RECORD_KEY] if self._request.global_keys else [RECORD_KEY, PARTITION_PATH]
+        return combine_duplicates(rows, identity, self._request.rule)
+
+    def _tag_bucket_setup(self, rows: pa.Table, global_keys: bool) -> _KeysByPartition:
+        keys = rows.column(RECORD_KEY).combine_chunks()
+        if global_keys:
+            return _KeysByPartition(keys, {None: np.arange(len(keys), dtype=np.int64)})
+        encoded = pc.dictionary_encode(rows.column(PARTITION_PATH).combine_chunks())
+        codes = np.asarray(encoded.indices, dtype=np.int64)
+        order = np.argsort(codes, kind="stable")
+        names = encoded.dictionary.to_pylist()
+        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        return _KeysByPartition(keys, {name: order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)})
+
+    def _look_up(self, buckets: Sequence[_KeysByPartition], request: TagRequest) -> list[tuple[Ints, Ints]]:
+        """For each bucket the pairs (row, index into the request's files)."""
+        by_partition: dict[str | None, list[int]] = {}
+        for number, file in enumerate(request.files):
+            by_partition.setdefault(None if request.global_keys else file.partition, []).append(number)
+        jobs: list[tuple[str | None, list[int]]] = []
+        for partition, numbers in by_partition.items():
+            if any(partition in bucket.rows for bucket in buckets):
+                step = max(1, -(-len(numbers) // self._engine.threads))
+                jobs.extend((partition, numbers[i : i + step]) for i in range(0, len(numbers), step))
+
+        def look_up(job: tuple[str | None, list[int]]) -> list[tuple[Ints, Ints]]:
+            partition, numbers = job
+            task = TagTask(
+                request.spec.storage,
+                tuple(request.files[n] for n in numbers),
+                request.spec.keys,
+                request.spec.populate_meta_fields,
+                request.bloom,
+                request.prune_by_ranges,
+            )
+            sets: list[_KeySet] = [_key_set(bucket, partition) for bucket in buckets]
+            found = run_tag(task, [s.keys for s in sets])
+            index = np.array(numbers, dtype=np.int64)
+            return [s.expand(hit.row, index[hit.file]) for s, hit in zip(sets, found, strict=True)]
+
+        answers = self._engine.map(look_up, jobs)
+        combined = []
+        for number in range(len(buckets)):
+            rows = [answer[number][0] for answer in answers]
+            groups = [answer[number][1] for answer in answers]
+            combined.append(
+                (
+                    np.concatenate(rows) if rows else np.zeros(0, np.int64),
+                    np.concatenate(groups) if groups else np.zeros(0, np.int64),
+                )
+            )
+        return combined
+
+    def _settle_partitions(
+        self, rows: pa.Table, pairs_row: Ints, pairs_group: Ints, request: TagRequest
+    ) -> tuple[pa.Table, Ints, Ints]:
+        """Global index: rows found in another partition stay there, or move, as the request says."""
+        homes = pa.array([file.partition for file in request.files], pa.string())
+        if not len(pairs_row):
+            return rows, pairs_row, pairs_group
+        stored = homes.take(pa.array(pairs_group))
+        own = rows.column(PARTITION_PATH).take(pa.array(pairs_row)).combine_chunks()
+        moved = np.asarray(pc.not_equal(stored, own), dtype=np.bool_)
+        placeless = np.asarray(pc.equal(own, PLACEHOLDER_PARTITION), dtype=np.bool_)
+        stays = moved & placeless if request.update_partition_path else moved
+        rows = _with_partition(rows, pairs_row[stays], stored.filter(pa.array(stays)))
+        goes = moved & ~stays
+        if not goes.any():
+            return rows, pairs_row, pairs_group
+        return resolve_moves(request, rows, pairs_row, pairs_group, goes)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeysByPartition:
+    keys: pa.Array
+    rows: dict[str | None, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class _KeySet:
+    """Distinct keys, and for each of them the rows that carry it."""
+
+    keys: pa.Array
+    rows: Ints
+    codes: Ints | None
+
+    def expand(self, key_index: Ints, groups: Ints) -> tuple[Ints, Ints]:
+        """Pairs (distinct row, group) from hits of distinct keys; each pair once, also when a file holds a key twice."""
+        if not len(key_index):
+            return key_index, groups
+        pairs = np.unique(np.stack([key_index, groups]), axis=1)
+        if self.codes is None:
+            return self.rows[pairs[0]], pairs[1]
+        order = np.argsort(self.codes, kind="stable")
+        starts = np.searchsorted(self.codes[order], pairs[0], side="left")
+        counts = np.searchsorted(self.codes[order], pairs[0], side="right") - starts
+        offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return self.rows[order[np.repeat(starts, counts) + offsets]], np.repeat(pairs[1], counts)
+
+
+def _key_set(bucket: _KeysByPartition, partition: str | None) -> _KeySet:
+    rows = bucket.rows.get(partition, np.zeros(0, dtype=np.int64))
+    keys = bucket.keys if len(rows) == len(bucket.keys) and _is_identity(rows) else bucket.keys.take(pa.array(rows))
+    encoded = pc.dictionary_encode(keys)
+    if len(encoded.dictionary) == len(keys):
+        return _KeySet(keys, rows, None)
+    return _KeySet(encoded.dictionary, rows, np.asarray(encoded.indices, dtype=np.int64))
+
+
+def _is_identity(rows: Ints) -> bool:
+    return bool(len(rows) == 0 or (rows[0] == 0 and np.all(np.diff(rows) == 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class _TaggedRows:
+    """Rows of one bucket; pairs of a row and the number of the file that holds its key; rows that stand nowhere."""
+
+    rows: pa.Table
+    pairs_row: Ints
+    pairs_file: Ints
+    inserts: Ints
+
+
+class LocalTagged:
+    """Incoming rows that know their file group."""
+
+    def __init__(self, engine: LocalEngine, parts: list[_TaggedRows], files: tuple[TagFile, ...], spilled: bool) -> None:
+        self._engine = engine
+        self._parts = parts
+        self._files = files
+        self._spilled = spilled
+
+    def profile(self) -> WorkloadProfile:
+        """Exact counts."""
+        updates: Counter[int] = Counter()
+        inserts: Counter[str] = Counter()
+        for part in self._parts:
+            numbers, counts = np.unique(part.pairs_file, return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                updates[number] += count
+            paths = part.rows.column(PARTITION_PATH).take(pa.array(part.inserts))
+            for entry in pc.value_counts(paths).to_pylist():
+                inserts[entry["values"]] += entry["counts"]
+        return WorkloadProfile({(self._files[n].partition, self._files[n].file_id): c for n, c in updates.items()}, dict(inserts))
+
+    def without_existing(self) -> LocalTagged:
+        """Only rows that stand nowhere."""
+        nothing = np.zeros(0, dtype=np.int64)
+        parts = [_TaggedRows(p.rows, nothing, nothing, p.inserts) for p in self._parts]
+        return LocalTagged(self._engine, parts, self._files, self._spilled)
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """One task for each file group that is updated or takes inserts."""
+        with tempfile.TemporaryDirectory(prefix="pyhudi-route-") as folder:
+            routed = _Routed(plan, self._files, self._parts, folder if self._spilled else None)
+            tasks = list(enumerate(sorted(routed.groups)))
+            written = self._engine.map(lambda task: self._write_group(plan, routed, task[0], task[1]), tasks)
+            routed.close()
+        return [status for statuses in written for status in statuses]
+
+    def _write_group(self, plan: WritePlan, routed: _Routed, number: int, group: tuple[str, str]) -> tuple[WriteStatus, ...]:
+        partition, file_id = group
+        token = WriteToken(number, 0, number)
+        slice_ = plan.slices.get(group)
+        rows = routed.rows(group)
+        if slice_ is None or slice_.base is None:
+            return run_create(plan.spec, CreateTask(partition, _prefix(file_id), token), _pieces(rows))
+        task = MergeTask(partition, file_id, slice_.base.path, token, plan.match_keys)
+        return (run_merge(plan.spec, task, rows, plan.rule),)
+
+
+class _Routed:
+    """Rows sorted by the file group that takes them."""
+
+    def __init__(self, plan: WritePlan, files: tuple[TagFile, ...], parts: Sequence[_TaggedRows], folder: str | None) -> None:
+        self.groups: dict[tuple[str, str], list[pa.Table]] = {}
+        fill = _InsertFill(plan)
+        for number, part in enumerate(parts):
+            names: dict[tuple[str, str], int] = {}
+            rows = [part.pairs_row]
+            codes = [_codes_of_files(part.pairs_file, files, names)]
+            placed_rows, placed_codes = fill.place(part, names)
+            rows.append(placed_rows)
+            codes.append(placed_codes)
+            all_rows, all_codes = np.concatenate(rows), np.concatenate(codes)
+            order = np.argsort(all_codes, kind="stable")
+            table = part.rows.take(pa.array(all_rows[order]))
+            if folder is not None:
+                table = store_rows(os.path.join(folder, f"{number}.arrow"), table.schema, [table])
+            bounds = np.searchsorted(all_codes[order], np.arange(len(names) + 1))
+            for name, code in names.items():
+                piece = table.slice(int(bounds[code]), int(bounds[code + 1] - bounds[code]))
+                if piece.num_rows:
+                    self.groups.setdefault(name, []).append(piece)
+
+    def rows(self, group: tuple[str, str]) -> pa.Table:
+        """All rows of one group."""
+        return pa.concat_tables(self.groups[group])
+
+    def close(self) -> None:
+        """Forget the rows, so that mapped files can be removed."""
+        self.groups.clear()
+
+
+class _InsertFill:
+    """Deals inserts of each partition out to its targets, in order of arrival."""
+
+    def __init__(self, plan: WritePlan) -> None:
+        self._targets = plan.inserts
+        self._placed: Counter[str] = Counter()
+
+    def place(self, part: _TaggedRows, names: dict[tuple[str, str], int]) -> tuple[Ints, Ints]:
+        """Rows that have a target, and the code of the group that takes each; new groups are added to `names`."""
+        rows: list[Ints] = []
+        codes: list[Ints] = []
+        if not len(part.inserts):
+            return part.inserts, part.inserts
+        encoded = pc.dictionary_encode(part.rows.column(PARTITION_PATH).take(pa.array(part.inserts)).combine_chunks())
+        partition_codes = np.asarray(encoded.indices, dtype=np.int64)
+        for number, partition in enumerate(encoded.dictionary.to_pylist()):
+            targets = self._targets.get(partition, ())
+            mine = part.inserts[partition_codes == number]
+            if not targets or not len(mine):
+                continue
+            ends = np.cumsum([target.row_count for target in targets])
+            at = self._placed[partition] + np.arange(len(mine))
+            self._placed[partition] += len(mine)
+            which = np.minimum(np.searchsorted(ends, at, side="right"), len(targets) - 1)
+            lookup = np.array([names.setdefault((partition, t.file_id), len(names)) for t in targets], dtype=np.int64)
+            rows.append(mine)
+            codes.append(lookup[which])
+        if not rows:
+            nothing = np.zeros(0, dtype=np.int64)
+            return nothing, nothing
+        return np.concatenate(rows), np.concatenate(codes)
+
+
+def _codes_of_files(pairs_file: Ints, files: tuple[TagFile, ...], names: dict[tuple[str, str], int]) -> Ints:
+    if not len(pairs_file):
+        return pairs_file
+    used = np.unique(pairs_file)
+    lookup = np.zeros(int(used[-1]) + 1, dtype=np.int64)
+    for number in used.tolist():
+        lookup[number] = names.setdefault((files[number].partition, files[number].file_id), len(names))
+    return lookup[pairs_file]
+
+
+def _partition_pieces(buckets: Sequence[pa.Table], sort: str) -> list[tuple[str, pa.Table]]:
+    """The rows of each partition path, in order of path; sorted by key where the plan asks for it."""
+    pieces: dict[str, list[pa.Table]] = {}
+    for rows in buckets:
+        codes = row_codes(rows, [PARTITION_PATH])
+        if not len(codes):
+            continue
+        order = np.argsort(codes, kind="stable")
+        ordered = rows if _is_identity(order) else rows.take(pa.array(order))
+        starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
+        ends = np.r_[starts[1:], len(codes)]
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            piece = ordered.slice(start, end - start)
+            pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
+    found = [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
+    if sort == "NONE":
+        return found
+    return [(partition, rows.take(pc.sort_indices(rows, [(RECORD_KEY, "ascending")]))) for partition, rows in found]
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    step = 65536
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def _prefix(file_id: str) -> str:
+    return file_id.rpartition("-")[0]
+
+
+def _with_partition(rows: pa.Table, at: Ints, values: pa.Array) -> pa.Table:
+    if len(at):
+        mask = np.zeros(rows.num_rows, dtype=np.bool_)
+        mask[at] = True
+        order = np.argsort(at, kind="stable")
+        kept = order[np.r_[True, np.diff(at[order]) != 0]]
+        position = rows.schema.get_field_index(PARTITION_PATH)
+        column = pc.replace_with_mask(rows.column(position).combine_chunks(), pa.array(mask), values.take(pa.array(kept)))
+        rows = rows.set_column(position, rows.schema.field(position), column)
+    return rows
+
+
+def _reader(data: Any) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    raise InvalidRequest(
+        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, batch or reader, "
+        "a Polars or pandas frame, or any object with the Arrow PyCapsule interface"
+    )
+
+
+def _batches(data: Any) -> Iterator[pa.RecordBatch]:
+    yield from _reader(data)

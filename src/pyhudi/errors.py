@@ -1,0 +1,127 @@
+"""What can go wrong, as one tree.  A kind exists only where the caller would act differently.
+
+    HudiError
+      InvalidRequest       the call or an option is wrong: fix the call
+        Unsupported        the request is legal Hudi, PyHudi does not do it: it is refused, never ignored
+      TableState           the table forbids the step now
+        TableNotFound      no table at the URI
+        TableExists        a table is there already
+        InstantNotFound    the timeline has no such instant
+      CorruptData          bytes break their format; says path, offset, expected and found
+      WriteConflict        another writer won; this write did not land and may be planned again
+      CommitUnknown        the store did not say whether the commit landed: reload and look, delete nothing
+      StorageUnavailable   a store or a lock did not answer: the same step may be tried again
+      Internal             an invariant of PyHudi broke: report it
+
+Messages say what failed, where (path, instant, value) and what to do.  Every error survives pickling, because tasks raise
+them on Spark workers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class HudiError(Exception):
+    """Base of every error that PyHudi raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+class InvalidRequest(HudiError):
+    """The call or an option is wrong.  Nothing was written."""
+
+
+class Unsupported(InvalidRequest):
+    """A legal request that PyHudi does not carry out.  Nothing was written."""
+
+
+class TableState(HudiError):
+    """The table's present state forbids the step."""
+
+
+class TableNotFound(TableState):
+    """There is no Hudi table at the URI."""
+
+
+class TableExists(TableState):
+    """There is a Hudi table at the URI already."""
+
+
+class InstantNotFound(TableState):
+    """The timeline has no such instant."""
+
+
+class CorruptData(HudiError):
+    """Bytes that break their format.
+
+    offset: bytes from the start of the file or value, when known; expected, found: what the format asks for and what
+    stands there.  Codecs know no path: the caller that opened the file adds it with `with_path`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+        path: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.path = path
+
+    def with_path(self, path: str) -> CorruptData:
+        """The same error, naming the file.  A path that is already there is kept."""
+        if self.path is None:
+            self.path = path
+        return self
+
+    def __str__(self) -> str:
+        text = str(self.args[0]) if self.args else "corrupt data"
+        if self.expected is not None or self.found is not None:
+            text += f" (expected {self.expected!r}, found {self.found!r})"
+        where = []
+        if self.path is not None:
+            where.append(self.path)
+        if self.offset is not None:
+            where.append(f"byte {self.offset}")
+        return f"{text} [{', '.join(where)}]" if where else text
+
+
+class WriteConflict(HudiError):
+    """Another writer changed the same file groups first.  This write left nothing behind and may be planned again.
+
+    instants: the request times of the instants that it conflicts with.
+    """
+
+    def __init__(self, message: str, *, instants: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.instants = instants
+
+
+class CommitUnknown(HudiError):
+    """The store did not say whether the commit landed.  Reload the table and look for `instant`; delete nothing."""
+
+    def __init__(self, message: str, *, instant: str | None = None) -> None:
+        super().__init__(message)
+        self.instant = instant
+
+
+class StorageUnavailable(HudiError):
+    """A store or a lock did not answer.  The same step may be tried again."""
+
+
+class Internal(HudiError):
+    """An invariant of PyHudi broke.  Please report it with the message."""
+
+
+def _rebuild(kind: type[HudiError], args: tuple[Any, ...], state: dict[str, Any]) -> HudiError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(state)
+    return error

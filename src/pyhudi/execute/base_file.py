@@ -1,0 +1,215 @@
+"""Base files being written: one Parquet file with meta columns, key filter and key range in its footer.
+
+Rows arrive as tables in the stored layout but for `_hoodie_file_name`, which the writer fills in.  They are cut into row groups
+of bounded size, so the
+memory of a writer is one row group however large the file grows.
+
+Source: data files, "Parquet base file"; the footer keys stand in "Footer key-values".
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.format.bloom import BloomFilter
+from pyhudi.options import FileSettings
+from pyhudi.records.meta_fields import COMMIT_SEQNO, FILE_NAME, RECORD_KEY
+from pyhudi.storage.base import Storage
+
+BLOOM_KEY = "org.apache.hudi.bloomfilter"
+BLOOM_KEY_BEFORE_APACHE = "com.uber.hoodie.bloomfilter"
+BLOOM_TYPE_KEY = "hoodie_bloom_filter_type_code"
+MIN_KEY = "hoodie_min_record_key"
+MAX_KEY = "hoodie_max_record_key"
+AVRO_SCHEMA_KEY = "parquet.avro.schema"
+
+_ROW_GROUP_BYTES = 64 << 20
+"""Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A finished base file.  metadata: its Parquet footer, for column statistics without a second read."""
+
+    path: str
+    size_bytes: int
+    row_count: int
+    metadata: pq.FileMetaData
+
+
+class BaseFileWriter:
+    """Writes one base file; use as a context manager.  The file appears when the block ends without an error, whole or not at
+    all.
+
+    schema: the stored layout (meta columns, then data columns).  inherited: a filter to start from instead of an empty one; rows
+    whose keys it holds
+    already are written with `keys_known=True`.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        schema: pa.Schema,
+        avro_schema: str,
+        settings: FileSettings,
+        *,
+        populate_meta_fields: bool = True,
+        inherited: BloomFilter | None = None,
+    ) -> None:
+        self._storage = storage
+        self._path = path
+        self._name = path.rsplit("/", 1)[-1]
+        self._schema = schema
+        self._avro_schema = avro_schema
+        self._settings = settings
+        self._with_keys = populate_meta_fields and settings.bloom_enabled
+        self._fill_meta = populate_meta_fields
+        self._filter = inherited
+        if self._with_keys and inherited is None:
+            self._filter = BloomFilter.create(
+                settings.bloom_kind, settings.bloom_entries, settings.bloom_fpp, settings.bloom_max_entries
+            )
+        self._least: str | None = None
+        self._greatest: str | None = None
+        self._pending: list[pa.Table] = []
+        self._pending_bytes = 0
+        self._flushed_arrow_bytes = 0
+        self._row_count = 0
+        self._group_bytes = min(_ROW_GROUP_BYTES, settings.block_size_bytes, max(1 << 16, settings.max_file_size_bytes // 2))
+        self._stack = ExitStack()
+        self._collected: list[pq.FileMetaData] = []
+        self.result: WrittenFile | None = None
+
+    def __enter__(self) -> BaseFileWriter:
+        self._sink = self._stack.enter_context(self._storage.open_output(self._path))
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            self._schema,
+            compression=_arrow_codec(self._settings.codec),
+            use_dictionary=_dictionary_columns(self._schema) if self._settings.dictionary else False,
+            data_page_size=self._settings.page_size_bytes,
+            write_statistics=True,
+            store_schema=False,
+            use_compliant_nested_type=True,
+            version="2.6",
+            metadata_collector=self._collected,
+        )
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self._stack.__exit__(kind, error, trace)
+            return
+        try:
+            self._flush()
+            self._writer.add_key_value_metadata(self._footer())
+            self._writer.close()
+            size_bytes = int(self._sink.tell())
+        except BaseException as failure:
+            self._stack.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._stack.close()
+        self.result = WrittenFile(self._path, size_bytes, self._row_count, self._collected[0])
+
+    @property
+    def row_count(self) -> int:
+        """Rows handed over so far."""
+        return self._row_count
+
+    @property
+    def estimated_size_bytes(self) -> int:
+        """Bytes of the file if it were closed now: what is written, and what is pending at the ratio seen so far."""
+        written = int(self._sink.tell())
+        if self._flushed_arrow_bytes:
+            return written + self._pending_bytes * written // self._flushed_arrow_bytes
+        return self._pending_bytes // 4
+
+    def write(self, rows: pa.Table, *, keys_known: bool = False) -> None:
+        """Add rows in the stored layout; `_hoodie_file_name` is filled in here.
+
+        keys_known: their keys are in the inherited filter, so only the key range is taken from them.
+        """
+        if rows.num_rows == 0:
+            return
+        if FILE_NAME in self._schema.names:
+            position = self._schema.get_field_index(FILE_NAME)
+            filled = pa.chunked_array([pa.repeat(pa.scalar(self._name, pa.string()), rows.num_rows)])
+            rows = rows.set_column(position, self._schema.field(position), filled)
+        if self._with_keys:
+            self._note_keys(rows.column(RECORD_KEY), keys_known)
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        self._row_count += rows.num_rows
+        if self._pending_bytes >= self._group_bytes:
+            self._flush()
+
+    def _note_keys(self, keys: pa.ChunkedArray, known: bool) -> None:
+        bounds = pc.min_max(keys).as_py()
+        if bounds["min"] is None:
+            return
+        self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
+        self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
+        if not known and self._filter is not None:
+            for chunk in keys.chunks:
+                self._filter.add(chunk)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        table = pa.concat_tables(self._pending)
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._flushed_arrow_bytes += self._pending_bytes
+        self._pending = []
+        self._pending_bytes = 0
+
+    def _footer(self) -> dict[str, str]:
+        entries = {AVRO_SCHEMA_KEY: self._avro_schema}
+        if self._with_keys and self._filter is not None:
+            entries[BLOOM_KEY] = self._filter.to_text()
+            if self._filter.kind != "SIMPLE":
+                entries[BLOOM_TYPE_KEY] = self._filter.kind
+            if self._least is not None and self._greatest is not None:
+                entries[MIN_KEY] = self._least
+                entries[MAX_KEY] = self._greatest
+        return entries
+
+
+def footer_text(metadata: pq.FileMetaData, key: str) -> str | None:
+    """A key-value of a Parquet footer as text, None when it is not there."""
+    found = (metadata.metadata or {}).get(key.encode())
+    return None if found is None else found.decode()
+
+
+def footer_filter(metadata: pq.FileMetaData) -> BloomFilter | None:
+    """The key filter in a base file's footer, None when there is none."""
+    text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
+    if text is None:
+        return None
+    return BloomFilter.from_text(text, footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE")
+
+
+def _arrow_codec(name: str) -> str:
+    return {"uncompressed": "none", "lz4_raw": "lz4"}.get(name, name)
+
+
+def _dictionary_columns(schema: pa.Schema) -> list[str]:
+    # Keys and sequence numbers are unique in a file: a dictionary of them would be built and thrown away.
+    unique = {COMMIT_SEQNO, RECORD_KEY}
+    return [path for field in schema if field.name not in unique for path in _leaf_paths(field.name, field.type)]
+
+
+def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:
+    if pa.types.is_struct(kind):
+        return [leaf for i in range(kind.num_fields) for leaf in _leaf_paths(f"{path}.{kind.field(i).name}", kind.field(i).type)]
+    if pa.types.is_map(kind):
+        return _leaf_paths(f"{path}.key_value.key", kind.key_type) + _leaf_paths(f"{path}.key_value.value", kind.item_type)
+    if pa.types.is_list(kind):
+        return _leaf_paths(f"{path}.list.element", kind.value_type)
+    return [path]

@@ -1,0 +1,151 @@
+"""What an engine does for an operation: hold the incoming rows, find them in the table, and carry out writing tasks.
+
+An operation talks to these protocols only; the embedded engine answers with threads on Arrow tables, the Spark engine with
+DataFrames.
+
+    engine.prepare(data, request)  -> Incoming    columns conformed, keys and partition paths added, duplicates combined
+    incoming.tag(request)          -> Tagged      each row knows the file group that holds its key, or that none does
+    tagged.write(plan)             -> statuses    every file group written by one task
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from pyhudi.execute.tag import TagFile
+from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.plan.write import InsertTarget, WorkloadProfile
+from pyhudi.records.keys import KeySpec
+from pyhudi.records.merge import MergeRule
+from pyhudi.table.slices import FileSlice
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareRequest:
+    """How to make incoming rows ready.
+
+    data_schema: the table's columns after this write; rows are conformed to them.  combine: one row for each key by `rule`;
+    global_keys:
+    the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.  instant_time:
+    goes into auto-generated keys.
+    """
+
+    data_schema: pa.Schema
+    keys: KeySpec
+    rule: MergeRule
+    combine: bool
+    global_keys: bool
+    keys_only: bool
+    instant_time: str
+    memory_budget_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TagRequest:
+    """Where to look incoming keys up.  bloom: by footers first.
+
+    update_partition_path: under a global index, a record whose partition changed moves (True) or stays where it is (False).
+    """
+
+    spec: WriterSpec
+    files: tuple[TagFile, ...]
+    global_keys: bool
+    bloom: bool
+    prune_by_ranges: bool
+    update_partition_path: bool
+    rule: MergeRule
+
+
+@dataclass(frozen=True, slots=True)
+class WritePlan:
+    """What the tasks of one write do.
+
+    slices: (partition, file id) -> present slice of every group that may be updated.  inserts: partition -> targets for its
+    inserts, in order.
+    match_keys: False appends inserts to small files without looking for their keys.
+    """
+
+    spec: WriterSpec
+    slices: Mapping[tuple[str, str], FileSlice]
+    inserts: Mapping[str, Sequence[InsertTarget]]
+    rule: MergeRule
+    match_keys: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPlan:
+    """What the tasks of a bulk insert do.  sort: none, within each partition path, or over the whole input by partition path and
+    key.
+    """
+
+    spec: WriterSpec
+    sort: str
+    new_file_id: Callable[[], str]
+    parallelism: int
+
+
+class Tagged(Protocol):
+    """Incoming rows that know where their keys stand."""
+
+    def profile(self) -> WorkloadProfile:
+        """How many rows go where."""
+        ...
+
+    def without_existing(self) -> Tagged:
+        """Only the rows whose keys stand nowhere."""
+        ...
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """Carry out the plan; one task writes one file group."""
+        ...
+
+
+class Incoming(Protocol):
+    """The rows of a write, ready; may be tagged again when a conflict makes the write start over."""
+
+    def partitions(self) -> dict[str, int]:
+        """Rows by partition path."""
+        ...
+
+    def tag(self, request: TagRequest) -> Tagged:
+        """Look the keys up."""
+        ...
+
+    def untagged(self) -> Tagged:
+        """All rows as inserts, without a lookup."""
+        ...
+
+    def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
+        """Write all rows to new file groups."""
+        ...
+
+    def release(self) -> None:
+        """Give up memory, caches and spilled files."""
+        ...
+
+
+class Engine(Protocol):
+    """Where tasks run."""
+
+    name: str
+
+    def prepare(self, data: Any, request: PrepareRequest) -> Incoming:
+        """Take the caller's data in."""
+        ...
+
+    def input_schema(self, data: Any) -> pa.Schema:
+        """The Arrow schema of the caller's data, before anything is read from it."""
+        ...
+
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+        """Run independent tasks, results in order.  function and tasks are picklable.  The first error stops the rest and is
+        raised.
+        """
+        ...

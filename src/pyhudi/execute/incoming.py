@@ -1,0 +1,148 @@
+"""Incoming rows made ready: columns as the table's, record key and partition path in front.
+
+    _hoodie_record_key       string, never null
+    _hoodie_partition_path   string, never null; `PLACEHOLDER_PARTITION` while it is not known (deletes by key alone)
+    <data columns>           as the table's schema; absent when the rows only delete
+    _pyhudi_delete           boolean, only where some rows delete their key without being a row of the table
+
+Also here: what becomes of a record that a global index finds in another partition.
+
+Source: data files, "Record keys and partition paths"; writing and services, "Global index and partition change".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.execute.engine import PrepareRequest, TagRequest
+from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch, conform_table
+from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
+from pyhudi.records.merge import delete_flags
+from pyhudi.records.meta_fields import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema import conform, without_meta_fields
+from pyhudi.storage import open_storage
+
+Ints = npt.NDArray[np.int64]
+
+_KEY_FIELDS = [pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string())]
+_DELETE_FIELD = pa.field(DELETE_COLUMN, pa.bool_())
+
+
+def incoming_schema(request: PrepareRequest) -> pa.Schema:
+    """The layout of the rows that `incoming_rows` gives for a request."""
+    if request.keys_only:
+        return pa.schema([*_KEY_FIELDS, _DELETE_FIELD])
+    return pa.schema([*_KEY_FIELDS, *request.data_schema])
+
+
+def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: int = 0, task_partition: int = 0) -> pa.Table:
+    """One batch of the caller's rows, ready.  first_row, task_partition: for auto-generated keys.
+
+    Raises InvalidRequest for a null or empty key, and for values that do not fit the table's columns.
+    """
+    if request.keys_only:
+        return _key_rows(request, batch)
+    rows = conform(without_meta_fields(batch), request.data_schema)
+    if request.keys.generates_keys:
+        keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
+    else:
+        keys = record_keys(request.keys, rows)
+    paths = partition_paths(request.keys, rows)
+    return pa.table([keys, paths, *rows.columns], schema=incoming_schema(request))
+
+
+def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
+    if RECORD_KEY in batch.schema.names and PARTITION_PATH in batch.schema.names:
+        keys, paths = batch.column(RECORD_KEY), batch.column(PARTITION_PATH)
+        if keys.null_count:
+            raise InvalidRequest(f"{RECORD_KEY} is null in {keys.null_count} of the rows to delete")
+        paths = pc.fill_null(paths, "")
+    else:
+        keys = record_keys(request.keys, batch)
+        if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
+            paths = partition_paths(request.keys, batch)
+        else:
+            paths = pa.repeat(pa.scalar(PLACEHOLDER_PARTITION, pa.string()), batch.num_rows)
+    return pa.table(
+        [keys.cast(pa.string()), paths.cast(pa.string()), pa.repeat(pa.scalar(True), batch.num_rows)],
+        schema=incoming_schema(request),
+    )
+
+
+def resolve_moves(
+    request: TagRequest, rows: pa.Table, pairs_row: Ints, pairs_file: Ints, goes: npt.NDArray[np.bool_]
+) -> tuple[pa.Table, Ints, Ints]:
+    """Let records change their partition: delete at the old place, insert at the new one.
+
+    goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
+    incoming row is
+    dropped; an incoming delete that wins deletes at the old place.  Returns the rows to write and their pairs.
+    """
+    if DELETE_COLUMN not in rows.column_names:
+        rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))
+    moving_rows, moving_files = pairs_row[goes], pairs_file[goes]
+    newer = rows.take(pa.array(moving_rows))
+    plain = np.asarray(newer.column(DELETE_COLUMN).combine_chunks(), dtype=np.bool_)
+    wins = plain.copy()
+    dead = plain.copy()
+    data = [name for name in rows.column_names if name not in (RECORD_KEY, PARTITION_PATH, DELETE_COLUMN)]
+    if data:
+        if not request.rule.picks:
+            raise Unsupported(
+                "a custom merge rule cannot move records between partitions; set hoodie.simple.index.update.partition.path=false"
+            )
+        older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files)
+        wins = request.rule.pick_newer(older.select(data), newer.select(data), plain)
+        soft = delete_flags(newer)
+        if soft is not None:
+            dead |= soft
+    homes = pa.array([file.partition for file in request.files], pa.string())
+    deletions = newer.filter(pa.array(wins))
+    deletions = _replaced(deletions, PARTITION_PATH, homes.take(pa.array(moving_files[wins])))
+    deletions = _replaced(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
+    keep = np.ones(rows.num_rows, dtype=np.bool_)
+    keep[moving_rows[~wins | dead]] = False
+    keep[pairs_row[~goes]] = True
+    kept = np.flatnonzero(keep)
+    renumbered = np.cumsum(keep) - 1
+    stays_row = renumbered[pairs_row[~goes]]
+    moved_row = len(kept) + np.arange(deletions.num_rows, dtype=np.int64)
+    result = pa.concat_tables([rows.filter(pa.array(keep)), deletions.cast(rows.schema)])
+    return (
+        result,
+        np.concatenate([stays_row, moved_row]).astype(np.int64),
+        np.concatenate([pairs_file[~goes], moving_files[wins]]),
+    )
+
+
+def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
+    """The stored version of each key in the file named beside it, in order."""
+    storage = open_storage(request.spec.storage)
+    schema = request.spec.stored_schema
+    found: list[pa.Table] = []
+    order: list[Ints] = []
+    for number in np.unique(files).tolist():
+        wanted = np.flatnonzero(files == number)
+        with pq.ParquetFile(storage.open_input(request.files[number].path)) as file:
+            columns = [name for name in schema.names if name in set(file.schema_arrow.names) and name != FILE_NAME]
+            stored = conform_table(file.read(columns=columns, use_threads=False), schema)
+        stored_keys = (
+            stored.column(RECORD_KEY).combine_chunks()
+            if request.spec.populate_meta_fields
+            else record_keys(request.spec.keys, as_batch(stored))
+        )
+        at = pc.index_in(keys.take(pa.array(wanted)), value_set=stored_keys)
+        found.append(stored.take(at))
+        order.append(wanted)
+    positions = np.argsort(np.concatenate(order), kind="stable")
+    return pa.concat_tables(found).take(pa.array(positions))
+
+
+def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    position = rows.schema.get_field_index(name)
+    return rows.set_column(position, rows.schema.field(position), values)

@@ -1,0 +1,30 @@
+"""Names of the columns that PyHudi adds to rows on their way, and tables seen as batches."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyhudi.records.schema import conform
+
+DELETE_COLUMN = "_pyhudi_delete"
+"""True in incoming rows that only delete their key."""
+
+PLACEHOLDER_PARTITION = "\x00?"
+"""Partition path of rows whose partition has to be looked up; no folder can have this name."""
+
+
+def as_batch(rows: pa.Table) -> pa.RecordBatch:
+    """The whole table as one record batch."""
+    batches = rows.combine_chunks().to_batches()
+    if not batches:
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows.schema], schema=rows.schema)
+    return batches[0]
+
+
+def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`records.schema.conform` for a table; chunks stay as they are."""
+    if rows.schema.equals(schema):
+        return rows
+    if not rows.num_rows:
+        return schema.empty_table()
+    return pa.Table.from_batches([conform(batch, schema) for batch in rows.to_batches()], schema)

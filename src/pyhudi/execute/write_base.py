@@ -1,0 +1,372 @@
+"""Tasks that write base files: new file groups from incoming rows, and new versions of file groups by merging incoming rows into
+the old one.
+
+Incoming rows have the layout `_hoodie_record_key`, `_hoodie_partition_path`, the table's data columns in order, and last, when
+there are deletes without a row,
+`_pyhudi_delete` (boolean, true for such a delete, whose data columns are null).
+
+A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group; rows that
+were spilled stay on disk,
+memory-mapped, and only their keys are held.
+
+Source: writing and services, "Handles"; timeline document, "HoodieWriteStat fields".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.errors import CorruptData
+from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter
+from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
+from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.instants import parse_instant_time
+from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id, parse_base_file
+from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
+from pyhudi.options import FileSettings
+from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.merge import BoolMask, Merged, MergeRule, delete_flags
+from pyhudi.records.meta_fields import (
+    COMMIT_SEQNO,
+    COMMIT_TIME,
+    FILE_NAME,
+    PARTITION_PATH,
+    RECORD_KEY,
+    constant,
+    sequence_numbers,
+)
+from pyhudi.records.schema import with_meta_fields
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.storage.markers import Markers
+
+EXTENSION = ".parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSpec:
+    """What every writing task of one commit shares.  data_schema: the table's columns without meta columns; avro_schema: with
+    them.
+    """
+
+    storage: StorageSpec
+    instant_time: str
+    data_schema: pa.Schema
+    avro_schema: str
+    files: FileSettings
+    keys: KeySpec
+    populate_meta_fields: bool
+
+    @property
+    def stored_schema(self) -> pa.Schema:
+        """The stored layout: meta columns, then data columns."""
+        return with_meta_fields(self.data_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTask:
+    """Rewrite one file group.  base_path: relative to the table.
+
+    match_keys: False appends the incoming rows without looking for their keys (inserts where duplicates are allowed).
+    """
+
+    partition: str
+    file_id: str
+    base_path: str
+    token: WriteToken
+    match_keys: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTask:
+    """Write new file groups of one partition.  file_id_prefix: their ids are `<prefix>-0`, `<prefix>-1`, ... as files fill up."""
+
+    partition: str
+    file_id_prefix: str
+    token: WriteToken
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """What a writing task reports for one file."""
+
+    stat: WriteStat
+
+
+def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
+    """Write incoming rows of one partition to new file groups, opening the next file when one is full.
+
+    Soft deletes among the rows are dropped: there is nothing that they could delete.  Returns nothing when no row is left.
+    """
+    storage = open_storage(spec.storage)
+    statuses: list[WriteStatus] = []
+    pending = _only_live(rows)
+    first = next(pending, None)
+    sequence = 0
+    while first is not None:
+        name = BaseFileName(format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, EXTENSION)
+        path = _path_in(task.partition, name.text)
+        _ensure_partition(storage, task.partition, spec.instant_time)
+        Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        with BaseFileWriter(
+            storage, path, spec.stored_schema, spec.avro_schema, spec.files, populate_meta_fields=spec.populate_meta_fields
+        ) as writer:
+            while first is not None:
+                writer.write(_stored_rows(spec, first, task.token.partition, sequence))
+                sequence += first.num_rows
+                full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes
+                first = next(pending, None)
+                if full:
+                    break
+        statuses.append(WriteStatus(_create_stat(task.partition, name, _finished(writer))))
+    return tuple(statuses)
+
+
+def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus:
+    """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming rows that
+    met none.
+
+    incoming: the incoming layout, one row for each key unless `match_keys` is False.
+    """
+    storage = open_storage(spec.storage)
+    old_name = parse_base_file(task.base_path.rsplit("/", 1)[-1])
+    if old_name is None:
+        raise CorruptData(f"{task.base_path} is no base file name")
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
+    path = _path_in(task.partition, name.text)
+    Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
+    counts = _MergeCounts()
+    matched = np.zeros(incoming.num_rows, dtype=np.bool_)
+    with pq.ParquetFile(storage.open_input(task.base_path), memory_map=False) as old:
+        inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
+        with BaseFileWriter(
+            storage,
+            path,
+            spec.stored_schema,
+            spec.avro_schema,
+            spec.files,
+            populate_meta_fields=spec.populate_meta_fields,
+            inherited=inherited,
+        ) as writer:
+            merger = _RowMerger(spec, task, incoming, rule, counts, matched)
+            for batch in _stored_batches(old, spec):
+                writer.write(merger.merge(batch, writer.row_count), keys_known=inherited is not None)
+            fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
+            fresh = _live_rows(fresh)
+            if fresh.num_rows:
+                counts.inserts += fresh.num_rows
+                writer.write(_stored_rows(spec, fresh, task.token.partition, writer.row_count))
+    written = _finished(writer)
+    stat = WriteStat(
+        file_id=task.file_id,
+        path=path,
+        partition_path=task.partition,
+        prev_commit=old_name.instant_time,
+        prev_base_file=old_name.text,
+        num_writes=written.row_count,
+        num_inserts=counts.inserts,
+        num_update_writes=counts.updates,
+        num_deletes=counts.deletes,
+        total_write_bytes=written.size_bytes,
+        file_size_in_bytes=written.size_bytes,
+    )
+    return WriteStatus(stat)
+
+
+@dataclass(slots=True)
+class _MergeCounts:
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+
+class _RowMerger:
+    """Merges incoming rows into the batches of one old file, one batch at a time."""
+
+    def __init__(
+        self, spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: MergeRule, counts: _MergeCounts, matched: BoolMask
+    ) -> None:
+        self._spec = spec
+        self._task = task
+        self._rule = rule
+        self._counts = counts
+        self._matched = matched
+        self._incoming = incoming
+        self._keys = incoming.column(RECORD_KEY).combine_chunks() if task.match_keys else pa.array([], pa.string())
+        self._plain = _plain_deletes(incoming)
+
+    def merge(self, rows: pa.Table, first_row: int) -> pa.Table:
+        """The batch as it goes into the new file, where its first row has number `first_row`."""
+        if not len(self._keys):
+            return rows
+        found = pc.index_in(_keys_of(self._spec, rows), value_set=self._keys)
+        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        hits = np.asarray(found.is_valid(), dtype=np.bool_)
+        if not hits.any():
+            return rows
+        positions = np.flatnonzero(hits)
+        sources = np.asarray(found.drop_null(), dtype=np.int64)
+        self._matched[sources] = True
+        older = rows.take(pa.array(positions))
+        newer = self._incoming.take(pa.array(sources))
+        plain = None if self._plain is None else self._plain[sources]
+        replaced, removed, values = self._decide(older, newer, plain)
+        self._counts.updates += int(replaced.sum())
+        self._counts.deletes += int(removed.sum())
+        merged = rows
+        if replaced.any():
+            mask = np.zeros(rows.num_rows, dtype=np.bool_)
+            mask[positions[replaced]] = True
+            stored = _stored_rows(self._spec, values, self._task.token.partition, first_row, row_numbers=np.flatnonzero(mask))
+            merged = _overlay(rows, stored, mask)
+        if removed.any():
+            keep = np.ones(rows.num_rows, dtype=np.bool_)
+            keep[positions[removed]] = False
+            merged = merged.filter(pa.array(keep))
+        return merged
+
+    def _decide(self, older: pa.Table, newer: pa.Table, plain: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
+        if plain is not None and plain.all():
+            return ~plain, plain, newer.slice(0, 0)
+        data = self._spec.data_schema.names
+        if self._rule.picks:
+            wins = self._rule.pick_newer(older.select(data), newer.select(data), plain)
+            soft = delete_flags(newer)
+            gone = np.zeros(len(wins), dtype=np.bool_)
+            if soft is not None:
+                gone |= soft
+            if plain is not None:
+                gone |= plain
+            replaced = wins & ~gone
+            return replaced, wins & gone, newer.filter(pa.array(replaced))
+        live = np.ones(newer.num_rows, dtype=np.bool_) if plain is None else ~plain
+        outcome: Merged = self._rule.merge(older.select(data).filter(pa.array(live)), newer.select(data).filter(pa.array(live)))
+        removed = np.ones(newer.num_rows, dtype=np.bool_)
+        removed[live] = ~outcome.alive
+        replaced = np.zeros(newer.num_rows, dtype=np.bool_)
+        replaced[live] = outcome.alive & outcome.changed
+        values = outcome.rows.filter(pa.array(outcome.alive & outcome.changed))
+        keyed = newer.select([RECORD_KEY, PARTITION_PATH]).filter(pa.array(replaced))
+        for field in values.schema:
+            keyed = keyed.append_column(field, values.column(field.name))
+        return replaced, removed, keyed
+
+
+def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
+    """The rows with those under the mask replaced, in order, by the rows of `values`."""
+    flags = pa.array(mask)
+    gather: pa.Array | None = None
+    columns = []
+    for position, field in enumerate(rows.schema):
+        column = rows.column(position).combine_chunks()
+        fresh = values.column(position).combine_chunks()
+        if pa.types.is_nested(field.type):
+            if gather is None:
+                index = np.arange(len(mask), dtype=np.int64)
+                index[mask] = len(mask) + np.arange(int(mask.sum()))
+                gather = pa.array(index)
+            columns.append(pa.chunked_array([column, fresh]).take(gather))
+        else:
+            columns.append(pc.replace_with_mask(column, flags, fresh))
+    return pa.table(columns, schema=rows.schema)
+
+
+def _stored_rows(
+    spec: WriterSpec,
+    incoming: pa.Table,
+    task_partition: int,
+    first_row: int,
+    row_numbers: npt.NDArray[np.int64] | None = None,
+) -> pa.Table:
+    """Incoming rows in the stored layout, stamped with this commit."""
+    count = incoming.num_rows
+    schema = spec.stored_schema
+    if spec.populate_meta_fields:
+        if row_numbers is None:
+            sequence = sequence_numbers(spec.instant_time, task_partition, first_row, count)
+        else:
+            numbers = pc.cast(pa.array(row_numbers + first_row), pa.string())
+            sequence = pc.binary_join_element_wise(f"{spec.instant_time}_{task_partition}", numbers, "_")
+        meta: dict[str, pa.Array | pa.ChunkedArray] = {
+            COMMIT_TIME: constant(spec.instant_time, count),
+            COMMIT_SEQNO: sequence,
+            RECORD_KEY: incoming.column(RECORD_KEY),
+            PARTITION_PATH: incoming.column(PARTITION_PATH),
+            FILE_NAME: pa.nulls(count, pa.string()),
+        }
+    else:
+        meta = {name: pa.nulls(count, pa.string()) for name in (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)}
+    return pa.table([meta[field.name] if field.name in meta else incoming.column(field.name) for field in schema], schema=schema)
+
+
+def _stored_batches(old: pq.ParquetFile, spec: WriterSpec) -> Iterator[pa.Table]:
+    """The rows of an old file by row group, in today's stored layout."""
+    schema = spec.stored_schema
+    present = set(old.schema_arrow.names)
+    columns = [name for name in schema.names if name in present and name != FILE_NAME]
+    for group in range(old.metadata.num_row_groups):
+        rows = old.read_row_group(group, columns=columns, use_threads=False)
+        yield conform_table(rows, schema)
+
+
+def _keys_of(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
+    if spec.populate_meta_fields:
+        return rows.column(RECORD_KEY)
+    return pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
+
+
+def _only_live(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    for table in rows:
+        live = _live_rows(table)
+        if live.num_rows:
+            yield live
+
+
+def _live_rows(rows: pa.Table) -> pa.Table:
+    """Incoming rows without deletes of either kind, and without the column that marks them."""
+    soft = delete_flags(rows)
+    plain = _plain_deletes(rows)
+    flags = [mask for mask in (soft, plain) if mask is not None]
+    return rows.filter(pa.array(~np.logical_or.reduce(flags))) if flags else rows
+
+
+def _plain_deletes(rows: pa.Table) -> BoolMask | None:
+    if DELETE_COLUMN not in rows.column_names:
+        return None
+    flags = np.asarray(pc.fill_null(rows.column(DELETE_COLUMN), False).combine_chunks(), dtype=np.bool_)
+    return flags if flags.any() else None
+
+
+def _create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> WriteStat:
+    return WriteStat(
+        file_id=name.file_id,
+        path=written.path,
+        partition_path=partition,
+        num_writes=written.row_count,
+        num_inserts=written.row_count,
+        total_write_bytes=written.size_bytes,
+        file_size_in_bytes=written.size_bytes,
+    )
+
+
+def _finished(writer: BaseFileWriter) -> WrittenFile:
+    assert writer.result is not None, "the writer's block ended without an error, so there is a file"
+    return writer.result
+
+
+def _ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
+    """Write the partition's metadata file unless it is there: without it listing readers do not see the partition."""
+    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(parse_instant_time(instant_time, UTC))
+    storage.put_if_absent(_path_in(partition, PARTITION_METADATA_FILE), document)
+
+
+def _path_in(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name

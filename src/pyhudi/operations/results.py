@@ -1,0 +1,63 @@
+"""What a verb did, as a value that prints as a short readable block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """The outcome of a write.
+
+    instant, completion_time: request and completion time; None when there was nothing to commit.  Rows: incoming after combining
+    duplicates,
+    inserted, updated, deleted.  file_groups_new / _rewritten: how many were created and rewritten.  bytes_written: all bytes of
+    data files;
+    bytes_rewritten: those of rewritten file groups.  index: which index found the keys, None when no lookup was needed.
+    conflict_retries: how often the write was planned again.  rolled_back: failed instants that this write cleaned up.
+    services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
+    """
+
+    operation: str
+    instant: str | None
+    completion_time: str | None
+    rows_inserted: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    file_groups_new: int = 0
+    file_groups_rewritten: int = 0
+    file_groups_replaced: int = 0
+    log_files: int = 0
+    bytes_written: int = 0
+    bytes_rewritten: int = 0
+    index: str | None = None
+    conflict_retries: int = 0
+    rolled_back: tuple[str, ...] = ()
+    services: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.operation} {self.instant or '(nothing to commit)'}",
+            f"  rows          {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, {self.rows_deleted:,} deleted",
+            f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, {self.file_groups_replaced:,} replaced",
+            f"  bytes         {self.bytes_written:,} written, {self.bytes_rewritten:,} of them by rewriting",
+            f"  index         {self.index or 'not needed'}",
+        ]
+        if self.log_files:
+            lines.insert(3, f"  log files     {self.log_files:,}")
+        if self.conflict_retries:
+            lines.append(f"  retries       {self.conflict_retries} after conflicts")
+        if self.rolled_back:
+            lines.append(f"  rolled back   {', '.join(self.rolled_back)}")
+        if self.services:
+            lines.append(f"  services      {', '.join(f'{name}: {state}' for name, state in self.services.items())}")
+        if self.seconds:
+            lines.append(f"  seconds       {', '.join(f'{name} {value:.2f}' for name, value in self.seconds.items())}")
+        return "\n".join(lines)

@@ -1,0 +1,213 @@
+"""Rollback: make an instant not have happened, and say so on the timeline.
+
+    1. plan: the files of the instant, from its markers when it never completed, else from a listing; `<R>.rollback.requested`
+    2. `<R>.rollback.inflight`; the completed file of a completed instant is removed first, so readers stop counting its files
+    3. delete the files
+    4. under the lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
+
+A rollback that died is found by its pending instant and finished from its plan.  Log files are deleted like base files (table
+version 8).
+
+Source: writing and services, "Rollback"; timeline document, "Rollback policy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import new_instant_time
+from pyhudi.storage import liveness
+from pyhudi.storage.markers import Markers
+from pyhudi.storage.uris import relative_path
+from pyhudi.table.context import TableContext
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackResult:
+    """What a rollback did.  deleted: paths relative to the table."""
+
+    instant: str
+    rolled_back: str
+    deleted: tuple[str, ...]
+
+
+def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[RollbackResult, ...]:
+    """Roll back the writes of writers that died, newest first, after finishing rollbacks that died themselves.
+
+    A pending write counts as dead when its heartbeat says so; a writer that keeps none (real Hudi under the EAGER policy) is
+    taken for dead.  Pending
+    compactions and clusterings are left alone: their plans are carried out later.
+    """
+    timeline = context.timeline.load()
+    finished = [_finish_pending_rollback(context, settings, instant) for instant in timeline.pending(Action.ROLLBACK)]
+    if settings.failed_writes == "NEVER":
+        return tuple(result for result in finished if result is not None)
+    done = [result for result in finished if result is not None]
+    rolled = {result.rolled_back for result in done}
+    for instant in reversed(timeline.pending_writes()):
+        if instant.request_time not in rolled and not liveness.is_alive(
+            context.storage, context.env, instant.request_time, settings.heartbeats
+        ):
+            done.append(rollback_instant(context, instant, settings))
+            liveness.forget(context.storage, instant.request_time)
+    return tuple(done)
+
+
+def rollback_instant(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
+    """Roll one write back, pending or completed.
+
+    Raises TableState for a savepointed instant and for one that later completed writes build on, Unsupported for layouts before
+    table version 8.
+    """
+    if not context.config.version.has_one_log_file_per_commit:
+        raise Unsupported(f"rollback on table version {int(context.config.version)} is not built; upgrade the table first")
+    store = context.timeline
+    with context.lock.held(settings.lock_wait_ms):
+        timeline = store.load()
+        if instant.state is State.COMPLETED:
+            _check_may_go(timeline, instant)
+        requests = _plan_requests(context, instant)
+        plan = RollbackPlan(InstantInfo(instant.request_time, instant.action.value), requests)
+        time = new_instant_time(context, timeline, settings)
+        requested = store.request(time, Action.ROLLBACK, plan.encode(context.env.token_bytes(16)))
+    return _execute(context, settings, requested, plan, started=False)
+
+
+def _finish_pending_rollback(context: TableContext, settings: CommitSettings, instant: Instant) -> RollbackResult | None:
+    """Carry a rollback that died to its end.  One whose plan is unreadable and that deleted nothing is dropped."""
+    data = context.timeline.read_state(instant.request_time, Action.ROLLBACK, State.REQUESTED)
+    try:
+        plan = RollbackPlan.decode(data or b"")
+    except CorruptData as error:
+        if instant.state is State.REQUESTED:
+            context.timeline.remove_pending(instant.request_time, Action.ROLLBACK)
+            return None
+        raise error.with_path(context.storage.absolute(context.timeline.path(instant))) from error
+    requested = Instant(instant.request_time, Action.ROLLBACK, State.REQUESTED)
+    return _execute(context, settings, requested, plan, started=instant.state is State.INFLIGHT)
+
+
+def _execute(
+    context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan, started: bool
+) -> RollbackResult:
+    store, storage = context.timeline, context.storage
+    if not started:
+        store.start(requested)
+    if plan.instant_to_rollback is None:
+        raise CorruptData("a rollback plan names no instant").with_path(storage.absolute(store.path(requested)))
+    target, action = plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
+    begun_ms = context.env.now_ms()
+    for done in store.load().completed():
+        if done.request_time == target and done.action in WRITE_ACTIONS:
+            store.remove_completed(done)
+    partitions: dict[str, RollbackPartitionMetadata] = {}
+    deleted: list[str] = []
+    for partition, files in _files_by_partition(plan.rollback_requests or ()).items():
+        paths = [_relative(context, file) for file in files]
+        storage.delete(paths)
+        deleted.extend(paths)
+        partitions[partition] = RollbackPartitionMetadata(
+            partition_path=partition, success_delete_files=tuple(files), failed_delete_files=()
+        )
+    with context.lock.held(settings.lock_wait_ms):
+        timeline = store.load()
+        metadata = RollbackMetadata(
+            start_rollback_time=requested.request_time,
+            time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
+            total_files_deleted=len(deleted),
+            commits_rollback=(target,),
+            partition_metadata=partitions,
+            instants_rollback=(InstantInfo(target, action.value),),
+        )
+        store.remove_pending(target, action)
+        time = new_instant_time(context, timeline, settings)
+        store.complete(requested, Action.ROLLBACK, time, metadata.encode(context.env.token_bytes(16)))
+    Markers(storage, target).delete()
+    return RollbackResult(requested.request_time, target, tuple(deleted))
+
+
+def _check_may_go(timeline: Timeline, instant: Instant) -> None:
+    if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
+        raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
+    later = [i for i in timeline.completed_writes() if i.request_time > instant.request_time]
+    if later:
+        raise TableState(
+            f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
+            f"(the next is {later[0].request_time}); roll the later ones back first"
+        )
+
+
+def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
+    if instant.state is State.REQUESTED:
+        return ()
+    if instant.state is State.INFLIGHT:
+        marked = Markers(context.storage, instant.request_time).list()
+        return tuple(
+            RollbackRequest(
+                partition_path=_folder(path),
+                file_id=_file_id(path),
+                latest_base_instant=instant.request_time,
+                files_to_be_deleted=(context.storage.absolute(path),),
+            )
+            for path, _ in sorted(marked)
+        )
+    return _list_requests(context, instant)
+
+
+def _list_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
+    listing = DirectoryListing(context.storage)
+    requests = []
+    for partition, files in listing.files(listing.partitions()).items():
+        own = tuple(context.storage.absolute(info.path) for info in files if _instant_of(info.name) == instant.request_time)
+        if own:
+            requests.append(
+                RollbackRequest(partition_path=partition, file_id="", latest_base_instant="", files_to_be_deleted=own)
+            )
+    return tuple(requests)
+
+
+def _files_by_partition(requests: Iterable[RollbackRequest]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for request in requests:
+        found.setdefault(request.partition_path, []).extend(request.files_to_be_deleted)
+        if request.log_blocks_to_be_deleted:
+            raise Unsupported("the rollback plan asks for rollback blocks in log files, which tables of version 8 do not have")
+    return found
+
+
+def _relative(context: TableContext, file: str) -> str:
+    path = relative_path(context.storage.uri, file)
+    if path is None:
+        raise InvalidRequest(
+            f"the rollback plan names {file}, which is not below {context.storage.uri}; nothing of it was deleted"
+        )
+    return path
+
+
+def _instant_of(name: str) -> str | None:
+    if name.startswith("."):
+        log = parse_log_file(name)
+        return log.instant_time if log else None
+    base = parse_base_file(name)
+    return base.instant_time if base else None
+
+
+def _file_id(path: str) -> str:
+    name = path.rsplit("/", 1)[-1]
+    log = parse_log_file(name)
+    if log is not None:
+        return log.file_id
+    base = parse_base_file(name)
+    return base.file_id if base else ""
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]

@@ -1,0 +1,42 @@
+"""How commits behave: failed writes, locks, heartbeats, clock skew.  Parsed once from options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyhudi.options import Options
+from pyhudi.storage.heartbeats import HeartbeatSettings
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
+
+    clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
+    the timeline, so
+    the wait is only for writers that do not look there; it is 0 unless the option asks for it.
+    """
+
+    failed_writes: str
+    lock_wait_ms: int
+    conflict_retries: int
+    heartbeats: HeartbeatSettings
+    clock_skew_ms: int
+    commit_metadata_prefix: str
+
+    @classmethod
+    def of(cls, options: Options) -> CommitSettings:
+        """From checked options."""
+        multi = options.word("hoodie.write.concurrency.mode") != "SINGLE_WRITER"
+        skew = options.text("hoodie.time.generator.max_expected_clock_skew_ms")
+        return cls(
+            failed_writes=options.text("hoodie.clean.failed.writes.policy") or ("LAZY" if multi else "EAGER"),
+            lock_wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
+            conflict_retries=options.integer("hoodie.write.num.retries.on.conflict.failures"),
+            heartbeats=HeartbeatSettings(
+                options.integer("hoodie.client.heartbeat.interval_in_ms"),
+                options.integer("hoodie.client.heartbeat.tolerable.misses"),
+            ),
+            clock_skew_ms=int(skew) if skew else 0,
+            commit_metadata_prefix=options.word("hoodie.datasource.write.commitmeta.key.prefix"),
+        )

@@ -1,0 +1,240 @@
+"""The one path on which anything is committed.
+
+    begin       lock: a fresh instant time, the requested file; unlock; a heartbeat says that the writer lives
+    start       the inflight file, before any data file
+    (tasks)     marker, then data file, for every file
+    commit      lock: reload the timeline; is this instant still ours?  do other instants touch the same file groups?
+                delete files of lost task attempts; the metadata table; completion time; completed file by put-if-absent; unlock
+    tidy up     markers and heartbeat
+
+A crash at any point leaves a table that every reader reads as before: data files count only when their instant has its completed
+file.  The next writer
+rolls the rest back.  Outcomes: committed; `WriteConflict` (this write was taken back); `CommitUnknown` (the store did not say).
+
+Source: timeline document, "Write protocol"; writing and services, "Commit: exact order".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyhudi.errors import CommitUnknown, StorageUnavailable, TableState, WriteConflict
+from pyhudi.execute.write_base import WriteStatus
+from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.plan.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.storage.base import settle_put_if_absent
+from pyhudi.storage.liveness import RunningWrite
+from pyhudi.storage.markers import Markers
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_compaction_plan, read_commit
+from pyhudi.timeline.store import next_instant_time
+from pyhudi.timeline.timeline import Timeline
+
+MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], None]
+"""Mirrors a commit into the metadata table, under the lock, before the commit is published."""
+
+
+def new_instant_time(context: TableContext, timeline: Timeline, settings: CommitSettings) -> str:
+    """A fresh instant time, larger than every time on the timeline.  The caller holds the table lock and has just loaded the
+    timeline.
+    """
+    time = next_instant_time(context.env, context.config.zone, timeline.latest_time())
+    if settings.clock_skew_ms:
+        context.env.sleep_ms(settings.clock_skew_ms)
+    return time
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One action of this process, from its requested file to its completed file.
+
+    instant_time: its request time.  action: as requested.
+    """
+
+    context: TableContext
+    settings: CommitSettings
+    instant_time: str
+    action: Action
+    heartbeat: RunningWrite
+    completed: Instant | None = field(default=None)
+
+    @classmethod
+    def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
+        """Take an instant time and write the requested file.  Raises TableState while a restore is pending."""
+        store = context.timeline
+        with context.lock.held(settings.lock_wait_ms):
+            timeline = store.load()
+            restoring = timeline.pending(Action.RESTORE)
+            if restoring:
+                raise TableState(
+                    f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before writing"
+                )
+            time = new_instant_time(context, timeline, settings)
+            heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
+            heartbeat.start()
+            try:
+                store.request(time, action, requested)
+            except BaseException:
+                heartbeat.stop(delete=False)
+                raise
+        return cls(context, settings, time, action, heartbeat)
+
+    def start(self, content: bytes = b"") -> None:
+        """Write the inflight file; data files may follow."""
+        self.context.timeline.start(Instant(self.instant_time, self.action, State.REQUESTED), content)
+
+    def commit(
+        self,
+        metadata: CommitMetadata,
+        start: WriteStart | None,
+        replaced: Iterable[FileGroupId] = (),
+        mirror: MetadataHook | None = None,
+    ) -> Instant:
+        """Publish the action.
+
+        start: what the write saw when it was planned; None skips the conflict check (table services, which hold their file groups
+        by plan).
+        replaced: file groups that this commit replaces, which count as touched.
+        Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
+        Raises CommitUnknown when the store did not say whether the completed file was written.
+        """
+        store = self.context.timeline
+        with self.context.lock.held(self.settings.lock_wait_ms):
+            self.heartbeat.check()
+            now = store.load()
+            self._check_ours(now)
+            if start is not None:
+                touched = {
+                    (stat.partition_path, stat.file_id) for stats in metadata.partition_to_write_stats.values() for stat in stats
+                }
+                self._check_conflicts(now, start, touched.union(replaced))
+            self._delete_unreported_files(metadata)
+            if mirror is not None:
+                mirror(self, metadata, now)
+            completion_time = new_instant_time(self.context, now, self.settings)
+            done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
+            self.context.lock.check()
+            self._publish(done, metadata.encode(self.context.env.token_bytes(16)))
+        self.completed = done
+        Markers(self.context.storage, self.instant_time).delete()
+        self.heartbeat.stop(delete=True)
+        return done
+
+    def may_take_back(self, error: BaseException) -> bool:
+        """Whether a failure proves that the commit did not land, so that its files may be removed by this process."""
+        return (
+            self.completed is None and isinstance(error, (Exception, KeyboardInterrupt)) and not isinstance(error, CommitUnknown)
+        )
+
+    def let_go(self) -> None:
+        """Stop the heartbeat of a transaction that will not commit; its instant is left for a rollback."""
+        self.heartbeat.stop(delete=False)
+
+    def _check_ours(self, now: Timeline) -> None:
+        for instant in now.instants:
+            if instant.request_time == self.instant_time and instant.action is self.action and instant.state is State.INFLIGHT:
+                return
+        raise WriteConflict(
+            f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while it was under way",
+            instants=(self.instant_time,),
+        )
+
+    def _check_conflicts(self, now: Timeline, start: WriteStart, touched: set[FileGroupId]) -> None:
+        others: dict[Instant, set[FileGroupId]] = {}
+        compactions: set[str] = set()
+        for instant in instants_to_check(self.instant_time, start, now):
+            groups, is_compaction = touched_groups(self.context, instant)
+            others[instant] = groups
+            if is_compaction:
+                compactions.add(instant.request_time)
+        conflicts = find_conflicts(self.instant_time, touched, others, frozenset(compactions))
+        if conflicts:
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other instants changed meanwhile: "
+                f"{describe_conflicts(conflicts)}; plan the write again",
+                instants=tuple(c.instant.request_time for c in conflicts),
+            )
+
+    def _delete_unreported_files(self, metadata: CommitMetadata) -> None:
+        """Files of task attempts that were repeated have a marker and stand in no statistic; they must not become data."""
+        reported = set()
+        for stats in metadata.partition_to_write_stats.values():
+            for stat in stats:
+                reported.add(stat.path)
+                reported.update(stat.cdc_stats or {})
+        lost = [path for path, _ in Markers(self.context.storage, self.instant_time).list() if path not in reported]
+        if lost:
+            self.context.storage.delete(lost)
+
+    def _publish(self, done: Instant, content: bytes) -> None:
+        path = self.context.timeline.path(done)
+        try:
+            landed = settle_put_if_absent(self.context.storage, path, content, self.context.env)
+        except StorageUnavailable as error:
+            raise CommitUnknown(
+                f"the store did not say whether {self.context.storage.absolute(path)} was written; load the table and look for "
+                f"instant {self.instant_time} before writing again, and delete nothing",
+                instant=self.instant_time,
+            ) from error
+        if not landed:
+            raise TableState(f"{self.context.storage.absolute(path)} exists already; another process completed this instant")
+
+
+def written_groups(metadata: CommitMetadata) -> set[FileGroupId]:
+    """The file groups that a commit wrote to."""
+    return {(partition, stat.file_id or "") for partition, stats in metadata.partition_to_write_stats.items() for stat in stats}
+
+
+def touched_groups(context: TableContext, instant: Instant) -> tuple[set[FileGroupId], bool]:
+    """The file groups that an instant writes, replaces or will rewrite; and whether it is a compaction."""
+    store = context.timeline
+    if instant.state is State.COMPLETED:
+        metadata = read_commit(store, instant)
+        groups = written_groups(metadata)
+        for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
+            groups.update((partition, file_id) for file_id in file_ids)
+        return groups, metadata.operation_type == "COMPACT"
+    if instant.action is Action.COMPACTION:
+        plan = load_compaction_plan(store, instant)
+        return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}, True
+    return set(_clustered_groups(context, instant)), False
+
+
+def commit_metadata(
+    operation: str,
+    statuses: Iterable[WriteStatus],
+    schema_text: str,
+    extra: Mapping[str, str],
+    replaced: Mapping[str, Iterable[str]] | None = None,
+    compacted: bool = False,
+) -> CommitMetadata:
+    """What a completed write says: its statistics by partition, the table's schema, the caller's extra metadata."""
+    by_partition: dict[str, list[WriteStat]] = {}
+    for status in statuses:
+        by_partition.setdefault(status.stat.partition_path or "", []).append(status.stat)
+    return CommitMetadata(
+        partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
+        compacted=compacted,
+        extra_metadata={"schema": schema_text, **extra},
+        operation_type=operation,
+        partition_to_replace_file_ids=None if replaced is None else {p: tuple(ids) for p, ids in sorted(replaced.items())},
+    )
+
+
+def _clustered_groups(context: TableContext, instant: Instant) -> Iterable[FileGroupId]:
+    from_plan = context.timeline.read_state(instant.request_time, instant.action, State.REQUESTED)
+    return clustering_groups(from_plan) if from_plan else ()
+
+
+def clustering_groups(requested: bytes) -> frozenset[FileGroupId]:
+    """The file groups that a clustering plan will replace."""
+    plan = RequestedReplaceMetadata.decode(requested).clustering_plan
+    if plan is None:
+        return frozenset()
+    return frozenset(
+        (piece.partition_path or "", piece.file_id or "") for group in plan.input_groups or () for piece in group.slices or ()
+    )

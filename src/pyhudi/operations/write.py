@@ -1,0 +1,602 @@
+"""Writing records: upsert, insert, bulk insert, delete, and the overwriting operations.
+
+    1. settle what died before; load the table's state; work out the schema after this write
+    2. the engine takes the rows in: conformed, keyed, duplicates combined
+    3. take an instant; look keys up; place inserts; write the inflight file
+    4. the engine writes file groups, one task each
+    5. commit; when another writer won, take this attempt back and plan again from 3 with the same rows
+
+Source: writing and services, sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import HudiError, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
+from pyhudi.execute.tag import TagFile
+from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, Instant
+from pyhudi.format.names import format_file_id
+from pyhudi.operations.create import check_columns
+from pyhudi.operations.results import WriteResult
+from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import Transaction, commit_metadata
+from pyhudi.options import FileSettings, Options, SizingSettings
+from pyhudi.plan.conflicts import WriteStart
+from pyhudi.plan.write import (
+    ESTIMATION_COMMITS,
+    InsertTarget,
+    WorkloadProfile,
+    estimate_record_size_bytes,
+    plan_inserts,
+    small_files,
+)
+from pyhudi.records.keys import KeySpec, partition_columns
+from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, built_in_rule
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema import arrow_to_avro, evolve, normalise, with_meta_fields, without_meta_fields
+from pyhudi.storage.clock import Environment
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+
+
+class WriteOperation(StrEnum):
+    """`hoodie.datasource.write.operation`."""
+
+    UPSERT = "upsert"
+    INSERT = "insert"
+    BULK_INSERT = "bulk_insert"
+    DELETE = "delete"
+    INSERT_OVERWRITE = "insert_overwrite"
+    INSERT_OVERWRITE_TABLE = "insert_overwrite_table"
+    DELETE_PARTITION = "delete_partition"
+
+    @property
+    def replaces(self) -> bool:
+        """True when it replaces file groups."""
+        return self in (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE, WriteOperation.DELETE_PARTITION)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSettings:
+    """One write, parsed.  extra_metadata: what the commit carries beside the schema."""
+
+    operation: WriteOperation
+    index: str
+    combine: bool
+    duplicate_policy: str
+    allow_duplicates: bool
+    update_partition_path: bool
+    prune_by_ranges: bool
+    sort_mode: str
+    bulk_parallelism: int
+    null_for_missing: bool
+    allow_drop: bool
+    allow_empty: bool
+    memory_budget_bytes: int
+    partitions_to_overwrite: tuple[str, ...] | None
+    files: FileSettings
+    sizing: SizingSettings
+    commit: CommitSettings
+    extra_metadata: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
+        """From checked options.  Raises InvalidRequest for options that do not go together."""
+        index = options.word("hoodie.index.type")
+        policy = options.word("hoodie.datasource.insert.dup.policy")
+        if options.flag("hoodie.datasource.write.insert.drop.duplicates"):
+            if operation is WriteOperation.BULK_INSERT:
+                raise InvalidRequest("hoodie.datasource.write.insert.drop.duplicates does not go with bulk_insert; use insert")
+            policy = "drop"
+            if operation is WriteOperation.UPSERT:
+                operation = WriteOperation.INSERT
+        combine = {
+            WriteOperation.UPSERT: "hoodie.combine.before.upsert",
+            WriteOperation.DELETE: "hoodie.combine.before.delete",
+        }.get(operation, "hoodie.combine.before.insert")
+        static = options.text("hoodie.static.overwrite.partition.paths")
+        prefix = options.word("hoodie.datasource.write.commitmeta.key.prefix")
+        extra = tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix))
+        bloom = "BLOOM" in index
+        return cls(
+            operation=operation,
+            index=index,
+            combine=options.flag(combine),
+            duplicate_policy=policy,
+            allow_duplicates=options.flag("hoodie.merge.allow.duplicate.on.inserts"),
+            update_partition_path=options.flag(f"hoodie.{'bloom' if bloom else 'simple'}.index.update.partition.path"),
+            prune_by_ranges=options.flag("hoodie.bloom.index.prune.by.ranges"),
+            sort_mode=options.word("hoodie.bulkinsert.sort.mode"),
+            bulk_parallelism=options.integer("hoodie.bulkinsert.shuffle.parallelism"),
+            null_for_missing=options.flag("hoodie.write.set.null.for.missing.columns")
+            or options.flag("hoodie.datasource.write.reconcile.schema"),
+            allow_drop=options.flag("hoodie.datasource.write.schema.allow.auto.evolution.column.drop"),
+            allow_empty=options.flag("hoodie.allow.empty.commit"),
+            memory_budget_bytes=options.integer("pyhudi.memory.budget.bytes"),
+            partitions_to_overwrite=tuple(p.strip() for p in static.split(",")) if static else None,
+            files=FileSettings.of(options),
+            sizing=SizingSettings.of(options),
+            commit=CommitSettings.of(options),
+            extra_metadata=extra,
+        )
+
+    @property
+    def global_index(self) -> bool:
+        """True when the record key alone names a record."""
+        return self.index.startswith("GLOBAL_")
+
+
+def run_write(context: TableContext, engine: Engine, data: Any, settings: WriteSettings) -> WriteResult:
+    """Write records.  data: anything the engine takes in.
+
+    Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
+    often than the
+    settings allow retries, TableState when the table forbids the write.
+    """
+    check_writable(context)
+    _check_index(settings)
+    phases = Phases(context.env)
+    rolled_back = settle_failed_writes(context, settings.commit)
+    snapshot = load_snapshot(context)
+    phases.end("load")
+    plan = _Schemas.of(context, snapshot, engine, data, settings)
+    write = _Write(context, engine, settings, plan, phases, rolled_back)
+    if plan.keys.generates_keys and settings.operation not in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES):
+        raise InvalidRequest(
+            f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
+        )
+    return write.run(data, snapshot)
+
+
+def run_delete_partitions(context: TableContext, partitions: Iterable[str], settings: WriteSettings) -> WriteResult:
+    """Remove all records of partitions by replacing their file groups with nothing.  `*` in a path stands for any characters."""
+    check_writable(context)
+    phases = Phases(context.env)
+    rolled_back = settle_failed_writes(context, settings.commit)
+    snapshot = load_snapshot(context)
+    existing = snapshot.listing.partitions()
+    wanted: list[str] = []
+    for pattern in partitions:
+        wanted.extend(p for p in existing if p == pattern or ("*" in pattern and fnmatch.fnmatchcase(p, pattern)))
+    wanted = list(dict.fromkeys(wanted))
+    replaced = live_file_ids(snapshot, wanted)
+    _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], settings.operation)
+    start = WriteStart.of(snapshot.timeline)
+    transaction = Transaction.begin(
+        context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
+    )
+    with taken_back_on_error(transaction):
+        transaction.start(CommitMetadata(operation_type="DELETE_PARTITION").encode(context.env.token_bytes(16)))
+        schema_text = snapshot.schema.avro if snapshot.schema else ""
+        metadata = commit_metadata("DELETE_PARTITION", (), schema_text, dict(settings.extra_metadata), replaced)
+        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids])
+    phases.end("commit")
+    return WriteResult(
+        operation=str(settings.operation),
+        instant=done.request_time,
+        completion_time=done.completion_time,
+        file_groups_replaced=sum(len(ids) for ids in replaced.values()),
+        rolled_back=rolled_back,
+        seconds=phases.seconds,
+    )
+
+
+def check_writable(context: TableContext) -> None:
+    """Raises Unsupported when PyHudi must not write the table."""
+    config = context.config
+    if not config.version.is_writable:
+        raise Unsupported(
+            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 (upgrade it first, nothing is upgraded unasked)"
+        )
+    if config.bootstrap_base_path:
+        raise Unsupported(
+            f"the table at {context.storage.uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written"
+        )
+    if config.base_file_format != "PARQUET":
+        raise Unsupported(f"the table's base files are {config.base_file_format}; only Parquet is written")
+    if config.drop_partition_columns:
+        raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
+    if config.cdc_enabled:
+        raise Unsupported("the table records change data (hoodie.table.cdc.enabled=true); such tables are not written yet")
+    if config.metadata_partitions or config.metadata_partitions_inflight:
+        raise Unsupported(
+            f"the table at {context.storage.uri} has a metadata table ({', '.join(config.metadata_partitions)}), which is not written yet; "
+            "writing without it would hide the new files from readers"
+        )
+
+
+def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[str, ...]:
+    """Under the EAGER policy, roll back what died before.  Returns the instants that were rolled back."""
+    if settings.failed_writes != "EAGER":
+        return ()
+    return tuple(result.rolled_back for result in rollback_failed_writes(context, settings))
+
+
+def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups of partitions that a snapshot query sees; partitions without any are left out."""
+    slices = snapshot.slices(list(partitions))
+    return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}
+
+
+class Phases:
+    """Seconds by phase of an operation, by the environment's clock."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._since = env.now_ms()
+        self._seconds: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        """The phase that ran since the last call ends."""
+        now = self._env.now_ms()
+        self._seconds[name] = self._seconds.get(name, 0.0) + (now - self._since) / 1000
+        self._since = now
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds by phase, in order."""
+        return dict(self._seconds)
+
+
+class taken_back_on_error:
+    """Roll a transaction back when its block raises one of our errors or an ordinary exception.
+
+    Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
+    After CommitUnknown
+    nothing is touched: the commit may have landed.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> Transaction:
+        return self._transaction
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        transaction = self._transaction
+        transaction.let_go()
+        if transaction.may_take_back(error):
+            try:
+                abandon(transaction)
+            except HudiError as failure:
+                error.add_note(
+                    f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
+                )
+
+
+def abandon(transaction: Transaction) -> None:
+    """Roll back a transaction of this process that did not commit."""
+    context = transaction.context
+    for instant in context.timeline.load().pending(transaction.action):
+        if instant.request_time == transaction.instant_time:
+            rollback_instant(context, instant, transaction.settings)
+    transaction.heartbeat.stop(delete=True)
+
+
+_OVERWRITES = (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Schemas:
+    """The table's columns after the write, and how records are named and merged.
+
+    keys_only: rows only delete.  unplaced: they name no partition, so all partitions are searched.
+    """
+
+    data_schema: pa.Schema
+    schema_text: str
+    keys: KeySpec
+    rule: MergeRule
+    keys_only: bool
+    unplaced: bool
+
+    @classmethod
+    def of(cls, context: TableContext, snapshot: Snapshot, engine: Engine, data: Any, settings: WriteSettings) -> _Schemas:
+        config = context.config
+        incoming = engine.input_schema(data)
+        current = snapshot.schema
+        keys_only = settings.operation is WriteOperation.DELETE
+        if keys_only:
+            _check_delete_columns(config.keys, incoming)
+            if current is None:
+                raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to delete")
+            data_schema, text = current.arrow, current.avro
+        else:
+            columns = without_meta_fields(incoming)
+            data_schema = evolve(
+                current.arrow if current else None,
+                columns,
+                null_for_missing=settings.null_for_missing,
+                allow_drop=settings.allow_drop,
+            )
+            check_columns(config.keys, config.ordering_field, normalise(columns))
+            text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
+            _check_delete_flag(data_schema)
+        rule = built_in_rule(config.merge)
+        if rule is None:
+            raise Unsupported(
+                f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is not written yet"
+            )
+        unplaced = (
+            keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
+        )
+        return cls(data_schema, text, config.keys, PickByCommitTime() if keys_only else rule, keys_only, unplaced)
+
+
+class _Write:
+    """One write under way."""
+
+    def __init__(
+        self,
+        context: TableContext,
+        engine: Engine,
+        settings: WriteSettings,
+        schemas: _Schemas,
+        phases: Phases,
+        rolled_back: tuple[str, ...],
+    ) -> None:
+        self.context = context
+        self.engine = engine
+        self.settings = settings
+        self.schemas = schemas
+        self.phases = phases
+        self.rolled_back = rolled_back
+        self.operation = settings.operation
+        self.global_keys = settings.global_index
+
+    def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
+        incoming = self.engine.prepare(data, self._prepare_request(snapshot))
+        try:
+            counts = incoming.partitions()
+            self.phases.end("prepare")
+            if not counts and not self.settings.allow_empty and self.operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
+                return WriteResult(str(self.operation), None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
+            for attempt in range(self.settings.commit.conflict_retries + 1):
+                try:
+                    return self._attempt(incoming, counts, snapshot, attempt)
+                except WriteConflict:
+                    if attempt == self.settings.commit.conflict_retries:
+                        raise
+                    snapshot = load_snapshot(self.context.reloaded())
+            raise AssertionError("the loop returns or raises")
+        finally:
+            incoming.release()
+
+    def _prepare_request(self, snapshot: Snapshot) -> PrepareRequest:
+        # Generated keys carry an instant time; any that no other write of this process has will do, so the clock's is taken with
+        # a random tail.
+        stamp = str(self.context.env.now_ms()) + str(int.from_bytes(self.context.env.token_bytes(4), "big"))
+        return PrepareRequest(
+            data_schema=self.schemas.data_schema,
+            keys=self.schemas.keys,
+            rule=self.schemas.rule,
+            combine=self.settings.combine,
+            global_keys=self.global_keys,
+            keys_only=self.schemas.keys_only,
+            instant_time=stamp,
+            memory_budget_bytes=self.settings.memory_budget_bytes,
+        )
+
+    def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
+        start = WriteStart.of(snapshot.timeline)
+        if not self.context.config.is_cow and self.operation in (WriteOperation.UPSERT, WriteOperation.DELETE):
+            raise Unsupported(f"{self.operation} on a merge-on-read table is not built yet")
+        replaces = self.operation.replaces
+        action = Action.REPLACECOMMIT if replaces else (Action.COMMIT if self.context.config.is_cow else Action.DELTACOMMIT)
+        requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
+        transaction = Transaction.begin(self.context, action, self.settings.commit, requested)
+        with taken_back_on_error(transaction):
+            spec = self._writer_spec(transaction)
+            replaced = self._replaced(snapshot, counts) if replaces else None
+            if self.operation is WriteOperation.BULK_INSERT or replaces:
+                transaction.start(b"" if not replaces else self._inflight(WorkloadProfile({}, counts), snapshot))
+                statuses = incoming.write_bulk(
+                    BulkPlan(spec, self.settings.sort_mode, self.context.env.uuid4, self.settings.bulk_parallelism)
+                )
+                used_index = None
+            else:
+                statuses, used_index = self._write_by_key(incoming, counts, snapshot, transaction, spec)
+            self.phases.end("write")
+            metadata = commit_metadata(
+                self.operation.name, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced
+            )
+            touched = [(p, f) for p, ids in (replaced or {}).items() for f in ids]
+            done = transaction.commit(metadata, start, touched)
+            self.phases.end("commit")
+        return self._result(done, statuses, replaced, used_index, attempt)
+
+    def _write_by_key(
+        self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, transaction: Transaction, spec: WriterSpec
+    ) -> tuple[list[WriteStatus], str | None]:
+        slices = self._slices_to_search(snapshot, counts)
+        needs_lookup = self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none"
+        if needs_lookup:
+            tagged = incoming.tag(self._tag_request(spec, slices))
+        else:
+            tagged = incoming.untagged()
+        if self.operation is WriteOperation.INSERT and needs_lookup:
+            tagged = self._apply_duplicate_policy(tagged)
+        profile = tagged.profile()
+        self.phases.end("index")
+        by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
+        _refuse_groups_under_service(snapshot, profile.updates, self.operation)
+        inserts: dict[str, tuple[InsertTarget, ...]] = {}
+        if self.operation is not WriteOperation.DELETE:
+            inserts = self._place_inserts(profile, snapshot, slices)
+            by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
+        transaction.start(self._inflight(profile, snapshot))
+        match_keys = self.operation is not WriteOperation.INSERT or not self.settings.allow_duplicates
+        statuses = tagged.write(WritePlan(spec, by_group, inserts, self.schemas.rule, match_keys))
+        return statuses, self.settings.index if needs_lookup else None
+
+    def _slices_to_search(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
+        """Latest slices of the partitions that the write may touch."""
+        existing = set(snapshot.listing.partitions())
+        if self.global_keys or self.schemas.unplaced:
+            return snapshot.slices()
+        return snapshot.slices([p for p in counts if p in existing])
+
+    def _tag_request(self, spec: WriterSpec, slices: Mapping[str, tuple[FileSlice, ...]]) -> TagRequest:
+        files = tuple(
+            TagFile(s.partition, s.file_id, s.base.path) for found in slices.values() for s in found if s.base is not None
+        )
+        unplaced = self.schemas.unplaced
+        return TagRequest(
+            spec=spec,
+            files=files,
+            global_keys=self.global_keys or unplaced,
+            bloom="BLOOM" in self.settings.index,
+            prune_by_ranges=self.settings.prune_by_ranges,
+            update_partition_path=self.settings.update_partition_path and not unplaced,
+            rule=self.schemas.rule,
+        )
+
+    def _apply_duplicate_policy(self, tagged: Tagged) -> Tagged:
+        if self.settings.duplicate_policy == "fail":
+            existing = sum(tagged.profile().updates.values())
+            if existing:
+                raise InvalidRequest(
+                    f"{existing} of the rows to insert have keys that are in the table already (hoodie.datasource.insert.dup.policy=fail)"
+                )
+        return tagged.without_existing()
+
+    def _place_inserts(
+        self, profile: WorkloadProfile, snapshot: Snapshot, slices: Mapping[str, tuple[FileSlice, ...]]
+    ) -> dict[str, tuple[InsertTarget, ...]]:
+        sizing = self.settings.sizing
+        candidates = {
+            partition: small_files(slices.get(partition, ()), sizing, snapshot.pending_clusterings)
+            for partition in profile.inserts
+        }
+        new_id: Callable[[], str] = lambda: format_file_id(self.context.env.uuid4(), 0)  # noqa: E731 - handed on as a value
+        return plan_inserts(profile.inserts, candidates, self._record_size(snapshot), sizing, new_id)
+
+    def _record_size(self, snapshot: Snapshot) -> int:
+        store = self.context.timeline
+        recent = [i for i in reversed(snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT))][:ESTIMATION_COMMITS]
+        return estimate_record_size_bytes(((i.action, read_commit(store, i)) for i in recent), self.settings.sizing)
+
+    def _replaced(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+        existing = snapshot.listing.partitions()
+        if self.operation is WriteOperation.INSERT_OVERWRITE_TABLE:
+            partitions: Iterable[str] = existing
+        elif self.settings.partitions_to_overwrite is not None:
+            partitions = [p for p in existing if p in set(self.settings.partitions_to_overwrite) | set(counts)]
+        else:
+            partitions = [p for p in existing if p in counts]
+        replaced = live_file_ids(snapshot, partitions)
+        _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], self.operation)
+        return replaced
+
+    def _writer_spec(self, transaction: Transaction) -> WriterSpec:
+        config = self.context.config
+        stored = with_meta_fields(self.schemas.data_schema)
+        return WriterSpec(
+            storage=self.context.storage.spec(),
+            instant_time=transaction.instant_time,
+            data_schema=self.schemas.data_schema,
+            avro_schema=arrow_to_avro(stored, config.name),
+            files=self.settings.files,
+            keys=config.keys,
+            populate_meta_fields=config.populate_meta_fields,
+        )
+
+    def _inflight(self, profile: WorkloadProfile, snapshot: Snapshot) -> bytes:
+        """The workload profile as other writers expect it: planned inserts of each partition, then each file group with
+        updates.
+        """
+        by_partition: dict[str, list[WriteStat]] = {}
+        for partition, count in sorted(profile.inserts.items()):
+            by_partition.setdefault(partition, []).append(WriteStat(file_id="", partition_path=None, num_inserts=count))
+        for (partition, file_id), count in sorted(profile.updates.items()):
+            by_partition.setdefault(partition, []).append(WriteStat(file_id=file_id, num_update_writes=count))
+        metadata = CommitMetadata(
+            partition_to_write_stats={p: tuple(stats) for p, stats in by_partition.items()}, operation_type=self.operation.name
+        )
+        return metadata.encode(self.context.env.token_bytes(16))
+
+    def _result(
+        self,
+        done: Instant,
+        statuses: list[WriteStatus],
+        replaced: Mapping[str, Iterable[str]] | None,
+        index: str | None,
+        attempt: int,
+    ) -> WriteResult:
+        stats = [status.stat for status in statuses]
+        rewritten = [s for s in stats if s.prev_base_file is not None]
+        return WriteResult(
+            operation=str(self.operation),
+            instant=done.request_time,
+            completion_time=done.completion_time,
+            rows_inserted=sum(s.num_inserts for s in stats),
+            rows_updated=sum(s.num_update_writes for s in stats),
+            rows_deleted=sum(s.num_deletes for s in stats),
+            file_groups_new=sum(1 for s in stats if s.prev_base_file is None and not s.log_files),
+            file_groups_rewritten=len(rewritten),
+            file_groups_replaced=sum(len(tuple(ids)) for ids in (replaced or {}).values()),
+            log_files=sum(1 for s in stats if s.log_files),
+            bytes_written=sum(s.total_write_bytes for s in stats),
+            bytes_rewritten=sum(s.total_write_bytes for s in rewritten),
+            index=index,
+            conflict_retries=attempt,
+            rolled_back=self.rolled_back,
+            seconds=self.phases.seconds,
+        )
+
+
+def _check_index(settings: WriteSettings) -> None:
+    if settings.index not in ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM"):
+        raise Unsupported(f"index type {settings.index} is not built yet; SIMPLE, GLOBAL_SIMPLE, BLOOM and GLOBAL_BLOOM are")
+
+
+def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
+    names = set(schema.names)
+    if {RECORD_KEY, PARTITION_PATH} <= names:
+        return
+    missing = [name for name in keys.record_fields if name.split(".")[0] not in names]
+    if missing:
+        raise InvalidRequest(
+            f"the rows to delete lack record key field {', '.join(missing)}; their columns are: {', '.join(schema.names)}"
+        )
+
+
+def _names_partition(keys: KeySpec, schema: pa.Schema) -> bool:
+    return all(name.split(".")[0] in schema.names for name in partition_columns(keys))
+
+
+def _check_delete_flag(schema: pa.Schema) -> None:
+    position = schema.get_field_index(IS_DELETED)
+    if position >= 0 and not pa.types.is_boolean(schema.field(position).type):
+        raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {schema.field(position).type}")
+
+
+def _refuse_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], operation: WriteOperation) -> None:
+    clustered = snapshot.pending_clusterings.intersection(groups)
+    if clustered:
+        partition, file_id = min(clustered)
+        raise TableState(
+            f"{operation} would change {len(clustered)} file groups that a pending clustering is about to replace "
+            f"(such as {file_id} in {partition or 'the table'}), and the change would be lost; run or roll back the clustering first"
+        )
+    if operation.replaces:
+        compacted = set(snapshot.slicing.pending_compactions).intersection(groups)
+        if compacted:
+            raise TableState(
+                f"{operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the compaction first"
+            )

@@ -1,0 +1,95 @@
+"""Two sets of file groups, one verdict: may a write that is about to complete go on?
+
+A write conflicts with another instant when both touch one file group, and the other instant either completed since the write read
+the table or is a
+service that will rewrite the group.  Two writes that insert the same new key into different new groups do not meet here.
+
+Source: writing and services, "OCC check".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
+
+FileGroupId = tuple[str, str]
+"""(partition path, file id)."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStart:
+    """What stood on the timeline when a write read the table.
+
+    last_completed: request time of the newest completed write, '' for none.  pending: request times of writes and services that
+    were under way.
+    """
+
+    last_completed: str
+    pending: frozenset[str]
+
+    @classmethod
+    def of(cls, timeline: Timeline) -> WriteStart:
+        """From the timeline that the write was planned on."""
+        last = timeline.last_completed_write()
+        return cls(last.request_time if last else "", frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT)))
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """An instant that touches file groups of this write."""
+
+    instant: Instant
+    groups: tuple[FileGroupId, ...]
+
+
+_LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
+
+
+def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Instant, ...]:
+    """The instants whose file groups a completing write has to be compared with, in timeline order.
+
+    own: the write's request time.  Completed since the start: newer than the newest completed write seen then, or pending then.
+    Pending:
+    compactions and clusterings requested after this write.
+    """
+    found = []
+    for instant in now.instants:
+        if instant.request_time == own:
+            continue
+        if instant.state is State.COMPLETED:
+            if instant.action in WRITE_ACTIONS and (
+                instant.request_time > start.last_completed or instant.request_time in start.pending
+            ):
+                found.append(instant)
+        elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and instant.request_time > own:
+            found.append(instant)
+    return tuple(found)
+
+
+def find_conflicts(
+    own: str, touched: Iterable[FileGroupId], others: Mapping[Instant, Iterable[FileGroupId]], compactions: frozenset[str]
+) -> tuple[Conflict, ...]:
+    """The instants among `others` that touch a group of ours.
+
+    compactions: request times of those that are compactions, pending or completed.  One requested before this write is no
+    conflict: log files that
+    complete later join the slice that it makes.
+    """
+    mine = frozenset(touched)
+    conflicts = []
+    for instant, groups in others.items():
+        shared = tuple(sorted(mine.intersection(groups)))
+        if shared and not (instant.request_time in compactions and instant.request_time < own):
+            conflicts.append(Conflict(instant, shared))
+    return tuple(conflicts)
+
+
+def describe_conflicts(conflicts: Iterable[Conflict]) -> str:
+    """One sentence for the error: which instants, and a group of each."""
+    parts = [
+        f"{c.instant.action} {c.instant.request_time} ({len(c.groups)} file groups, such as {c.groups[0][1]})" for c in conflicts
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,74 @@
+"""Which file slices a query reads, decided from partition paths alone, and what was passed over.
+
+Source: reading and merging, "Partitions and path filters".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.records.keys import KeySpec, parse_partition_path, partition_columns, partition_value, path_valued_columns
+from pyhudi.records.predicates import Expr, prune_values
+from pyhudi.records.stats import stored_value
+from pyhudi.table.slices import FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What one step left over: `kept` of `total` partitions or files, and which step it was."""
+
+    step: str
+    unit: str
+    kept: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """The slices to read, in order of partition and file id, and how the choice was made."""
+
+    slices: tuple[FileSlice, ...]
+    prunings: tuple[Pruning, ...] = field(default=())
+
+    def __str__(self) -> str:
+        lines = [f"read {len(self.slices)} file slices, {sum(s.size_bytes for s in self.slices):,} bytes"]
+        lines += [f"  {p.step}: {p.kept} of {p.total} {p.unit}" for p in self.prunings]
+        return "\n".join(lines)
+
+
+def prune_partitions(
+    partitions: Iterable[str], keys: KeySpec, schema: pa.Schema, condition: Expr | None
+) -> tuple[tuple[str, ...], Pruning | None]:
+    """The partitions that may hold rows for which the condition, bound to the schema, is true.
+
+    Only columns whose value a path tells are used; a path that does not fit the partition fields is kept.
+    """
+    every = tuple(partitions)
+    if condition is None or not keys.partition_fields:
+        return every, None
+    kept = tuple(path for path in every if _may_match(path, keys, schema, condition))
+    return kept, Pruning("partition paths", "partitions", len(kept), len(every))
+
+
+def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: Pruning | None) -> ReadPlan:
+    """A plan that reads all the slices given."""
+    found = tuple(slice_ for partition in sorted(slices) for slice_ in slices[partition])
+    return ReadPlan(found, (pruning,) if pruning else ())
+
+
+def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr) -> bool:
+    try:
+        texts = parse_partition_path(keys, path)
+        usable = set(path_valued_columns(keys))
+        values = {
+            name: partition_value(text, schema.field(name).type)
+            for name, text in zip(partition_columns(keys), texts, strict=True)
+            if name in usable and schema.get_field_index(name) >= 0
+        }
+    except (InvalidRequest, CorruptData):
+        return True
+    return prune_values(condition, {name: stored_value(value) for name, value in values.items()})

@@ -1,0 +1,132 @@
+"""Where the records of a write go: updates to their file groups, inserts into small files first, then into new files.
+
+Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target size;
+split what is left
+over new file groups.
+
+Source: writing and services, "Upsert partitioner" and "Record size estimate".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Action
+from pyhudi.options import SizingSettings
+from pyhudi.table.slices import FileSlice
+
+ESTIMATION_COMMITS = 5
+"""How many recent commits are looked at for the size of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadProfile:
+    """How many records of a write go where, before inserts are placed.
+
+    updates: (partition, file id) -> records found there.  inserts: partition -> records found nowhere.  exact: False when the
+    counts
+    are upper bounds.
+    """
+
+    updates: Mapping[tuple[str, str], int]
+    inserts: Mapping[str, int]
+    exact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class InsertTarget:
+    """A file group that takes inserts of one partition.
+
+    slice: the small file's present slice; None for a new file group.  row_count: how many inserts it should take.
+    """
+
+    partition: str
+    file_id: str
+    slice: FileSlice | None
+    row_count: int
+
+
+def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]], settings: SizingSettings) -> int:
+    """Average bytes of a stored record, from completed commits and delta commits, newest first; the configured estimate when none
+    is telling.
+
+    Of a commit all files count, of a delta commit only base files.  A commit counts when it wrote more bytes than the threshold.
+    """
+    threshold = settings.estimation_threshold * max(settings.small_file_limit_bytes, 0)
+    seen = 0
+    for action, metadata in commits:
+        if action not in (Action.COMMIT, Action.DELTACOMMIT):
+            continue
+        if seen == ESTIMATION_COMMITS:
+            break
+        seen += 1
+        size_bytes = row_count = 0
+        for stats in metadata.partition_to_write_stats.values():
+            for stat in stats:
+                if action is Action.DELTACOMMIT and stat.log_files:
+                    continue
+                size_bytes += stat.total_write_bytes - settings.average_metadata_size_bytes
+                row_count += stat.num_writes
+        if row_count and size_bytes > threshold and size_bytes > settings.average_metadata_size_bytes:
+            return max(1, size_bytes // row_count)
+    return settings.record_size_estimate_bytes
+
+
+def small_files(
+    slices: Iterable[FileSlice], settings: SizingSettings, excluded: frozenset[tuple[str, str]]
+) -> tuple[FileSlice, ...]:
+    """Slices of one partition that may take more records: base files below the limit, smallest first, without logs.
+
+    excluded: file groups under pending clustering or compaction, which no insert may enter.
+    """
+    if settings.small_file_limit_bytes <= 0:
+        return ()
+    found = [
+        slice_
+        for slice_ in slices
+        if slice_.base is not None
+        and not slice_.logs
+        and slice_.base.size_bytes < settings.small_file_limit_bytes
+        and (slice_.partition, slice_.file_id) not in excluded
+    ]
+    return tuple(sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id)))
+
+
+def plan_inserts(
+    inserts: Mapping[str, int],
+    candidates: Mapping[str, Sequence[FileSlice]],
+    record_size_bytes: int,
+    settings: SizingSettings,
+    new_file_id: Callable[[], str],
+) -> dict[str, tuple[InsertTarget, ...]]:
+    """For each partition with inserts the file groups that take them, in order, with how many each."""
+    per_file = rows_per_new_file(record_size_bytes, settings)
+    plan: dict[str, tuple[InsertTarget, ...]] = {}
+    for partition, count in sorted(inserts.items()):
+        if count <= 0:
+            continue
+        left = count
+        targets: list[InsertTarget] = []
+        for slice_ in candidates.get(partition, ()):
+            if left == 0:
+                break
+            room = (settings.max_file_size_bytes - (slice_.base.size_bytes if slice_.base else 0)) // record_size_bytes
+            take = min(room, left)
+            if take > 0:
+                targets.append(InsertTarget(partition, slice_.file_id, slice_, take))
+                left -= take
+        while left > 0:
+            take = min(per_file, left)
+            targets.append(InsertTarget(partition, new_file_id(), None, take))
+            left -= take
+        plan[partition] = tuple(targets)
+    return plan
+
+
+def rows_per_new_file(record_size_bytes: int, settings: SizingSettings) -> int:
+    """How many inserts one new file group takes."""
+    if not settings.auto_split:
+        return settings.split_row_count
+    return max(1, -(-settings.max_file_size_bytes // record_size_bytes))

@@ -1,0 +1,237 @@
+"""Merging records of one key, whole columns at a time.
+
+Records travel as Arrow tables in the *incoming layout* or the *stored layout*: the meta columns first, then the data columns of
+the table.  A rule never
+looks at one row: it is given aligned columns of the older and the newer record and answers with masks.
+
+    COMMIT_TIME_ORDERING   the newer record wins
+    EVENT_TIME_ORDERING    the newer record wins unless the older one has the larger ordering value; ties go to the newer one;
+                           a null ordering value on the stored side loses
+    deletes                a record with `_hoodie_is_deleted` true takes part with its ordering value and removes the row when it
+                           wins; a delete without an ordering value always wins
+
+Not here: partial updates and log scans (see `records.log_merge`), payload classes and custom mergers (see `records.payloads`).
+
+Source: record mergers; reading and merging, "Exact comparison rules".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.records.merge_mode import MergeMode, MergeSettings
+
+IS_DELETED = "_hoodie_is_deleted"
+
+BoolMask = npt.NDArray[np.bool_]
+
+
+class MergeRule(Protocol):
+    """How two versions of a record become one.
+
+    picks: True when the result is always one of the two versions unchanged; then `pick_newer` answers, else `merge` does.
+    """
+
+    picks: bool
+    ordering_field: str | None
+
+    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+        """For aligned rows: True where the newer version wins.
+
+        older, newer: same number of rows, each with the table's data columns.  newer_is_plain_delete: True where the newer
+        version is
+        a delete that carries no row and no ordering value; None when there is none.
+        """
+        ...
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """For aligned rows: what becomes of each pair."""
+        ...
+
+    def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """As `merge`, for two records of one batch before they meet the table."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The outcome of merging aligned rows.
+
+    rows: the merged rows, in the newer's columns.  alive: False where the record is deleted.  changed: False where the older row
+    stays as it is,
+    its commit time included.
+    """
+
+    rows: pa.Table
+    alive: BoolMask
+    changed: BoolMask
+
+
+class PickByCommitTime:
+    """COMMIT_TIME_ORDERING."""
+
+    picks = True
+    ordering_field: str | None = None
+
+    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+        return np.ones(newer.num_rows, dtype=np.bool_)
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
+        every = np.ones(newer.num_rows, dtype=np.bool_)
+        return Merged(newer, every, every)
+
+    combine = merge
+
+
+class PickByEventTime:
+    """EVENT_TIME_ORDERING by one column.  Without an ordering field every value counts as equal, so the newer record wins."""
+
+    picks = True
+
+    def __init__(self, ordering_field: str | None) -> None:
+        self.ordering_field = ordering_field
+
+    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+        if self.ordering_field is None:
+            return np.ones(newer.num_rows, dtype=np.bool_)
+        wins = newer_or_equal(
+            ordering_values(older, self.ordering_field),
+            ordering_values(newer, self.ordering_field),
+        )
+        if newer_is_plain_delete is not None:
+            wins |= newer_is_plain_delete
+        return wins
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
+        wins = self.pick_newer(older, newer, None)
+        return Merged(choose_rows(older, newer, wins), np.ones(newer.num_rows, dtype=np.bool_), wins)
+
+    combine = merge
+
+
+def built_in_rule(settings: MergeSettings) -> MergeRule | None:
+    """The rule of a built-in merge mode; None for CUSTOM."""
+    if settings.mode is MergeMode.COMMIT_TIME_ORDERING:
+        return PickByCommitTime()
+    if settings.mode is MergeMode.EVENT_TIME_ORDERING:
+        return PickByEventTime(settings.ordering_field)
+    return None
+
+
+def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
+    """The ordering column, following a dotted path into structs.  Raises InvalidRequest when there is no such column."""
+    head, *rest = field.split(".")
+    if head not in rows.column_names:
+        raise InvalidRequest(f"ordering field {field!r} is not a column; columns: {', '.join(rows.column_names)}")
+    column = rows.column(head)
+    for name in rest:
+        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            raise InvalidRequest(f"ordering field {field!r} is not a column: {name!r} is no field of the struct before it")
+        column = pc.struct_field(column, name)
+    return column
+
+
+def newer_or_equal(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> BoolMask:
+    """True where the newer ordering value is not smaller.  A null older value loses; a null newer value loses against a value."""
+    answer = pc.greater_equal(newer, older)
+    filled = pc.if_else(pc.is_null(older), True, pc.fill_null(answer, False))
+    return np.asarray(
+        filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled,
+        dtype=np.bool_,
+    )
+
+
+def delete_flags(rows: pa.Table) -> BoolMask | None:
+    """True where the row is a soft delete (`_hoodie_is_deleted`); None when the table has no such column or no such row.
+
+    Raises InvalidRequest when the column is not boolean.
+    """
+    if IS_DELETED not in rows.column_names:
+        return None
+    column = rows.column(IS_DELETED)
+    if not pa.types.is_boolean(column.type):
+        raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {column.type}")
+    flags = np.asarray(pc.fill_null(column, False).combine_chunks(), dtype=np.bool_)
+    return flags if flags.any() else None
+
+
+def choose_rows(older: pa.Table, newer: pa.Table, pick_newer: BoolMask) -> pa.Table:
+    """Row by row the newer version where `pick_newer`, else the older one.  Columns and order are the newer's."""
+    if pick_newer.all():
+        return newer
+    rows = len(pick_newer)
+    both = pa.concat_tables([older.select(newer.column_names).cast(newer.schema), newer])
+    positions = np.arange(rows, dtype=np.int64) + np.where(pick_newer, rows, 0)
+    return both.take(pa.array(positions))
+
+
+def combine_duplicates(
+    rows: pa.Table,
+    identity: list[str],
+    rule: MergeRule,
+    plain_deletes: BoolMask | None = None,
+) -> pa.Table:
+    """One row for each key of a batch, by the rule; later rows count as newer.
+
+    identity: the columns that name a record (record key and partition path, or the record key alone under a global index).
+    plain_deletes: rows that are deletes without an ordering value.  Rows of keys that occur once keep their order and come
+    without a copy when no key occurs twice.
+    """
+    codes = row_codes(rows, identity)
+    counts = np.bincount(codes) if len(codes) else np.zeros(0, dtype=np.int64)
+    if not (counts > 1).any():
+        return rows
+    repeated = counts[codes] > 1
+    members = np.flatnonzero(repeated)
+    members = members[np.argsort(codes[members], kind="stable")]
+    group = codes[members]
+    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    sizes = np.diff(np.r_[starts, len(members)])
+    winner = members[starts].copy()
+    merged: pa.Table | None = None if rule.picks else rows.take(pa.array(winner))
+    alive = np.ones(len(winner), dtype=np.bool_)
+    for step in range(1, int(sizes.max())):
+        active = np.flatnonzero(sizes > step)
+        challenger = members[starts[active] + step]
+        if merged is None:
+            wins = rule.pick_newer(
+                rows.take(pa.array(winner[active])),
+                rows.take(pa.array(challenger)),
+                None if plain_deletes is None else plain_deletes[challenger],
+            )
+            winner[active[wins]] = challenger[wins]
+        else:
+            outcome = rule.combine(merged.take(pa.array(active)), rows.take(pa.array(challenger)))
+            positions = np.arange(len(winner), dtype=np.int64)
+            positions[active] = len(winner) + np.arange(len(active))
+            merged = pa.concat_tables([merged, outcome.rows.cast(merged.schema)]).take(pa.array(positions))
+            alive[active] = outcome.alive
+    if merged is None:
+        return rows.take(pa.array(np.sort(np.r_[np.flatnonzero(~repeated), winner])))
+    single = rows.take(pa.array(np.flatnonzero(~repeated)))
+    return pa.concat_tables([single, merged.filter(pa.array(alive))])
+
+
+def row_codes(rows: pa.Table, columns: list[str]) -> npt.NDArray[np.int64]:
+    """A dense number for each distinct combination of the columns: equal rows have equal numbers."""
+    codes = np.zeros(rows.num_rows, dtype=np.int64)
+    for name in columns:
+        column = rows.column(name).combine_chunks()
+        encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column, null_encoding="encode")
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.combine_chunks()
+        width = len(encoded.dictionary)
+        part = np.asarray(encoded.indices, dtype=np.int64)
+        if width <= 1:
+            continue
+        codes = codes * width + part
+    if len(columns) > 1 and rows.num_rows:
+        _, codes = np.unique(codes, return_inverse=True)
+    return codes.astype(np.int64, copy=False)

@@ -1,0 +1,124 @@
+"""Which rule decides between two records of one key: merge mode, strategy id and payload class, and how they imply each other.
+
+A table stores all three (`hoodie.record.merge.mode`, `hoodie.record.merge.strategy.id`, `hoodie.compaction.payload.class`); they
+must agree, or real readers
+refuse the table.  `infer_merge_settings` completes what the caller left open and refuses what contradicts.
+
+Source: record mergers; timeline document, "Merge mode, strategy ids, payload".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pyhudi.errors import InvalidRequest
+
+MODEL_PACKAGE = "org.apache.hudi.common.model."
+DEFAULT_PAYLOAD = MODEL_PACKAGE + "DefaultHoodieRecordPayload"
+OVERWRITE_PAYLOAD = MODEL_PACKAGE + "OverwriteWithLatestAvroPayload"
+
+EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
+COMMIT_TIME_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
+PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
+
+
+class MergeMode(StrEnum):
+    """`hoodie.record.merge.mode`."""
+
+    COMMIT_TIME_ORDERING = "COMMIT_TIME_ORDERING"
+    EVENT_TIME_ORDERING = "EVENT_TIME_ORDERING"
+    CUSTOM = "CUSTOM"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSettings:
+    """The merge rule of a table, complete.  ordering_field: dotted column name, None when the table has none."""
+
+    mode: MergeMode
+    strategy_id: str
+    payload_class: str
+    ordering_field: str | None
+
+    @property
+    def by_payload(self) -> bool:
+        """True when a payload class, not a record merger, decides."""
+        return self.mode is MergeMode.CUSTOM and self.strategy_id == PAYLOAD_STRATEGY
+
+
+def infer_merge_settings(
+    *,
+    mode: str | None,
+    payload_class: str | None,
+    strategy_id: str | None,
+    ordering_field: str | None,
+    version: int = 8,
+) -> MergeSettings:
+    """Complete merge settings from those given; None and '' mean not given.
+
+    Raises InvalidRequest when two of them contradict each other, or when CUSTOM lacks both a payload class and a strategy id.
+    """
+    payload_class = modern_payload_name(payload_class) if payload_class else None
+    given = _parse_mode(mode) if mode else None
+    if not payload_class and not strategy_id:
+        found = given or (MergeMode.EVENT_TIME_ORDERING if ordering_field else MergeMode.COMMIT_TIME_ORDERING)
+    else:
+        by_payload = _mode_of_payload(payload_class) if payload_class else None
+        by_strategy = _mode_of_strategy(strategy_id) if strategy_id else None
+        if version >= 8 and by_payload and by_strategy and by_strategy is not MergeMode.CUSTOM and by_payload is not by_strategy:
+            raise InvalidRequest(
+                f"payload class {payload_class} and record merge strategy id {strategy_id} contradict each other; set only one of them"
+            )
+        first, second = (by_strategy, by_payload) if version >= 8 else (by_payload, by_strategy)
+        found = first or second or MergeMode.CUSTOM
+    if given and given is not found:
+        raise InvalidRequest(
+            f"record merge mode {given} does not go with payload class {payload_class} and record merge strategy id {strategy_id}, "
+            f"which mean {found}; set only one of them"
+        )
+    if found is not MergeMode.CUSTOM:
+        return MergeSettings(found, _STRATEGY[found], _PAYLOAD[found], ordering_field or None)
+    if not payload_class and not strategy_id:
+        raise InvalidRequest(
+            "record merge mode CUSTOM needs a payload class (hoodie.datasource.write.payload.class) "
+            "or a merge strategy id (hoodie.write.record.merge.strategy.id)"
+        )
+    if strategy_id == PAYLOAD_STRATEGY and not payload_class:
+        raise InvalidRequest(f"strategy id {PAYLOAD_STRATEGY} means merging by payload class, and no payload class is set")
+    return MergeSettings(
+        found,
+        strategy_id or PAYLOAD_STRATEGY,
+        payload_class or DEFAULT_PAYLOAD,
+        ordering_field or None,
+    )
+
+
+def modern_payload_name(name: str) -> str:
+    """A payload class name with the package of before the Apache donation replaced by today's."""
+    old = "com.uber.hoodie"
+    return "org.apache.hudi" + name[len(old) :] if name.startswith(old) else name
+
+
+_STRATEGY = {
+    MergeMode.EVENT_TIME_ORDERING: EVENT_TIME_STRATEGY,
+    MergeMode.COMMIT_TIME_ORDERING: COMMIT_TIME_STRATEGY,
+}
+_PAYLOAD = {
+    MergeMode.EVENT_TIME_ORDERING: DEFAULT_PAYLOAD,
+    MergeMode.COMMIT_TIME_ORDERING: OVERWRITE_PAYLOAD,
+}
+
+
+def _parse_mode(text: str) -> MergeMode:
+    try:
+        return MergeMode(text.strip().upper())
+    except ValueError:
+        raise InvalidRequest(f"record merge mode {text!r} is none of {', '.join(MergeMode)}") from None
+
+
+def _mode_of_payload(name: str) -> MergeMode:
+    return {v: k for k, v in _PAYLOAD.items()}.get(name, MergeMode.CUSTOM)
+
+
+def _mode_of_strategy(strategy_id: str) -> MergeMode:
+    return {v: k for k, v in _STRATEGY.items()}.get(strategy_id, MergeMode.CUSTOM)

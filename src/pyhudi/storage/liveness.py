@@ -1,0 +1,115 @@
+"""Is the writer of a pending instant alive?
+
+Every writer of ours keeps a heartbeat, under every policy, and writes into it where it runs.  So a writer that died on this
+machine is known to be dead at
+once, without waiting for the heartbeat to expire; one on another machine is dead when its heartbeat has expired.  A writer
+without a heartbeat (real Hudi
+under the EAGER policy) counts as dead, as real Hudi counts it.
+
+The content is one line of JSON: host, boot id, process id, the process's start time, an id of this module's load.  Real Hudi
+reads only the file's time.
+
+Source: timeline document, "Heartbeats"; the content is PyHudi's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import uuid
+from pathlib import Path
+
+from pyhudi.storage.base import Storage
+from pyhudi.storage.clock import Environment
+from pyhudi.storage.heartbeats import Heartbeat, HeartbeatSettings, delete_heartbeat, heartbeat_expired, heartbeat_path
+
+_LOAD_ID = uuid.uuid4().hex
+_running: set[tuple[str, str]] = set()
+_running_mutex = threading.Lock()
+
+
+class RunningWrite:
+    """The sign of life of one write of this process, from `start` until `stop`."""
+
+    def __init__(self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> None:
+        self._key = (storage.uri, request_time)
+        self._heartbeat = Heartbeat(storage, env, request_time, settings, _describe_process())
+
+    def start(self) -> None:
+        """Beat from now on.  Raises when the first beat cannot be written."""
+        with _running_mutex:
+            _running.add(self._key)
+        try:
+            self._heartbeat.start()
+        except BaseException:
+            self._forget()
+            raise
+
+    def check(self) -> None:
+        """Raises WriteConflict when others may have taken this write for dead."""
+        self._heartbeat.check()
+
+    def stop(self, *, delete: bool) -> None:
+        """Beat no more; from now on the write counts as dead.  delete: remove the heartbeat too, because nothing is left to roll
+        back.
+        """
+        self._forget()
+        self._heartbeat.stop(delete=delete)
+
+    def _forget(self) -> None:
+        with _running_mutex:
+            _running.discard(self._key)
+
+
+def is_alive(storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> bool:
+    """Whether the writer of an instant may still complete it."""
+    if heartbeat_expired(storage, request_time, env.now_ms(), settings):
+        return False
+    content = storage.read(heartbeat_path(request_time))
+    if not content:
+        return content is not None
+    return _process_lives(content, (storage.uri, request_time))
+
+
+def forget(storage: Storage, request_time: str) -> None:
+    """Remove the heartbeat of an instant that was rolled back."""
+    delete_heartbeat(storage, request_time)
+
+
+def _describe_process() -> bytes:
+    pid = os.getpid()
+    return json.dumps(
+        {"host": socket.gethostname(), "boot": _boot_id(), "pid": pid, "started": _start_time(pid), "load": _LOAD_ID}
+    ).encode()
+
+
+def _process_lives(content: bytes, key: tuple[str, str]) -> bool:
+    try:
+        owner = json.loads(content)
+        host, boot, pid, started, load = (owner[name] for name in ("host", "boot", "pid", "started", "load"))
+    except (ValueError, KeyError, TypeError):
+        return True
+    if load == _LOAD_ID and pid == os.getpid():
+        with _running_mutex:
+            return key in _running
+    if host != socket.gethostname() or not boot or boot != _boot_id():
+        return True
+    return started is None or _start_time(pid) == started
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _start_time(pid: int) -> int | None:
+    """Clock ticks from boot to the start of a process; None when there is no such process, or no way to tell."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(text.rpartition(")")[2].split()[19])

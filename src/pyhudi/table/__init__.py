@@ -1,0 +1,1 @@
+"""A table's settings and its state at one moment: configuration, file slices, schema."""

@@ -1,0 +1,269 @@
+"""The table's own settings: `hoodie.properties` as a typed value, loaded, created and changed.
+
+A change is crash-safe by the backup rule: the new content goes to `hoodie.properties.backup` first, then replaces the file; a
+reader that finds the
+file missing or its checksum wrong takes the backup.
+
+Source: storage format, "Table properties"; timeline document, "hoodie.properties".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from typing import TypeVar
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
+from pyhudi.format.properties import (
+    format_properties,
+    format_saved_comments,
+    format_updated_comments,
+    parse_properties,
+    table_checksum,
+)
+from pyhudi.format.versions import TableVersion, parse_table_version
+from pyhudi.records.keys import KeySpec
+from pyhudi.records.merge_mode import MergeSettings, infer_merge_settings
+from pyhudi.storage.base import Storage
+from pyhudi.storage.clock import Environment
+
+PROPERTIES_FILE = ".hoodie/hoodie.properties"
+PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
+
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class TableType(StrEnum):
+    """`hoodie.table.type`."""
+
+    COPY_ON_WRITE = "COPY_ON_WRITE"
+    MERGE_ON_READ = "MERGE_ON_READ"
+
+
+@dataclass(frozen=True, slots=True)
+class TableConfig:
+    """Everything `hoodie.properties` says.  `properties` keeps every key as it stands, known or not."""
+
+    name: str
+    database: str
+    table_type: TableType
+    version: TableVersion
+    timeline_path: str
+    history_path: str
+    keys: KeySpec
+    merge: MergeSettings
+    populate_meta_fields: bool
+    drop_partition_columns: bool
+    cdc_enabled: bool
+    cdc_logging_mode: str
+    zone: tzinfo
+    base_file_format: str
+    create_schema: str | None
+    metadata_partitions: tuple[str, ...]
+    metadata_partitions_inflight: tuple[str, ...]
+    index_definitions_path: str | None
+    bootstrap_base_path: str | None
+    properties: tuple[tuple[str, str], ...]
+
+    @property
+    def is_cow(self) -> bool:
+        """True for a copy-on-write table."""
+        return self.table_type is TableType.COPY_ON_WRITE
+
+    @property
+    def has_metadata_table(self) -> bool:
+        """True when readers may list files through the metadata table."""
+        return "files" in self.metadata_partitions
+
+    @property
+    def ordering_field(self) -> str | None:
+        """The column whose value says which record is newer."""
+        return self.merge.ordering_field
+
+    def property(self, key: str, default: str = "") -> str:
+        """A stored property as text."""
+        return dict(self.properties).get(key, default)
+
+    @classmethod
+    def from_properties(cls, values: Mapping[str, str]) -> TableConfig:
+        """The settings that the properties mean.
+
+        Raises CorruptData when a mandatory key is missing or a value has no meaning, Unsupported for a table version that
+        PyHudi cannot read.
+        """
+        name = values.get("hoodie.table.name", "")
+        if not name:
+            raise CorruptData("hoodie.properties names no table", expected="hoodie.table.name")
+        database = values.get("hoodie.database.name", "")
+        checksum = values.get("hoodie.table.checksum")
+        if checksum is not None and checksum.strip() != str(table_checksum(database, name)):
+            raise CorruptData(
+                "the checksum in hoodie.properties does not fit the table's name",
+                expected=str(table_checksum(database, name)),
+                found=checksum,
+            )
+        version = parse_table_version(values.get("hoodie.table.version"))
+        table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
+        ordering = values.get("hoodie.table.precombine.field") or values.get("hoodie.table.ordering.fields") or None
+        if ordering and "," in ordering:
+            raise Unsupported(f"the table orders by several fields ({ordering}); only one ordering field can be read")
+        folder = values.get("hoodie.timeline.path", "timeline")
+        zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
+        return cls(
+            name=name,
+            database=database,
+            table_type=table_type,
+            version=version,
+            timeline_path=f".hoodie/{folder}" if version.layout.has_timeline_folder else ".hoodie",
+            history_path=f".hoodie/{folder}/{values.get('hoodie.timeline.history.path', 'history')}"
+            if version.layout.has_timeline_folder
+            else f".hoodie/{values.get('hoodie.archivelog.folder', 'archived')}",
+            keys=KeySpec.from_properties(values),
+            merge=_merge_settings(values, ordering, version),
+            populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", True),
+            drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", False),
+            cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", False),
+            cdc_logging_mode=values.get("hoodie.table.cdc.supplemental.logging.mode", "DATA_BEFORE_AFTER").upper(),
+            zone=UTC if zone_name == "UTC" else local_zone(),
+            base_file_format=values.get("hoodie.table.base.file.format", "PARQUET").upper(),
+            create_schema=values.get("hoodie.table.create.schema") or None,
+            metadata_partitions=_split(values.get("hoodie.table.metadata.partitions", "")),
+            metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
+            index_definitions_path=values.get("hoodie.table.index.defs.path") or None,
+            bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,
+            properties=tuple(sorted(values.items())),
+        )
+
+
+def local_zone() -> tzinfo:
+    """The time zone of this process, with its rules for daylight saving."""
+    return _LocalZone()
+
+
+def load_table_config(storage: Storage) -> TableConfig:
+    """Read `hoodie.properties`, or its backup when the file is missing or damaged.
+
+    Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
+    """
+    damage: CorruptData | None = None
+    for path in (PROPERTIES_FILE, PROPERTIES_BACKUP):
+        data = storage.read(path)
+        if data is None:
+            continue
+        try:
+            values = parse_properties(data)
+            if "hoodie.timeline.layout.version" not in values:
+                raise CorruptData("hoodie.properties has no hoodie.timeline.layout.version: this is no usable Hudi table")
+            return TableConfig.from_properties(values)
+        except CorruptData as error:
+            damage = damage or error.with_path(storage.absolute(path))
+    if damage is not None:
+        raise damage
+    raise TableNotFound(
+        f"there is no Hudi table at {storage.uri} (no {PROPERTIES_FILE}); create one with Table.create or check the path"
+    )
+
+
+def store_table_config(storage: Storage, changes: Mapping[str, str | None], env: Environment) -> TableConfig:
+    """Change properties of a table, crash-safe; the caller holds the table lock.
+
+    changes: new values; None removes the key.  Returns the settings as now stored.
+    """
+    current = dict(load_table_config(storage).properties)
+    for key, value in changes.items():
+        if value is None:
+            current.pop(key, None)
+        else:
+            current[key] = value
+    current["hoodie.table.checksum"] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
+    config = TableConfig.from_properties(current)
+    data = format_properties(current, format_updated_comments(env.now_ms()))
+    storage.put(PROPERTIES_BACKUP, data)
+    storage.put(PROPERTIES_FILE, data)
+    storage.delete([PROPERTIES_BACKUP])
+    return config
+
+
+def create_table_files(storage: Storage, values: Mapping[str, str], env: Environment) -> TableConfig:
+    """Lay out a new table: the folders that real Hudi makes, then `hoodie.properties`, whose appearance creates the table.
+
+    Raises TableExists when the file is there already, also when another process made it a moment ago.
+    """
+    full = dict(values)
+    full["hoodie.table.checksum"] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
+    config = TableConfig.from_properties(full)
+    for folder in (config.timeline_path, config.history_path, ".hoodie/.temp", ".hoodie/.schema", ".hoodie/.aux"):
+        storage.make_folder(folder)
+    if not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
+        raise TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
+    return config
+
+
+def merge_properties(settings: MergeSettings) -> dict[str, str]:
+    """The three properties in which a table of version 8 stores its merge rule."""
+    return {
+        "hoodie.record.merge.mode": str(settings.mode),
+        "hoodie.record.merge.strategy.id": settings.strategy_id,
+        "hoodie.compaction.payload.class": settings.payload_class,
+    }
+
+
+def parse_bool(values: Mapping[str, str], key: str, default: bool) -> bool:
+    """A property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
+    text = values.get(key)
+    if text is None or text.strip() == "":
+        return default
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise CorruptData(f"property {key} is neither true nor false", expected="true or false", found=text)
+    return lowered == "true"
+
+
+class _LocalZone(tzinfo):
+    """The zone of the process; `datetime.astimezone()` knows its rules, a fixed offset would not."""
+
+    def utcoffset(self, dt: datetime | None) -> timedelta | None:
+        if dt is None:
+            return None
+        return dt.replace(tzinfo=None).astimezone().utcoffset()
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, dt: datetime | None) -> str | None:
+        return None if dt is None else dt.replace(tzinfo=None).astimezone().tzname()
+
+    def fromutc(self, dt: datetime) -> datetime:
+        return dt.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _LocalZone, ()
+
+
+def _merge_settings(values: Mapping[str, str], ordering: str | None, version: TableVersion) -> MergeSettings:
+    mode = values.get("hoodie.record.merge.mode")
+    strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
+    payload = values.get("hoodie.compaction.payload.class") or values.get("hoodie.table.legacy.payload.class")
+    try:
+        return infer_merge_settings(
+            mode=mode, payload_class=payload, strategy_id=strategy, ordering_field=ordering, version=int(version)
+        )
+    except InvalidRequest as error:
+        raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
+
+
+def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:
+    text = values.get(key)
+    if text is None:
+        return default
+    try:
+        return kind(text.strip().upper())
+    except ValueError:
+        raise CorruptData(f"property {key} has no known value", expected=", ".join(kind), found=text) from None
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())

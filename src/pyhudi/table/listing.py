@@ -1,0 +1,73 @@
+"""Which partitions a table has and which files lie in them.
+
+`FileListing` is the question; `DirectoryListing` answers it from the storage.  (The metadata table answers it without listing a
+directory.)
+
+Source: timeline document, "Partition metadata"; storage format, "Data layout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from pyhudi.storage.base import FileInfo, Listing, Storage
+
+PARTITION_METADATA_STEM = ".hoodie_partition_metadata"
+_LISTING_THREADS = 16
+
+
+class FileListing(Protocol):
+    """Partitions and files of a table at one moment."""
+
+    def partitions(self) -> tuple[str, ...]:
+        """All partition paths, sorted; ('',) for a table without partitions that holds data."""
+        ...
+
+    def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
+        """The files of each partition asked for; an unknown partition has none.  Paths are relative to the table."""
+        ...
+
+
+class DirectoryListing:
+    """Answers from the storage's own listings.  A folder is a partition when it holds a partition metadata file."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, tuple[FileInfo, ...]] = {}
+        self._partitions: tuple[str, ...] | None = None
+
+    def partitions(self) -> tuple[str, ...]:
+        """All partition paths, sorted.  One listing for each folder of the table, several at a time."""
+        if self._partitions is None:
+            found: list[str] = []
+            level = [""]
+            with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+                while level:
+                    below: list[str] = []
+                    for folder, listing in zip(level, pool.map(self._storage.list, level), strict=True):
+                        if _is_partition(listing):
+                            found.append(folder)
+                            self._known[folder] = listing.files
+                        else:
+                            below.extend(name for name in listing.folders if not name.rsplit("/", 1)[-1].startswith("."))
+                    level = below
+            self._partitions = tuple(sorted(found))
+        return self._partitions
+
+    def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
+        """The files of each partition; folders that were listed already are not listed again."""
+        wanted = list(dict.fromkeys(partitions))
+        missing = [partition for partition in wanted if partition not in self._known]
+        if len(missing) == 1:
+            self._known[missing[0]] = self._storage.list(missing[0]).files
+        elif missing:
+            with ThreadPoolExecutor(min(_LISTING_THREADS, len(missing))) as pool:
+                for partition, listing in zip(missing, pool.map(self._storage.list, missing), strict=True):
+                    self._known[partition] = listing.files
+        return {partition: self._known[partition] for partition in wanted}
+
+
+def _is_partition(listing: Listing) -> bool:
+    return any(info.path.rsplit("/", 1)[-1].startswith(PARTITION_METADATA_STEM) for info in listing.files)

@@ -1,0 +1,207 @@
+"""File groups and file slices: which base and log files belong together, and which of them a query sees.
+
+    file group   all versions of the records with one file id, in one partition
+    file slice   one base file (or none) and the log files written on top of it; its key is the base instant
+    slicing      a log file joins the slice with the largest key at or before the log's completion time (table version 8),
+                 or the slice whose key its name carries (version 6)
+
+Everything here is pure: listings and a timeline in, values out.
+
+Source: storage format, "File slices"; reading and merging, "File groups and slices".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+from pyhudi.storage.base import FileInfo
+from pyhudi.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFile:
+    """A base file.  path: relative to the table."""
+
+    path: str
+    name: BaseFileName
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file that holds data blocks (change logs, `.cdc`, are not among them).  path: relative to the table."""
+
+    path: str
+    name: LogFileName
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileSlice:
+    """One version of a file group.  logs stand in merge order."""
+
+    partition: str
+    file_id: str
+    base_instant: str
+    base: BaseFile | None
+    logs: tuple[LogFile, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files of the slice."""
+        return (self.base.size_bytes if self.base else 0) + sum(log.size_bytes for log in self.logs)
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """All slices of one file id, newest first, before any query decides which of them it sees."""
+
+    partition: str
+    file_id: str
+    slices: tuple[FileSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SlicingState:
+    """What slicing needs to know of the timeline.
+
+    replaced: (partition, file id) -> request time of the newest completed replace commit that names it.
+    pending_compactions: (partition, file id) -> instant of the compaction plan that waits for it.
+    """
+
+    timeline: Timeline
+    replaced: Mapping[tuple[str, str], str]
+    pending_compactions: Mapping[tuple[str, str], str]
+    by_completion_time: bool = True
+
+
+def build_file_groups(partition: str, files: Iterable[FileInfo], state: SlicingState) -> tuple[FileGroup, ...]:
+    """Sort the files of one partition into groups and slices.  Names that are no data files are passed over.
+
+    Groups are ordered by file id.  No file is filtered here: that depends on the query.
+    """
+    bases: dict[str, list[BaseFile]] = {}
+    logs: dict[str, list[LogFile]] = {}
+    for info in files:
+        name = info.path.rsplit("/", 1)[-1]
+        if name.startswith("."):
+            log = parse_log_file(name)
+            if log is not None and not log.is_cdc:
+                logs.setdefault(log.file_id, []).append(LogFile(info.path, log, info.size_bytes))
+            continue
+        base = parse_base_file(name)
+        if base is not None:
+            bases.setdefault(base.file_id, []).append(BaseFile(info.path, base, info.size_bytes))
+    return tuple(
+        _build_group(partition, file_id, bases.get(file_id, []), logs.get(file_id, []), state)
+        for file_id in sorted(bases.keys() | logs.keys())
+    )
+
+
+def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = None) -> FileSlice | None:
+    """The slice of a group that a snapshot query sees, with only its committed logs; None when the group is replaced or holds
+    nothing yet.
+
+    as_of: a request time; None for the latest state.
+    """
+    timeline = state.timeline
+    last = timeline.last_visible
+    if last is None:
+        return None
+    limit = as_of if as_of is not None else last
+    replaced = state.replaced.get((group.partition, group.file_id))
+    if replaced is not None and limit >= replaced:
+        return None
+    chosen: FileSlice | None = None
+    waiting = state.pending_compactions.get((group.partition, group.file_id))
+    for candidate in group.slices:
+        if candidate.base_instant > limit or candidate.base_instant > last:
+            continue
+        if chosen is None:
+            if candidate.base_instant == waiting:
+                chosen = FileSlice(group.partition, group.file_id, candidate.base_instant, None, candidate.logs)
+                continue
+            if _slice_counts(candidate, timeline):
+                chosen = candidate
+                break
+        elif _slice_counts(candidate, timeline):
+            chosen = FileSlice(
+                group.partition,
+                group.file_id,
+                candidate.base_instant,
+                candidate.base,
+                tuple(sorted(candidate.logs + chosen.logs, key=_log_order)),
+            )
+            break
+    if chosen is None:
+        return None
+    logs = tuple(log for log in chosen.logs if _log_counts(log, timeline, limit, state.by_completion_time))
+    if chosen.base is None and not logs:
+        return None
+    return FileSlice(chosen.partition, chosen.file_id, chosen.base_instant, chosen.base, logs)
+
+
+def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str | None = None) -> tuple[FileSlice, ...]:
+    """The visible slice of every group that has one, in the order of the groups."""
+    found = (visible_slice(group, state, as_of) for group in groups)
+    return tuple(slice_ for slice_ in found if slice_ is not None)
+
+
+def _build_group(partition: str, file_id: str, bases: list[BaseFile], logs: list[LogFile], state: SlicingState) -> FileGroup:
+    base_of: dict[str, BaseFile] = {}
+    for base in bases:
+        held = base_of.get(base.name.instant_time)
+        # Two attempts of one task may both stand there until the commit removes the loser; the larger name is taken, as any
+        # choice is as good.
+        if held is None or held.path < base.path:
+            base_of[base.name.instant_time] = base
+    keys: dict[str, list[LogFile]] = {instant: [] for instant in base_of}
+    waiting = state.pending_compactions.get((partition, file_id))
+    if waiting is not None:
+        keys.setdefault(waiting, [])
+    key_of = _completion_key(state.timeline) if state.by_completion_time else _name_key
+    for log in sorted(logs, key=_log_order):
+        keys.setdefault(key_of(log, keys), []).append(log)
+    return FileGroup(
+        partition,
+        file_id,
+        tuple(FileSlice(partition, file_id, key, base_of.get(key), tuple(keys[key])) for key in sorted(keys, reverse=True)),
+    )
+
+
+def _completion_key(timeline: Timeline) -> Callable[[LogFile, Mapping[str, object]], str]:
+    def key_of(log: LogFile, keys: Mapping[str, object]) -> str:
+        if not keys:
+            return log.name.instant_time
+        completed = timeline.completion_time(log.name.instant_time)
+        newest = max(keys)
+        if completed is None:
+            if not timeline.is_before_start(log.name.instant_time):
+                return newest
+            # The instant left the active timeline and its history is not at hand: its request time is the nearest bound.
+            completed = log.name.instant_time
+        at = completed if len(completed) == len(newest) else log.name.instant_time
+        return max((key for key in keys if at >= key), default=log.name.instant_time)
+
+    return key_of
+
+
+def _name_key(log: LogFile, keys: Mapping[str, object]) -> str:
+    return log.name.instant_time
+
+
+def _log_order(log: LogFile) -> tuple[str, int, str, bool]:
+    return log.name.sort_key
+
+
+def _slice_counts(candidate: FileSlice, timeline: Timeline) -> bool:
+    return timeline.is_completed(candidate.base_instant)
+
+
+def _log_counts(log: LogFile, timeline: Timeline, limit: str, by_completion_time: bool) -> bool:
+    if not by_completion_time:
+        # The name carries the base instant; the blocks inside say which of them count.
+        return True
+    return log.name.instant_time <= limit and timeline.is_completed(log.name.instant_time)

@@ -1,0 +1,110 @@
+"""The timeline folder of one table: loading it, and creating, completing and removing instant files.
+
+Every file is created by put-if-absent and never changed; the completed file is the atomic publication of an action.
+
+Source: timeline document, "Write protocol".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+
+from pyhudi.errors import InstantNotFound, TableState
+from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_file, shift_instant_time
+from pyhudi.format.versions import TimelineLayout
+from pyhudi.storage.base import Storage
+from pyhudi.storage.clock import Environment
+from pyhudi.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineStore:
+    """Reads and writes the instant files of one table.
+
+    folder: relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before.  layout: how this table names
+    them.
+    zone: the zone of the table's instant times, needed where completion times are file times.
+    """
+
+    storage: Storage
+    folder: str
+    layout: TimelineLayout
+    zone: tzinfo
+
+    def load(self) -> Timeline:
+        """The active timeline as it stands.  Raises TableState when the folder is missing on a store that has folders."""
+        listing = self.storage.list(self.folder)
+        if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
+            raise TableState(
+                f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an empty folder is a table without commits)"
+            )
+        instants = []
+        for info in listing.files:
+            instant = parse_instant_file(info.name, self.layout)
+            if instant is None:
+                continue
+            if instant.state is State.COMPLETED and instant.completion_time is None:
+                instant = replace(instant, completion_time=format_instant_time(info.modified_ms, self.zone))
+            instants.append(instant)
+        return Timeline.of(instants)
+
+    def path(self, instant: Instant) -> str:
+        """The file of an instant in its state."""
+        return f"{self.folder}/{instant.file_name(self.layout)}"
+
+    def read(self, instant: Instant) -> bytes:
+        """The content of an instant's file.  Raises InstantNotFound when the file is gone."""
+        data = self.storage.read(self.path(instant))
+        if data is None:
+            raise InstantNotFound(
+                f"instant file {self.storage.absolute(self.path(instant))} is missing (archived meanwhile?); load the table again"
+            )
+        return data
+
+    def read_state(self, request_time: str, action: Action, state: State) -> bytes | None:
+        """The content of a requested or inflight file, None when it is absent."""
+        return self.storage.read(self.path(Instant(request_time, action, state)))
+
+    def request(self, request_time: str, action: Action, content: bytes = b"") -> Instant:
+        """Create the requested file.  Raises TableState when the instant exists already."""
+        return self._create(Instant(request_time, action, State.REQUESTED), content)
+
+    def start(self, instant: Instant, content: bytes = b"") -> Instant:
+        """Create the inflight file.  Raises TableState when it exists: somebody else carries the action out."""
+        return self._create(Instant(instant.request_time, instant.action, State.INFLIGHT), content)
+
+    def complete(self, instant: Instant, completed_action: Action, completion_time: str, content: bytes) -> Instant:
+        """Publish the completed file.  Raises TableState when it exists already."""
+        return self._create(Instant(instant.request_time, completed_action, State.COMPLETED, completion_time), content)
+
+    def remove_pending(self, request_time: str, action: Action, *states: State) -> None:
+        """Delete the inflight and requested files of an instant, inflight first; or only the given states."""
+        for state in states or (State.INFLIGHT, State.REQUESTED):
+            self.storage.delete([self.path(Instant(request_time, action, state))])
+
+    def remove_completed(self, instant: Instant) -> None:
+        """Delete a completed file."""
+        self.storage.delete([self.path(instant)])
+
+    def _create(self, instant: Instant, content: bytes) -> Instant:
+        if not self.storage.put_if_absent(self.path(instant), content):
+            raise TableState(
+                f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries out this action"
+            )
+        return instant
+
+    def _folder_exists(self) -> bool:
+        parent, _, name = self.folder.rpartition("/")
+        return name in {folder.rsplit("/", 1)[-1] for folder in self.storage.list(parent).folders}
+
+
+def next_instant_time(env: Environment, zone: tzinfo, after: str) -> str:
+    """A fresh instant time: the clock's, or one millisecond past `after` where the clock stands behind it.
+
+    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all processes.
+    """
+    now = format_instant_time(env.now_ms(), zone)
+    if now > after[:17]:
+        return now
+    return shift_instant_time(after[:17], 1, zone)

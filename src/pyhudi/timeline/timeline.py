@@ -1,0 +1,127 @@
+"""The active timeline as a frozen value.
+
+One entry stands for each instant, in its highest state.  Queries are pure.  Times are compared as strings, as Hudi does.
+
+Source: timeline document, "Timeline files"; reading and merging, "File groups and slices".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyhudi.errors import InstantNotFound
+from pyhudi.format.instants import Action, Instant, State, comparable_action
+
+WRITE_ACTIONS = frozenset({Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT})
+"""Actions whose completed form adds data, and whose pending form is an ordinary write."""
+
+SLICING_ACTIONS = WRITE_ACTIONS | {Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING}
+"""Actions that create data files in any state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The active instants of a table, ordered by (request time, comparable action).
+
+    archived_completions: completion times of instants that left the active timeline, as far as they were loaded.
+    """
+
+    instants: tuple[Instant, ...]
+    archived_completions: Mapping[str, str] = field(default_factory=dict)
+    _completions: dict[str, str] = field(init=False, repr=False, compare=False)
+    _start: str | None = field(init=False, repr=False, compare=False)
+    _last_visible: str | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        completions = {
+            i.request_time: i.completion_time or i.request_time
+            for i in self.instants
+            if i.state is State.COMPLETED and i.action in SLICING_ACTIONS
+        }
+        object.__setattr__(self, "_completions", completions)
+        saved = {i.request_time for i in self.instants if i.action is Action.SAVEPOINT}
+        writes = [i.request_time for i in self.instants if i.action in SLICING_ACTIONS and i.request_time not in saved]
+        object.__setattr__(self, "_start", min(writes) if writes else None)
+        visible = [
+            i.request_time
+            for i in self.instants
+            if i.action in SLICING_ACTIONS and (i.state is State.COMPLETED or i.action is Action.COMPACTION)
+        ]
+        object.__setattr__(self, "_last_visible", max(visible) if visible else None)
+
+    @classmethod
+    def of(cls, instants: Iterable[Instant], archived_completions: Mapping[str, str] | None = None) -> Timeline:
+        """The timeline of these instant files: for each instant the highest state is kept."""
+        best: dict[tuple[str, Action], Instant] = {}
+        for instant in instants:
+            key = (instant.request_time, comparable_action(instant.action))
+            held = best.get(key)
+            if held is None or (instant.state, instant.completion_time or "") > (held.state, held.completion_time or ""):
+                best[key] = instant
+        ordered = sorted(best.items(), key=lambda entry: (entry[0][0], str(entry[0][1])))
+        return cls(tuple(instant for _, instant in ordered), archived_completions or {})
+
+    def completed_writes(self) -> tuple[Instant, ...]:
+        """Completed commits, delta commits and replace commits (compactions and clusterings among them), by request time."""
+        return tuple(i for i in self.instants if i.state is State.COMPLETED and i.action in WRITE_ACTIONS)
+
+    def last_completed_write(self) -> Instant | None:
+        """The completed write with the largest request time."""
+        writes = self.completed_writes()
+        return writes[-1] if writes else None
+
+    def pending(self, *actions: Action) -> tuple[Instant, ...]:
+        """Instants not completed; of the given actions, or of all."""
+        return tuple(i for i in self.instants if i.state is not State.COMPLETED and (not actions or i.action in actions))
+
+    def completed(self, *actions: Action) -> tuple[Instant, ...]:
+        """Completed instants; of the given actions (as their completed files say), or of all."""
+        return tuple(i for i in self.instants if i.state is State.COMPLETED and (not actions or i.action in actions))
+
+    def pending_writes(self) -> tuple[Instant, ...]:
+        """Writes that neither completed nor failed visibly; compactions and clusterings, which keep their plans, are not among
+        them.
+        """
+        return self.pending(*WRITE_ACTIONS)
+
+    def find(self, request_time: str, *actions: Action) -> Instant:
+        """The instant of a request time.  Raises InstantNotFound."""
+        for instant in self.instants:
+            if instant.request_time == request_time and (not actions or instant.action in actions):
+                return instant
+        kinds = f" ({', '.join(actions)})" if actions else ""
+        raise InstantNotFound(f"the active timeline has no instant {request_time}{kinds}")
+
+    def completion_time(self, request_time: str) -> str | None:
+        """When a data-writing instant completed; None when it is pending, unknown, or its history was not loaded."""
+        found = self._completions.get(request_time)
+        return found if found is not None else self.archived_completions.get(request_time)
+
+    def is_completed(self, request_time: str) -> bool:
+        """True when files of that instant count: it completed, or it is older than the whole active timeline."""
+        return request_time in self._completions or self.is_before_start(request_time)
+
+    def is_before_start(self, request_time: str) -> bool:
+        """True when the time lies before the first write instant of the active timeline (savepointed commits left aside)."""
+        return self._start is not None and request_time < self._start
+
+    @property
+    def start(self) -> str | None:
+        """Request time of the first write instant that is not a savepointed commit."""
+        return self._start
+
+    @property
+    def last_visible(self) -> str | None:
+        """Request time of the last instant that slices may be keyed by: completed writes and pending compactions; None without
+        any.
+        """
+        return self._last_visible
+
+    def latest_time(self) -> str:
+        """The largest request or completion time that stands on the timeline, '' when it is empty: new times must be larger."""
+        return max((max(i.request_time, i.completion_time or "") for i in self.instants), default="")
+
+    def up_to(self, request_time: str) -> Timeline:
+        """The timeline as far as instants requested at or before a time."""
+        return Timeline(tuple(i for i in self.instants if i.request_time <= request_time), self.archived_completions)
