@@ -210,6 +210,7 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
         type_ = _column_type(schema, expr.column)
         if not is_string_like(type_):
             raise InvalidRequest(f"LIKE takes text, and column {expr.column!r} has type {type_}")
+        _pieces(expr.pattern)
         return replace(expr, type=type_)
     raise Internal(f"unknown filter node {type(expr).__name__}")
 
@@ -661,7 +662,7 @@ def _position(name: str, value: Any, type_: pa.DataType, grid: _Grid) -> Fractio
     if isinstance(value, (float, Decimal)) and math.isinf(value):
         return bool(value > 0)
     exact = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
-    return exact * 10 ** (grid.scale or 0)
+    return Fraction(exact * 10 ** (grid.scale or 0))
 
 
 def _far_decimal(value: Decimal) -> Fraction:
