@@ -108,9 +108,7 @@ class Transaction:
             now = store.load()
             self._check_ours(now)
             if start is not None:
-                touched = {
-                    (stat.partition_path, stat.file_id) for stats in metadata.partition_to_write_stats.values() for stat in stats
-                }
+                touched = written_groups(metadata)
                 self._check_conflicts(now, start, touched.union(replaced))
             self._delete_unreported_files(metadata)
             if mirror is not None:
