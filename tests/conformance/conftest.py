@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+
 from tests.conformance.moto_server import make_bucket, running_s3_server
 
 

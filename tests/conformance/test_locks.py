@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.lock_suite import LockSuite, MakeLock
-from tests.conformance.moto_server import s3_options
 
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.locks import CombinedLock, FileSystemLock, InProcessLock, LockSettings, StorageLock, open_lock
 from pyhudi.storage.memory import forget_memory
+from tests.conformance.lock_suite import LockSuite, MakeLock
+from tests.conformance.moto_server import s3_options
 
 
 @pytest.fixture

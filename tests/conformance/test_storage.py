@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.moto_server import s3_options
-from tests.conformance.storage_suite import StorageSuite
 
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.storage.memory import forget_memory
+from tests.conformance.moto_server import s3_options
+from tests.conformance.storage_suite import StorageSuite
 
 
 class TestLocalStorage(StorageSuite):

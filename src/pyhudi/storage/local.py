@@ -232,6 +232,9 @@ class LocalStorage:
 
     def open_input(self, path: str) -> pa.NativeFile:
         with _reading(self._full(check_file_path(path))) as full:
+            # Arrow says of a folder only that it expected a file, without an error number.
+            if os.path.isdir(full):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
             return pa.OSFile(full, "rb")
 
     def open_output(self, path: str) -> _LocalOutput:

@@ -180,6 +180,7 @@ class StorageLock(LockProvider):
                 break
             if not wait.pause():
                 if silent:
+                    # A request without an answer may have taken the lease all the same; nobody would hold it.
                     self._give_back(_Lease(owner, 0))
                 raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
         self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)

@@ -198,10 +198,11 @@ class ObjectStorage:
         prefix = join_path(self._location.path, check_path(folder))
         try:
             found = obstore.list_with_delimiter(self._stores.patient, prefix or None)
-        except (FileNotFoundError, NotFoundError):
-            return Listing()
         except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "list", self.absolute(folder)) from error
+            translated = _translate(error, "list", self.absolute(folder))
+            if isinstance(translated, TableState):
+                return Listing()
+            raise translated from error
         # The object `folder/` that Hadoop may have made stands for the folder and is no file in it.
         files = [self._info(meta) for meta in found["objects"] if meta["path"] != prefix]
         folders = [self._relative(path) for path in found["common_prefixes"]]
@@ -303,6 +304,8 @@ class ObjectStorage:
         try:
             obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False)
         except (AlreadyExistsError, PreconditionError) as error:
+            if _lacks_bucket(error):
+                raise _translate(error, "write", self.absolute(path)) from error
             if _status(error) == 409:
                 # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
                 raise StorageUnavailable(f"{self.absolute(path)}: another writer is at work on it; try again") from error
@@ -604,9 +607,13 @@ def _status(error: BaseException) -> int | None:
     return int(rest[:3]) if found and rest[:3].isdecimal() else None
 
 
+def _lacks_bucket(error: BaseException) -> bool:
+    return any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"))
+
+
 def _translate(error: BaseException, verb: str, uri: str) -> HudiError:
-    text, line = str(error), _first_line(error)
-    if "NoSuchBucket" in text or "ContainerNotFound" in text or "The specified bucket does not exist" in text:
+    line = _first_line(error)
+    if _lacks_bucket(error):
         return InvalidRequest(f"cannot {verb} {uri}: its bucket does not exist")
     if isinstance(error, FileNotFoundError | NotFoundError):
         return TableState(f"{uri}: no such file")
@@ -616,6 +623,6 @@ def _translate(error: BaseException, verb: str, uri: str) -> HudiError:
         return Unsupported(f"cannot {verb} {uri}: the store has no such operation: {line}")
     if isinstance(error, InvalidPathError | ValueError):
         return InvalidRequest(f"cannot {verb} {uri}: {line}")
-    if "builder error" in text:
+    if "builder error" in line:
         return InvalidRequest(f"cannot {verb} {uri}: set allow_http=true to reach an endpoint without TLS: {line}")
     return StorageUnavailable(f"cannot {verb} {uri}: {line}")

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.storage import Storage, StorageSpec, open_storage
+from pyhudi.storage.base import join_path, settle_put_if_absent
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome
+
+
+@pytest.fixture
+def storage() -> Storage:
+    return open_storage(f"memory://{uuid.uuid4().hex}")
+
+
+def test_a_spec_keeps_its_secrets_to_itself() -> None:
+    assert "hush" not in repr(StorageSpec("s3://b", (("aws_secret_access_key", "hush"),)))
+
+
+def test_joined_paths_skip_what_is_empty() -> None:
+    assert join_path("", "a/b", "", "c") == "a/b/c"
+    assert join_path("", "") == ""
+
+
+class TestSettling:
+    def test_a_free_name_is_taken(self, storage: Storage) -> None:
+        assert settle_put_if_absent(storage, "f", b"mine", ReplayEnvironment(1))
+        assert storage.read("f") == b"mine"
+
+    def test_another_writers_name_is_not(self, storage: Storage) -> None:
+        storage.put("f", b"theirs")
+        assert not settle_put_if_absent(storage, "f", b"mine", ReplayEnvironment(1))
+        assert storage.read("f") == b"theirs"
+
+    @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+    def test_a_lost_answer_is_found_out(self, storage: Storage, moment: Moment) -> None:
+        faulty = FaultyStorage(storage, Fault(1, moment, Outcome.LOST_ANSWER))
+        assert settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1))
+        assert storage.read("f") == b"mine"
+
+    def test_a_lost_answer_about_a_lost_race(self, storage: Storage) -> None:
+        storage.put("f", b"theirs")
+        faulty = FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER))
+        assert not settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1))
+
+    def test_a_lost_answer_to_the_look(self, storage: Storage) -> None:
+        storage.put("f", b"mine")
+        faulty = FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER, Counted.READS))
+        assert settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1))
+
+    def test_a_store_that_stays_silent_leaves_it_open(self, storage: Storage) -> None:
+        faulty = FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER))
+        with pytest.raises(StorageUnavailable):
+            settle_put_if_absent(faulty, "f", b"mine", ReplayEnvironment(1), attempts=1)
+
+    def test_the_pauses_double(self, storage: Storage) -> None:
+        class Silent(FaultyStorage):
+            def put_if_absent(self, path: str, data: bytes) -> bool:
+                raise StorageUnavailable("silent")
+
+        env = ReplayEnvironment(1, 0)
+        with pytest.raises(StorageUnavailable):
+            settle_put_if_absent(Silent(storage), "f", b"mine", env, attempts=4, pause_ms=10)
+        assert env.now_ms() == 10 + 20 + 40
+
+    def test_no_attempt_is_a_mistake(self, storage: Storage) -> None:
+        with pytest.raises(InvalidRequest):
+            settle_put_if_absent(storage, "f", b"mine", ReplayEnvironment(1), attempts=0)

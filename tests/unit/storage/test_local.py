@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
+from pyhudi.storage import Storage, StorageSpec, open_storage
+from pyhudi.storage.faults import SimulatedCrash
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return open_storage(tmp_path)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(os.listdir(folder))
+
+
+@pytest.mark.parametrize("form", ["{0}", "file:{0}", "file://{0}", "file://localhost{0}", "{0}/"])
+def test_all_forms_of_a_local_uri_are_one_place(tmp_path: Path, form: str) -> None:
+    storage = open_storage(form.format(tmp_path))
+    storage.put("f", b"1")
+    assert (tmp_path / "f").read_bytes() == b"1"
+    assert storage.uri == f"file:{tmp_path}"
+    assert storage.absolute("a b/c%20") == f"file:{tmp_path}/a b/c%20"
+
+
+def test_percent_signs_in_a_uri_are_not_decoded(tmp_path: Path) -> None:
+    open_storage(f"file://{tmp_path}/a%20b").put("f", b"1")
+    assert names(tmp_path) == ["a%20b"]
+
+
+class TestChecksumSidecars:
+    @pytest.mark.parametrize("name", ["f", ".hoodie_partition_metadata"])
+    def test_every_way_of_writing_or_deleting_drops_a_stale_one(self, storage: Storage, tmp_path: Path, name: str) -> None:
+        sidecar = tmp_path / "d" / f".{name}.crc"
+        path = f"d/{name}"
+        storage.put(path, b"first")
+
+        sidecar.write_bytes(b"crc")
+        storage.put(path, b"second")
+        assert not sidecar.exists()
+
+        found = storage.read_versioned(path)
+        assert found is not None
+        sidecar.write_bytes(b"crc")
+        assert storage.put_if_matches(path, b"third", found[1])
+        assert not sidecar.exists()
+
+        sidecar.write_bytes(b"crc")
+        with storage.open_output(path) as sink:
+            sink.write(b"fourth")
+        assert not sidecar.exists()
+
+        sidecar.write_bytes(b"crc")
+        storage.delete([path])
+        assert not sidecar.exists()
+
+        for data in (b"fifth", b""):
+            sidecar.write_bytes(b"crc")
+            assert storage.put_if_absent(path, data)
+            assert not sidecar.exists()
+            storage.delete([path])
+
+    def test_a_write_that_does_not_happen_keeps_it(self, storage: Storage, tmp_path: Path) -> None:
+        storage.put("f", b"1")
+        (tmp_path / ".f.crc").write_bytes(b"crc")
+        assert not storage.put_if_absent("f", b"2")
+        assert not storage.put_if_matches("f", b"2", "another tag")
+        with pytest.raises(ValueError, match="stop"), storage.open_output("f"):
+            raise ValueError("stop")
+        assert (tmp_path / ".f.crc").exists()
+
+    def test_listings_hide_them(self, storage: Storage, tmp_path: Path) -> None:
+        storage.put(".x.log.1", b"1")
+        (tmp_path / "..x.log.1.crc").write_bytes(b"crc")
+        (tmp_path / "data.crc").write_bytes(b"a file that is only named so")
+        assert [info.path for info in storage.list("").files] == [".x.log.1", "data.crc"]
+        assert sorted(info.path for info in storage.walk("")) == [".x.log.1", "data.crc"]
+
+
+class TestWhatADeadWriterLeaves:
+    @pytest.fixture
+    def leftover(self, storage: Storage, tmp_path: Path) -> str:
+        output = storage.open_output("p/f.parquet")
+        output.__enter__().write(b"half a file")
+        # The process dies here: nobody ends the block.
+        del output
+        (left,) = names(tmp_path / "p")
+        return left
+
+    def test_no_name_of_it_looks_like_anything(self, leftover: str) -> None:
+        assert leftover.startswith(".pyhudi-")
+        assert leftover.endswith(".tmp")
+        assert "_" not in leftover
+        assert ".log" not in leftover
+
+    def test_it_is_not_listed(self, storage: Storage, leftover: str) -> None:
+        assert storage.list("p").files == ()
+        assert list(storage.walk("")) == []
+
+    def test_sweeping_removes_it_when_it_is_old(self, storage: Storage, tmp_path: Path, leftover: str) -> None:
+        storage.put("p/g", b"1")
+        os.utime(tmp_path / "p" / leftover, ns=(5_000_000_000, 5_000_000_000))
+        assert storage.sweep_unfinished("p", 5_000) == 0
+        assert storage.sweep_unfinished("p", 5_001) == 1
+        assert names(tmp_path / "p") == ["g"]
+
+    def test_empty_documents_leave_nothing_at_all(
+        self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Markers are empty files in a folder that real Hudi reads strictly, so no temporary name may ever stand there.
+        monkeypatch.setattr(os, "link", lambda *_: pytest.fail("an empty document needs no link"))
+        assert storage.put_if_absent("m/x.marker.CREATE", b"")
+        assert names(tmp_path / "m") == ["x.marker.CREATE"]
+
+
+@pytest.mark.parametrize("method", ["put", "put_if_absent", "put_if_matches"])
+def test_a_crash_before_the_name_appears_changes_nothing(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    storage.put("old", b"old")
+    found = storage.read_versioned("old")
+    assert found is not None
+
+    def crash(*_: object) -> None:
+        raise SimulatedCrash
+
+    monkeypatch.setattr(os, "link", crash)
+    monkeypatch.setattr(os, "replace", crash)
+    monkeypatch.setattr(os, "unlink", lambda *_: None)
+    with pytest.raises(SimulatedCrash):
+        if method == "put":
+            storage.put("old", b"new")
+        elif method == "put_if_absent":
+            storage.put_if_absent("new", b"new")
+        else:
+            storage.put_if_matches("old", b"new", found[1])
+    monkeypatch.undo()
+    assert [info.path for info in storage.list("").files] == ["old"]
+    assert storage.read("old") == b"old"
+    assert len(names(tmp_path)) == 2
+
+
+class TestWithoutLinks:
+    @pytest.fixture(autouse=True)
+    def no_links(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def link(*_: object) -> None:
+            raise OSError(errno.EPERM, "Operation not permitted")
+
+        monkeypatch.setattr(os, "link", link)
+
+    def test_put_if_absent_still_has_one_winner(self, storage: Storage, tmp_path: Path) -> None:
+        assert storage.put_if_absent("f", b"1")
+        assert not storage.put_if_absent("f", b"2")
+        assert storage.read("f") == b"1"
+        assert names(tmp_path) == ["f"]
+
+    def test_a_name_that_appears_meanwhile_wins(self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "f").write_bytes(b"theirs")
+        monkeypatch.setattr(os.path, "lexists", lambda _: False)
+        assert not storage.put_if_absent("f", b"ours")
+        assert storage.read("f") == b"theirs"
+
+    def test_what_was_begun_is_removed_when_the_disk_is_full(
+        self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(_: int) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(StorageUnavailable, match="No space left"):
+            storage.put_if_absent("f", b"1")
+        assert names(tmp_path) == []
+
+
+def test_a_link_whose_answer_was_lost_counts(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    real_link = os.link
+
+    def link(source: str, target: str) -> None:
+        real_link(source, target)
+        raise OSError(errno.EEXIST, "File exists")
+
+    monkeypatch.setattr(os, "link", link)
+    assert storage.put_if_absent("f", b"1")
+
+
+class TestErrors:
+    def test_a_part_of_the_path_is_a_file(self, storage: Storage) -> None:
+        storage.put("f", b"1")
+        for call in (
+            lambda: storage.put("f/x", b"1"),
+            lambda: storage.put_if_absent("f/x", b"1"),
+            lambda: storage.open_output("f/x").__enter__(),
+            lambda: storage.make_folder("f"),
+        ):
+            with pytest.raises(InvalidRequest, match="choose another path"):
+                call()
+
+    def test_the_path_is_a_folder(self, storage: Storage) -> None:
+        storage.make_folder("d")
+        with pytest.raises(InvalidRequest, match="is a folder"):
+            storage.put("d", b"1")
+        with pytest.raises(InvalidRequest), storage.open_output("d"):
+            pass
+        assert not storage.put_if_absent("d", b"1")
+        with pytest.raises(TableState):
+            storage.open_input("d")
+
+    def test_a_name_that_is_too_long(self, storage: Storage) -> None:
+        with pytest.raises(InvalidRequest, match="too long"):
+            storage.put("x" * 300, b"1")
+
+    @pytest.mark.parametrize(
+        ("number", "kind"),
+        [
+            (errno.EACCES, InvalidRequest),
+            (errno.EROFS, InvalidRequest),
+            (errno.EIO, StorageUnavailable),
+            (errno.ESTALE, StorageUnavailable),
+            (errno.EMFILE, StorageUnavailable),
+        ],
+    )
+    def test_others_say_path_and_remedy(
+        self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[HudiError]
+    ) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(os, "open", fail)
+        with pytest.raises(kind, match=f"cannot write {tmp_path}/f: {os.strerror(number)}") as caught:
+            storage.put("f", b"1")
+        assert isinstance(caught.value.__cause__, OSError)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_an_unwritable_folder(self, storage: Storage, tmp_path: Path) -> None:
+        tmp_path.chmod(0o555)
+        with pytest.raises(InvalidRequest, match="owner or the mode"):
+            storage.put("f", b"1")
+
+    def test_a_full_disk_is_heard_from_inside_an_output(self, storage: Storage, tmp_path: Path) -> None:
+        with pytest.raises(StorageUnavailable, match="No space left"), storage.open_output("f"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        assert names(tmp_path) == []
+
+    def test_arrows_own_complaints_pass_through(self, storage: Storage) -> None:
+        with pytest.raises(OSError, match="Corrupt snappy"), storage.open_output("f"):
+            raise OSError("Corrupt snappy compressed data.")
+
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+    def test_a_real_full_disk(self, storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("pyhudi.storage.local._temporary_path", lambda _: str(tmp_path / "full"))
+        os.symlink("/dev/full", tmp_path / "full")
+        with pytest.raises(StorageUnavailable, match="space"), storage.open_output("f") as sink:
+            for _ in range(100):
+                sink.write(b"x" * 65536)
+
+    def test_no_flock(self, storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+        def flock(*_: object) -> None:
+            raise OSError(errno.ENOTSUP, "Operation not supported")
+
+        monkeypatch.setattr("fcntl.flock", flock)
+        storage.put("f", b"1")
+        with pytest.raises(Unsupported, match="lock provider"):
+            storage.put_if_matches("f", b"2", "tag")
+
+    def test_options(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidRequest, match="region"):
+            open_storage(tmp_path, {"region": "x"})
+        with pytest.raises(InvalidRequest, match="documents, all, none"):
+            open_storage(tmp_path, {"sync": "sometimes"})
+        with pytest.raises(InvalidRequest, match="its own options"):
+            open_storage(StorageSpec(f"file:{tmp_path}"), {"sync": "all"})
+        with pytest.raises(Unsupported, match="hdfs"):
+            open_storage("hdfs://host/x")
+
+
+class TestSync:
+    @pytest.fixture
+    def synced(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        paths: list[str] = []
+        real_fsync = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            paths.append("folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+            real_fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        return paths
+
+    def write_all(self, storage: Storage) -> None:
+        storage.put("a", b"1")
+        storage.put_if_absent("b", b"1")
+        storage.put_if_absent("c", b"")
+        with storage.open_output("d") as sink:
+            sink.write(b"1")
+
+    @pytest.mark.parametrize(
+        ("sync", "expected"),
+        [("documents", ["file", "folder"] * 3), ("all", ["file", "folder"] * 4), ("none", [])],
+    )
+    def test_what_reaches_the_disk(self, tmp_path: Path, synced: list[str], sync: str, expected: list[str]) -> None:
+        self.write_all(open_storage(tmp_path, {"sync": sync}))
+        assert synced == expected
+
+
+def _increment(path: str, rounds: int) -> None:
+    storage = open_storage(path, {"sync": "none"})
+    for _ in range(rounds):
+        while True:
+            found = storage.read_versioned("n")
+            assert found is not None
+            if storage.put_if_matches("n", str(int(found[0]) + 1).encode(), found[1]):
+                break
+
+
+def test_put_if_matches_holds_among_processes(tmp_path: Path) -> None:
+    open_storage(tmp_path).put("n", b"0")
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_increment, args=(str(tmp_path), 50)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert open_storage(tmp_path).read("n") == b"150"
+
+
+def test_a_process_killed_while_it_replaces_does_not_block_the_next(tmp_path: Path) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "from pyhudi.storage import open_storage\n"
+        "storage = open_storage(sys.argv[1])\n"
+        "os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "storage.put_if_matches('f', b'theirs', storage.read_versioned('f')[1])\n"
+    )
+    storage = open_storage(tmp_path)
+    storage.put("f", b"old")
+    assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=60).returncode == -9
+    found = storage.read_versioned("f")
+    assert found is not None
+    assert found[0] == b"old"
+    assert storage.put_if_matches("f", b"ours", found[1])

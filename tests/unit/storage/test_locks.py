@@ -1,0 +1,425 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyhudi.errors import Internal, InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
+from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.locks import (
+    LEASE_PATH,
+    CombinedLock,
+    FileSystemLock,
+    InProcessLock,
+    LockProvider,
+    LockSettings,
+    StorageLock,
+    open_lock,
+    register_lock_provider,
+)
+from pyhudi.storage.memory import MemoryStorage
+
+CLASS = "org.apache.hudi.client.transaction.lock."
+
+
+@pytest.fixture
+def env() -> ReplayEnvironment:
+    return ReplayEnvironment(11, 1_000_000)
+
+
+@pytest.fixture
+def storage(env: ReplayEnvironment) -> Storage:
+    return MemoryStorage(f"memory://{uuid.uuid4().hex}", env)
+
+
+def lease(storage: Storage) -> dict[str, object]:
+    data = storage.read(LEASE_PATH)
+    assert data is not None
+    document = json.loads(data)
+    assert isinstance(document, dict)
+    return document
+
+
+class TestStorageLock:
+    def test_the_object_is_real_hudis(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(storage, env, label="host:1:")
+        lock.acquire()
+        assert lock.owner is not None
+        assert lock.owner.startswith("host:1:")
+        assert uuid.UUID(lock.owner.removeprefix("host:1:")).version == 4
+        assert storage.read(LEASE_PATH) == b'{"expired":false,"validUntil":1060000,"owner":"%s"}' % lock.owner.encode()
+        lock.release()
+        assert lease(storage)["expired"] is True
+
+    def test_each_acquisition_has_an_id_of_its_own(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(storage, env)
+        owners = set()
+        for _ in range(3):
+            with lock.held():
+                owners.add(lock.owner)
+        assert len(owners) == 3
+
+    def test_a_holder_that_lives_keeps_it_for_ever(self, storage: Storage, env: ReplayEnvironment) -> None:
+        holder = StorageLock(storage, env)
+        holder.acquire()
+        with pytest.raises(StorageUnavailable, match=f"{holder.owner} holds it"):
+            StorageLock(storage, env).acquire(3_600_000)
+        holder.check()
+
+    def test_a_holder_that_died_loses_it_when_its_lease_has_run_out(self, storage: Storage, env: ReplayEnvironment) -> None:
+        dead = StorageLock(FaultyStorage(storage, Fault(2)), env)
+        dead.acquire()
+        with pytest.raises(SimulatedCrash):
+            dead.renew()
+        started_ms = env.now_ms()
+        next_one = StorageLock(storage, env)
+        next_one.acquire(120_000)
+        assert 60_500 < env.now_ms() - started_ms < 62_000
+        next_one.check()
+
+    @pytest.mark.parametrize(("late_ms", "free"), [(0, False), (500, False), (501, True)])
+    def test_the_margin(self, storage: Storage, env: ReplayEnvironment, late_ms: int, free: bool) -> None:
+        document = {"expired": False, "validUntil": env.now_ms() - late_ms, "owner": "somebody"}
+        storage.put(LEASE_PATH, json.dumps(document).encode())
+        lock = StorageLock(storage, env)
+        if free:
+            lock.acquire(0)
+        else:
+            with pytest.raises(StorageUnavailable):
+                lock.acquire(0)
+
+    def test_a_writer_that_slept_too_long_notices(self, storage: Storage, env: ReplayEnvironment) -> None:
+        sleeper, other = StorageLock(storage, env), StorageLock(storage, env)
+        sleeper.acquire()
+        env.stall_ms(61_000)
+        other.acquire(0)
+        for _ in range(2):
+            with pytest.raises(StorageUnavailable, match="lost"):
+                sleeper.check()
+        held = lease(storage)
+        sleeper.release()
+        assert lease(storage) == held
+        other.check()
+
+    def test_a_writer_that_slept_and_lost_nothing_goes_on(self, storage: Storage, env: ReplayEnvironment) -> None:
+        sleeper = StorageLock(storage, env)
+        sleeper.acquire()
+        env.stall_ms(3_600_000)
+        sleeper.check()
+        with pytest.raises(StorageUnavailable):
+            StorageLock(storage, env).acquire(0)
+
+    def test_check_asks_the_store_only_when_little_is_left(self, storage: Storage, env: ReplayEnvironment) -> None:
+        counting = FaultyStorage(storage)
+        lock = StorageLock(counting, env)
+        lock.acquire()
+        calls = len(counting.calls)
+        env.stall_ms(39_000)
+        lock.check()
+        assert len(counting.calls) == calls
+        env.stall_ms(2_000)
+        lock.check()
+        assert len(counting.calls) == calls + 2
+        assert lease(storage)["validUntil"] == env.now_ms() + 60_000
+
+    def test_renewal_in_the_background(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(storage, env)
+        lock.acquire()
+        env.sleep_ms(25_000)
+        assert lease(storage)["validUntil"] == 1_020_000 + 60_000
+        lock.release()
+        after = lease(storage)
+        env.sleep_ms(100_000)
+        assert lease(storage) == after
+
+    def test_renewal_survives_a_store_that_is_away_for_a_while(self, storage: Storage, env: ReplayEnvironment) -> None:
+        faulty = FaultyStorage(storage, Fault(2, Moment.BEFORE, Outcome.LOST_ANSWER))
+        lock = StorageLock(faulty, env)
+        lock.acquire()
+        env.sleep_ms(25_000)
+        assert faulty.struck
+        assert lease(storage)["validUntil"] == 1_020_000 + 60_000
+        lock.check()
+
+    @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+    @pytest.mark.parametrize("counted", [Counted.READS, Counted.WRITES])
+    def test_a_lost_answer_while_it_is_taken(
+        self, storage: Storage, env: ReplayEnvironment, moment: Moment, counted: Counted
+    ) -> None:
+        lock = StorageLock(FaultyStorage(storage, Fault(1, moment, Outcome.LOST_ANSWER, counted)), env)
+        lock.acquire(5_000)
+        assert lease(storage)["owner"] == lock.owner
+        lock.release()
+        StorageLock(storage, env).acquire(0)
+
+    def test_a_lost_answer_while_it_is_taken_over(self, storage: Storage, env: ReplayEnvironment) -> None:
+        with StorageLock(storage, env).held():
+            pass
+        lock = StorageLock(FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER)), env)
+        lock.acquire(5_000)
+        assert lease(storage)["owner"] == lock.owner
+
+    def test_giving_up_after_a_lost_answer_leaves_no_lease(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(FaultyStorage(storage, Fault(1, Moment.AFTER, Outcome.LOST_ANSWER)), env)
+        with pytest.raises(StorageUnavailable):
+            lock.acquire(0)
+        StorageLock(storage, env).acquire(0)
+
+    @pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+    def test_a_lost_answer_at_release_raises_nothing(self, storage: Storage, env: ReplayEnvironment, moment: Moment) -> None:
+        with StorageLock(FaultyStorage(storage, Fault(2, moment, Outcome.LOST_ANSWER)), env).held():
+            pass
+        StorageLock(storage, env).acquire(120_000)
+
+    def test_a_crash_at_each_call_blocks_the_next_writer_for_one_lease_at_most(self, env: ReplayEnvironment) -> None:
+        def work(storage: Storage) -> None:
+            lock = StorageLock(storage, env)
+            with lock.held():
+                env.sleep_ms(25_000)
+                lock.renew()
+                lock.check()
+
+        def fresh() -> Storage:
+            return MemoryStorage(f"memory://{uuid.uuid4().hex}", env)
+
+        counting = FaultyStorage(fresh())
+        work(counting)
+        assert len(counting.calls) > 8
+        for call in range(1, len(counting.calls) + 1):
+            for moment in (Moment.BEFORE, Moment.AFTER):
+                storage = fresh()
+                with pytest.raises(SimulatedCrash):
+                    work(FaultyStorage(storage, Fault(call, moment, counted=Counted.ALL)))
+                StorageLock(storage, env).acquire(62_000)
+
+    @pytest.mark.parametrize(
+        "data",
+        [
+            *(b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000),
+            b'{"expired":false}',
+            b'{"expired":0,"validUntil":1,"owner":"x"}',
+            b'{"expired":false,"validUntil":"1","owner":"x"}',
+            b'{"expired":false,"validUntil":true,"owner":"x"}',
+        ],
+    )
+    def test_an_unreadable_object_is_not_overrun(self, storage: Storage, env: ReplayEnvironment, data: bytes) -> None:
+        storage.put(LEASE_PATH, data)
+        with pytest.raises(StorageUnavailable, match="unreadable; delete it"):
+            StorageLock(storage, env).acquire(10)
+        assert storage.read(LEASE_PATH) == data
+
+    def test_an_object_that_was_deleted_means_lost(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(storage, env)
+        lock.acquire()
+        storage.delete([LEASE_PATH])
+        with pytest.raises(StorageUnavailable, match="gone"):
+            lock.renew()
+        lock.release()
+        assert storage.read(LEASE_PATH) is None
+
+    def test_misuse(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = StorageLock(storage, env)
+        with pytest.raises(Internal):
+            lock.check()
+        lock.release()
+        lock.acquire()
+        with pytest.raises(Internal):
+            lock.acquire()
+        with pytest.raises(InvalidRequest, match="twice as often"):
+            StorageLock(storage, env, validity_ms=1_000, renew_ms=600)
+
+    def test_the_real_clock_renews_it(self, tmp_path: Path) -> None:
+        storage, env = open_storage(tmp_path, {"sync": "none"}), SystemEnvironment()
+        lock = StorageLock(storage, env, validity_ms=200, renew_ms=20)
+        with lock.held():
+            with pytest.raises(StorageUnavailable):
+                StorageLock(storage, env, margin_ms=0).acquire(600)
+            lock.check()
+        StorageLock(storage, env).acquire(0)
+
+
+def _work(path: str, rounds: int) -> None:
+    storage, env = open_storage(path, {"sync": "none"}), SystemEnvironment()
+    lock = open_lock(LockSettings(validity_ms=500, renew_ms=50), storage, env)
+    for _ in range(rounds):
+        with lock.held():
+            # What the lock guards is a plain read and write, so that any overlap loses a count.
+            seen = int(storage.read("n") or b"0")
+            env.sleep_ms(1)
+            lock.check()
+            storage.put("n", str(seen + 1).encode())
+
+
+def _take_and_die(path: str) -> None:
+    open_lock(LockSettings(validity_ms=500, renew_ms=50), open_storage(path), SystemEnvironment()).acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_under_contention_and_a_death_lose_no_count(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_work, args=(str(tmp_path), 8)) for _ in range(3)]
+    victim = context.Process(target=_take_and_die, args=(str(tmp_path),))
+    for worker in (*workers, victim):
+        worker.start()
+    victim.join(60)
+    assert victim.exitcode == -9
+    for worker in workers:
+        worker.join(60)
+        assert worker.exitcode == 0
+    assert open_storage(tmp_path).read("n") == b"24"
+
+
+class TestFileSystemLock:
+    @pytest.fixture
+    def folder(self, storage: Storage) -> Storage:
+        return storage.child(".hoodie")
+
+    def test_the_file_is_real_hudis(self, storage: Storage, folder: Storage, env: ReplayEnvironment) -> None:
+        lock = FileSystemLock(folder, env)
+        with lock.held():
+            assert storage.read(".hoodie/lock") == b""
+            lock.check()
+        assert storage.read(".hoodie/lock") is None
+
+    def test_a_file_left_behind_blocks_for_ever_without_an_expiry(self, folder: Storage, env: ReplayEnvironment) -> None:
+        folder.put("lock", b"")
+        env.sleep_ms(1 << 40)
+        with pytest.raises(StorageUnavailable, match="delete it if that writer is dead"):
+            FileSystemLock(folder, env).acquire(100)
+
+    def test_a_file_left_behind_is_taken_over_after_the_expiry(self, folder: Storage, env: ReplayEnvironment) -> None:
+        folder.put("lock", b"")
+        FileSystemLock(folder, env, expire_ms=60_000).acquire(61_500)
+        assert env.now_ms() > 1_060_000
+
+    def test_somebody_elses_file_is_noticed_and_left_alone(self, folder: Storage, env: ReplayEnvironment) -> None:
+        lock = FileSystemLock(folder, env)
+        lock.acquire()
+        env.sleep_ms(10)
+        folder.put("lock", b"")
+        with pytest.raises(StorageUnavailable, match="lost"):
+            lock.check()
+        lock.release()
+        assert folder.read("lock") == b""
+
+    def test_holding_it_longer_than_its_expiry_is_noticed(self, folder: Storage, env: ReplayEnvironment) -> None:
+        lock = FileSystemLock(folder, env, expire_ms=1_000)
+        lock.acquire()
+        env.sleep_ms(1_001)
+        with pytest.raises(StorageUnavailable, match="longer than it may"):
+            lock.check()
+
+    def test_not_in_object_stores(self, env: ReplayEnvironment) -> None:
+        with pytest.raises(Unsupported, match="StorageBasedLockProvider"):
+            FileSystemLock(open_storage("s3://b/t", {"anonymous": "true"}), env)
+
+
+class TestInProcessLock:
+    def test_keys_are_locks_of_their_own(self, env: ReplayEnvironment) -> None:
+        with InProcessLock("one", env).held(0), InProcessLock("two", env).held(0):
+            pass
+
+    def test_releasing_what_is_not_held_is_a_mistake(self, env: ReplayEnvironment) -> None:
+        for call in (InProcessLock("k", env).release, InProcessLock("k", env).check):
+            with pytest.raises(Internal):
+                call()
+
+    def test_a_real_wait(self) -> None:
+        env = SystemEnvironment()
+        lock = InProcessLock("real wait", env)
+        lock.acquire()
+        threading.Timer(0.05, lock.release).start()
+        InProcessLock("real wait", env).acquire(10_000)
+
+
+class Recorded(LockProvider):
+    def __init__(self, name: str, events: list[str], *, fails: bool = False) -> None:
+        self.name, self.events, self.fails = name, events, fails
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        self.events.append(f"{self.name} acquire {timeout_ms}")
+        if self.fails:
+            raise StorageUnavailable(self.name)
+
+    def release(self) -> None:
+        self.events.append(f"{self.name} release")
+        if self.fails:
+            raise StorageUnavailable(self.name)
+
+    def check(self) -> None:
+        self.events.append(f"{self.name} check")
+
+    def renew(self) -> None:
+        self.events.append(f"{self.name} renew")
+
+
+class TestCombinedLock:
+    @pytest.fixture
+    def events(self) -> Iterator[list[str]]:
+        yield []
+
+    def test_in_order_and_back(self, env: ReplayEnvironment, events: list[str]) -> None:
+        lock = CombinedLock(Recorded("a", events), Recorded("b", events), env=env)
+        with lock.held(70):
+            lock.check()
+            lock.renew()
+        assert events == [
+            *("a acquire 70", "b acquire 70"),
+            *("a check", "b check", "a renew", "b renew"),
+            *("b release", "a release"),
+        ]
+
+    def test_what_was_taken_is_given_back_when_a_later_one_fails(self, env: ReplayEnvironment, events: list[str]) -> None:
+        lock = CombinedLock(Recorded("a", events), Recorded("b", events, fails=True), Recorded("c", events), env=env)
+        with pytest.raises(StorageUnavailable):
+            lock.acquire(5)
+        assert events == ["a acquire 5", "b acquire 5", "a release"]
+
+    def test_every_release_is_tried(self, env: ReplayEnvironment, events: list[str]) -> None:
+        lock = CombinedLock(Recorded("a", events), Recorded("b", events, fails=True), env=env)
+        with pytest.raises(StorageUnavailable):
+            lock.release()
+        assert events == ["b release", "a release"]
+
+
+class TestOpenLock:
+    def test_the_default_is_a_lease_behind_a_thread_lock(self, storage: Storage, env: ReplayEnvironment) -> None:
+        lock = open_lock(LockSettings(), storage, env)
+        with lock.held():
+            assert lease(storage)["expired"] is False
+            with pytest.raises(StorageUnavailable, match="another thread"):
+                open_lock(LockSettings(), storage, env).acquire(0)
+            with pytest.raises(StorageUnavailable, match="holds it"):
+                StorageLock(storage, env).acquire(0)
+
+    def test_real_hudis_names(self, storage: Storage, env: ReplayEnvironment, tmp_path: Path) -> None:
+        with open_lock(LockSettings(CLASS + "StorageBasedLockProvider"), storage, env).held():
+            assert lease(storage)["expired"] is False
+        with open_lock(LockSettings(CLASS + "FileSystemBasedLockProvider"), storage, env).held():
+            assert storage.read(".hoodie/lock") == b""
+        elsewhere = LockSettings(CLASS + "FileSystemBasedLockProvider", file_system_path=str(tmp_path / "locks"))
+        with open_lock(elsewhere, storage, env).held():
+            assert (tmp_path / "locks" / "lock").read_bytes() == b""
+        with open_lock(LockSettings(CLASS + "InProcessLockProvider"), storage.child("t"), env).held():
+            assert list(storage.walk("t")) == []
+
+    @pytest.mark.parametrize("name", [CLASS + "ZookeeperBasedLockProvider", "com.example.Mine", ""])
+    def test_others_are_refused_by_name(self, storage: Storage, env: ReplayEnvironment, name: str) -> None:
+        with pytest.raises(Unsupported, match=f"{name} is not available.*FileSystemBasedLockProvider.*StorageBased"):
+            open_lock(LockSettings(name), storage, env)
+
+    def test_the_door_for_others(self, storage: Storage, env: ReplayEnvironment) -> None:
+        events: list[str] = []
+        register_lock_provider("com.example.Registered", lambda *_: Recorded("mine", events))
+        with open_lock(LockSettings("com.example.Registered", wait_ms=9), storage, env).held():
+            pass
+        assert events == ["mine acquire 9", "mine release"]
