@@ -1,0 +1,188 @@
+"""The real Apache Hudi behind a pipe: a Spark 3.5 with the Hudi bundle that obeys one JSON request per line.
+
+Runs under the interpreter of .venv-hudi and needs nothing but PySpark; `oracle.py` starts it and speaks with it.
+
+    hudi_server.py JAR SCRATCH
+
+stdin    {"verb": "read", ...}                    one request per line; the end of the input ends the process
+stdout   {"ready": true}                          once, when Spark stands
+         {"value": ...} or {"failure": {...}}     one answer per request, in order
+stderr   all that Python, Spark and Hudi print
+
+Rows travel as Parquet files, which keep decimals, nesting and times in UTC: an answer that is a table is the path of a folder
+with such files.
+
+Spark has the settings that Hudi's documentation asks for and otherwise its defaults. The jar is on spark.driver.extraClassPath:
+through spark.jars Hudi's own classes are loaded twice, and reading its metadata table fails.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import itertools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import NullType
+
+# Only while a result is written: the user-visible session of the real Hudi keeps its defaults.
+RESULT_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.compression.codec": "uncompressed",
+}
+
+
+def start_spark(jar: str, scratch: str) -> SparkSession:
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("real-hudi")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraClassPath", jar)
+        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={scratch}")
+        .config("spark.local.dir", scratch)
+        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
+        .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
+        .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+class Server:
+    def __init__(self, spark: SparkSession, scratch: str) -> None:
+        self.spark = spark
+        self.jvm: Any = spark._jvm
+        self.scratch = scratch
+        self.results = itertools.count()
+        self.verbs: dict[str, Callable[..., Any]] = {
+            "read": self.read,
+            "write": self.write,
+            "view": self.view,
+            "sql": self.sql,
+            "run": self.run,
+            "read_file": self.read_file,
+        }
+
+    def read(self, path: str, options: dict[str, str], columns: list[str] | None, where: str | None) -> str:
+        frame = self.spark.read.format("hudi").options(**options).load(path)
+        if where is not None:
+            frame = frame.where(where)
+        if columns is not None:
+            frame = frame.select(*columns)
+        return self.store(frame)
+
+    def write(self, rows: str, path: str, mode: str, options: dict[str, str], partitions: int | None) -> None:
+        frame = self.rows(rows)
+        if partitions is not None:
+            frame = frame.repartition(partitions)
+        frame.write.format("hudi").options(**options).mode(mode).save(path)
+
+    def view(self, name: str, rows: str) -> None:
+        self.rows(rows).createOrReplaceTempView(name)
+
+    def sql(self, text: str) -> str | None:
+        frame = self.spark.sql(text)
+        return self.store(frame) if frame.columns else None
+
+    def run(self, source: str, inputs: dict[str, Any]) -> Any:
+        """Runs Python source with `spark`, `jvm` and the inputs in scope; the answer is what it leaves in `result`."""
+        scope = {"spark": self.spark, "jvm": self.jvm, **inputs}
+        exec(compile(source, "<request>", "exec"), scope)
+        return scope.get("result")
+
+    def read_file(self, path: str) -> str:
+        """The bytes of a file as Hadoop's client sees it, which checks a .crc sidecar; in base64."""
+        file = self.jvm.org.apache.hadoop.fs.Path(path)
+        stream = file.getFileSystem(self.spark._jsc.hadoopConfiguration()).open(file)
+        try:
+            return base64.b64encode(bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))).decode("ascii")
+        finally:
+            stream.close()
+
+    def rows(self, path: str) -> DataFrame:
+        return self.spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(path)
+
+    def store(self, frame: DataFrame) -> str:
+        """Writes a frame as Parquet into a folder of its own.  A column without a type (NULL) becomes one of text."""
+        folder = f"{self.scratch}/result-{next(self.results)}"
+        untyped = {field.name for field in frame.schema.fields if isinstance(field.dataType, NullType)}
+        if untyped:
+            frame = frame.select(*(F.col(f"`{c}`").cast("string").alias(c) if c in untyped else f"`{c}`" for c in frame.columns))
+        with self.settings(RESULT_SETTINGS):
+            frame.write.parquet(folder)
+        return folder
+
+    @contextlib.contextmanager
+    def settings(self, values: dict[str, str]) -> Iterator[None]:
+        for key, value in values.items():
+            self.spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key in values:
+                self.spark.conf.unset(key)
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        verb = self.verbs[request.pop("verb")]
+        try:
+            return {"value": verb(**request)}
+        except Exception as error:
+            traceback.print_exc()
+            return {"failure": describe(error)}
+
+
+def describe(error: Exception) -> dict[str, Any]:
+    """An exception as plain values: the chain of causes outermost first, each with class and message, and the stack as text."""
+    if isinstance(error, Py4JJavaError):
+        thrown = error.java_exception
+    elif isinstance(error, CapturedException) and error._origin is not None:
+        thrown = error._origin
+    else:
+        return {"causes": [[type(error).__name__, str(error)]], "stack": traceback.format_exc()}
+    causes: list[list[str]] = []
+    cause = thrown
+    while cause is not None and len(causes) < 30:
+        causes.append([cause.getClass().getName(), cause.getMessage() or ""])
+        cause = cause.getCause()
+    return {"causes": causes, "stack": thrown_stack(thrown)}
+
+
+def thrown_stack(thrown: Any) -> str:
+    lines = [str(line) for line in thrown.getStackTrace()]
+    return "\n".join(lines[:60])
+
+
+def main() -> None:
+    jar, scratch = sys.argv[1:]
+    # Whatever prints to standard output must not get between the answers: they have a descriptor that nobody else knows.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    server = Server(start_spark(jar, scratch), scratch)
+    print(json.dumps({"ready": True}), file=answers)
+    for line in sys.stdin:
+        print(json.dumps(server.answer(json.loads(line))), file=answers)
+    server.spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""The real Apache Hudi 1.0.2, to be asked.
+
+`RealHudi` starts `hudi_server.py` (a Spark 3.5 with Hudi's bundle, in the environment of .venv-hudi) at the first request, keeps
+it for all later ones, and ends it in `close`. A request that takes too long kills the process; the next request starts another.
+
+    hudi.write(table, path, **{"hoodie.table.name": "t", ...})
+    hudi.read(path, **{"as.of.instant": "2026..."})            -> pyarrow.Table
+    hudi.sql("SELECT ...") ; hudi.call("show_commits", path=path) -> pyarrow.Table
+    hudi.run("result = jvm. ...", path=path)                   -> a JSON value
+
+What the real Hudi raises comes back as `HudiFailure`, with the classes and messages of all causes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.needs import java_home
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / ".venv-hudi" / "bin" / "python"
+JAR = ROOT / ".hudi-jars" / "hudi-spark3.5-bundle_2.12-1.0.2.jar"
+
+# Spark 3.5 runs on these; Java 24 took away what its Hadoop needs.
+JAVA_VERSIONS = (8, 23)
+
+START_TIMEOUT_S = 180.0
+REQUEST_TIMEOUT_S = 300.0
+
+
+def missing() -> str | None:
+    """What this machine lacks to run the real Hudi, as a sentence; None when all is there."""
+    if java_home(*JAVA_VERSIONS) is None:
+        return "no Java 17 found; run `make setup` as root, or install one"
+    if not PYTHON.exists() or not JAR.exists():
+        return "the real Hudi is not set up; run `make setup-hudi`"
+    return None
+
+
+class HudiFailure(Exception):
+    """What the real Hudi raised.
+
+    causes: (class, message) of each throwable in the chain, outermost first; a class by Java's full name, or Python's bare one.
+    """
+
+    def __init__(self, causes: Sequence[tuple[str, str]], stack: str) -> None:
+        super().__init__("\n  caused by ".join(f"{name}: {message}" for name, message in causes))
+        self.causes = tuple(causes)
+        self.stack = stack
+
+    @property
+    def root(self) -> tuple[str, str]:
+        """Class and message of the innermost cause."""
+        return self.causes[-1]
+
+    def mentions(self, text: str) -> bool:
+        """Whether a class name or message in the chain contains `text`; Spark often gives a cause as text alone."""
+        return any(text in name or text in message for name, message in self.causes)
+
+
+class HudiUnavailable(Exception):
+    """The process of the real Hudi ended, or did not answer in time. The message ends with the last lines of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """An instant as the real Hudi loads it; times are its 17-digit texts."""
+
+    request_time: str
+    action: str
+    state: str
+    completion_time: str | None
+
+
+class RealHudi:
+    """One process of the real Hudi.  scratch: a folder for its files; log: what it prints is appended to this file."""
+
+    def __init__(self, scratch: Path, log: Path) -> None:
+        self._scratch = scratch
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending = b""
+        self._row_files = 0
+
+    # -- tables ---------------------------------------------------------------------------------------------------------
+
+    def read(
+        self, path: str | os.PathLike[str], *, columns: Sequence[str] | None = None, where: str | None = None, **options: object
+    ) -> pa.Table:
+        """`spark.read.format("hudi").options(...).load(path)`, then WHERE and SELECT in Spark's SQL.
+
+        Every Spark column comes with its Arrow type (timestamps us UTC, decimals, nesting), all nullable; rows in no order.
+        """
+        names = list(columns) if columns is not None else None
+        return self._table(self._ask("read", path=os.fspath(path), options=_texts(options), columns=names, where=where))
+
+    def write(
+        self,
+        table: pa.Table,
+        path: str | os.PathLike[str],
+        *,
+        mode: str = "append",
+        partitions: int | None = None,
+        **options: object,
+    ) -> None:
+        """`df.write.format("hudi").options(...).mode(mode).save(path)`; `partitions`: tasks to deal the rows out to."""
+        rows = self._store(table)
+        try:
+            self._ask("write", rows=str(rows), path=os.fspath(path), mode=mode, options=_texts(options), partitions=partitions)
+        finally:
+            rows.unlink()
+
+    def view(self, name: str, table: pa.Table) -> None:
+        """A temporary view for statements such as MERGE INTO; a view of that name is replaced."""
+        # The file must outlive the call: Spark reads it when a statement does.
+        self._ask("view", name=name, rows=str(self._store(table)))
+
+    def sql(self, text: str) -> pa.Table:
+        """The rows of a statement; a table without columns for one that has no result."""
+        return self._table(self._ask("sql", text=text))
+
+    def call(self, procedure: str, **arguments: object) -> pa.Table:
+        """`CALL procedure(name => value, ...)`."""
+        listed = ", ".join(f"{name} => {_sql_literal(value)}" for name, value in arguments.items())
+        return self.sql(f"CALL {procedure}({listed})")
+
+    def register(self, path: str | os.PathLike[str], name: str) -> None:
+        """Makes the table at `path` known to SQL.  The real Hudi may add `hoodie.table.create.schema` to its properties."""
+        self.sql(f"DROP TABLE IF EXISTS {name}")
+        self.sql(f"CREATE TABLE {name} USING hudi LOCATION {_sql_literal(os.fspath(path))}")
+
+    # -- below tables ---------------------------------------------------------------------------------------------------
+
+    def run(self, source: str, **inputs: Any) -> Any:
+        """Runs Python source in the server, with `spark`, `jvm` and the inputs in scope; the JSON value it leaves in `result`."""
+        return self._ask("run", source=source, inputs=inputs)
+
+    def read_file(self, path: str | os.PathLike[str]) -> bytes:
+        """A file through Hadoop's client, which checks `.crc` sidecars; `HudiFailure` (ChecksumException) when one is stale."""
+        return base64.b64decode(self._ask("read_file", path=os.fspath(path)))
+
+    def timeline(self, path: str | os.PathLike[str]) -> tuple[TimelineEntry, ...]:
+        """The active timeline as the real Hudi loads it, oldest first."""
+        found = self.run(_META_CLIENT + _TIMELINE, path=os.fspath(path))
+        return tuple(TimelineEntry(*entry) for entry in found)
+
+    def properties(self, path: str | os.PathLike[str]) -> dict[str, str]:
+        """hoodie.properties as the real Hudi loads it, which includes the check of its checksum."""
+        found = self.run(_META_CLIENT + _PROPERTIES, path=os.fspath(path))
+        return dict(found)
+
+    # -- the process ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Ends the process: by the end of its input, and by force when that does not help."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            _kill(process)
+
+    def _ask(self, verb: str, **request: Any) -> Any:
+        process = self._running()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({"verb": verb, **request}).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise self._lost("ended") from None
+        answer = self._answer(process, REQUEST_TIMEOUT_S)
+        if "failure" in answer:
+            failure = answer["failure"]
+            raise HudiFailure([(name, message) for name, message in failure["causes"]], failure["stack"])
+        return answer["value"]
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is not None:
+            return self._process
+        lack = missing()
+        if lack is not None:
+            raise HudiUnavailable(lack)
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
+            "JAVA_HOME": str(java_home(*JAVA_VERSIONS)),
+            "PYSPARK_PYTHON": str(PYTHON),
+            "PYSPARK_DRIVER_PYTHON": str(PYTHON),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "TZ": "UTC",
+        }
+        environment.pop("PYTHONPATH", None)
+        log: IO[bytes]
+        with self._log.open("ab") as log:
+            # A session of its own: an interrupt from the keyboard is for the tests, and one signal reaches Python and its JVM.
+            process = subprocess.Popen(
+                [PYTHON, Path(__file__).with_name("hudi_server.py"), JAR, self._scratch],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self._scratch,
+                env=environment,
+                start_new_session=True,
+            )
+        self._process = process
+        self._pending = b""
+        self._answer(process, START_TIMEOUT_S)
+        return process
+
+    def _answer(self, process: subprocess.Popen[bytes], timeout_s: float) -> dict[str, Any]:
+        assert process.stdout is not None
+        descriptor = process.stdout.fileno()
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._pending:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._lost(f"did not answer within {timeout_s:.0f} s")
+            received = os.read(descriptor, 1 << 16)
+            if not received:
+                raise self._lost("ended")
+            self._pending += received
+        line, _, self._pending = self._pending.partition(b"\n")
+        answer = json.loads(line)
+        assert isinstance(answer, dict)
+        return answer
+
+    def _lost(self, what: str) -> HudiUnavailable:
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+        tail = "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
+        return HudiUnavailable(f"the process of the real Hudi {what}; the end of {self._log}:\n{tail}")
+
+    def _store(self, table: pa.Table) -> Path:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        self._row_files += 1
+        path = self._scratch / f"rows-{self._row_files}.parquet"
+        pq.write_table(table, path, store_schema=False)
+        return path
+
+    def _table(self, folder: str | None) -> pa.Table:
+        if folder is None:
+            return pa.table({})
+        try:
+            # A ParquetFile reads just the file: no partition columns are guessed from its path.
+            parts = [pq.ParquetFile(path).read() for path in sorted(Path(folder).glob("part-*.parquet"))]
+        finally:
+            shutil.rmtree(folder)
+        return pa.concat_tables(parts)
+
+
+_META_CLIENT = """
+conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
+client = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder().setConf(conf).setBasePath(path).build()
+"""
+
+_TIMELINE = """
+result = [
+    [i.requestedTime(), i.getAction(), i.getState().name(), i.getCompletionTime()]
+    for i in client.getActiveTimeline().getInstants()
+]
+"""
+
+_PROPERTIES = """
+result = [[str(key), str(value)] for key, value in dict(client.getTableConfig().getProps()).items()]
+"""
+
+
+def _texts(options: Mapping[str, object]) -> dict[str, str]:
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
+
+
+def _sql_literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{text}'"
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Ends our own process group, the JVM included."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
