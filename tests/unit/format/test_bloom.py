@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.vectors import vector, vector_body
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.bloom import BloomFilter, BloomKind, bloom_size, murmur2
+from tests.vectors import vector, vector_body
 
 KEYS = st.lists(st.text(min_size=1, max_size=12), min_size=0, max_size=60)
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.vectors import vector
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.hfile import Codec, HFile, HFileEncoder, HFileOptions, encode_hfile, open_hfile, open_hfile_bytes
+from tests.vectors import vector
 
 OPTIONS = [
     HFileOptions(),
