@@ -153,11 +153,10 @@ def parse_version(data: bytes) -> int | None:
 def encode_history(rows: Sequence[HistoryRow], compression: str = "gzip") -> bytes:
     """A history file of `rows`, in their order.  compression: a codec name of Parquet."""
     sink = io.BytesIO()
-    # Hudi's reader takes Avro's schema from the footer when it is there; without the Arrow one the file stays its kind.
-    metadata = {"parquet.avro.schema": ROW_SCHEMA.text, "writer.model.name": "avro"}
-    table = history_table(rows).replace_schema_metadata(metadata)
-    with pq.ParquetWriter(sink, table.schema, compression=compression, store_schema=False) as writer:
-        writer.write_table(table)
+    with pq.ParquetWriter(sink, HISTORY_SCHEMA, compression=compression, store_schema=False) as writer:
+        writer.write_table(history_table(rows))
+        # What the real writer leaves in the footer, so that Hudi's reader resolves the rows as it does its own.
+        writer.add_key_value_metadata({"parquet.avro.schema": ROW_SCHEMA.text, "writer.model.name": "avro"})
     return sink.getvalue()
 
 

@@ -1,0 +1,84 @@
+"""Schemas with column ids."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.schema_history import (
+    ArrayType,
+    Column,
+    MapType,
+    RecordType,
+    VersionedSchema,
+    decode_schema_history,
+    encode_schema_history,
+    format_versioned_schema,
+    parse_versioned_schema,
+)
+
+COLUMNS = (
+    Column(0, "_hoodie_commit_time", True, "string", ""),
+    Column(1, "de", True, "decimal(10, 2)"),
+    Column(2, "a", True, ArrayType(5, RecordType((Column(6, "x", False, "int", "note é"),)), True)),
+    Column(3, "m", True, MapType(7, "string", 8, ArrayType(9, "double", True), True)),
+)
+TEXT = (
+    '{"max_column_id":9,"version_id":20261121073254113,"type":"record","fields":['
+    '{"id":0,"name":"_hoodie_commit_time","optional":true,"type":"string","doc":""},'
+    '{"id":1,"name":"de","optional":true,"type":"decimal(10, 2)"},'
+    '{"id":2,"name":"a","optional":true,"type":{"type":"array","element_id":5,"element":{"type":"record","fields":['
+    '{"id":6,"name":"x","optional":false,"type":"int","doc":"note é"}]},"element_optional":true}},'
+    '{"id":3,"name":"m","optional":true,"type":{"type":"map","key_id":7,"key":"string","value_id":8,'
+    '"value":{"type":"array","element_id":9,"element":"double","element_optional":true},"value_optional":true}}]}'
+)
+SCHEMA = VersionedSchema(20261121073254113, 9, COLUMNS)
+
+
+def test_one_schema() -> None:
+    assert format_versioned_schema(SCHEMA) == TEXT
+    assert parse_versioned_schema(TEXT) == SCHEMA
+
+
+def test_history() -> None:
+    older = VersionedSchema(0, 0, COLUMNS[:1])
+    data = encode_schema_history((SCHEMA, older))
+    assert data.startswith(b'{"schemas":[' + TEXT.encode() + b",")
+    assert decode_schema_history(data) == (SCHEMA, older)
+    for end in range(len(data)):
+        with pytest.raises(CorruptData):
+            decode_schema_history(data[:end])
+    chance = random.Random(3)
+    for at in range(len(data)):
+        flipped = bytearray(data)
+        flipped[at] ^= 1 << chance.randrange(8)
+        try:
+            decode_schema_history(bytes(flipped))
+        except CorruptData:
+            continue
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '"int"',
+        '{"type":"array","element_id":1,"element":"int","element_optional":true}',
+        '{"type":"record","fields":[]}',
+        '{"type":"record","fields":[],"version_id":true,"max_column_id":0}',
+        '{"type":"record","fields":[{"id":0,"name":"a","optional":1,"type":"int"}],"version_id":0,"max_column_id":0}',
+        '{"type":"record","fields":[{"id":0,"optional":true,"type":"int"}],"version_id":0,"max_column_id":0}',
+        '{"type":"record","fields":[{"id":0,"name":"a","optional":true}],"version_id":0,"max_column_id":0}',
+        '{"type":"record","fields":[{"id":0,"name":"a","optional":true,"type":{"type":"set"}}],"version_id":0,"max_column_id":0}',
+        '{"element":' * 500 + "1" + "}" * 500,
+        '{"type":"array","element_id":1,"element_optional":true,"element":' * 500 + '"int"' + "}" * 500,
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_schema(text: str) -> None:
+    with pytest.raises(CorruptData):
+        parse_versioned_schema(text)
