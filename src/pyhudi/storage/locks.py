@@ -183,7 +183,12 @@ class StorageLock(LockProvider):
                     # A request without an answer may have taken the lease all the same; nobody would hold it.
                     self._give_back(_Lease(owner, 0))
                 raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
-        self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
+        try:
+            self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
+        except BaseException:
+            # No thread to renew it, no lease: it would run out under the holder's feet.
+            self.release()
+            raise
 
     def release(self) -> None:
         if self._renewal is not None:

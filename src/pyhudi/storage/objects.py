@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
@@ -55,6 +56,7 @@ from pyhudi.storage.uris import Location
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
 _TAIL_BYTES = 64 * 1024
+_LISTINGS_AT_ONCE = 8
 _READ_AHEAD_BYTES = 128 * 1024
 _DELETE_BATCH = 1000
 
@@ -210,11 +212,13 @@ class ObjectStorage:
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         # A flat listing would be fewer requests, but shows Hadoop's `folder/` objects as if they were files.
-        pending = [check_path(folder)]
-        while pending:
-            listing = self.list(pending.pop())
-            yield from listing.files
-            pending.extend(listing.folders)
+        level: tuple[str, ...] = (check_path(folder),)
+        with ThreadPoolExecutor(_LISTINGS_AT_ONCE, "pyhudi-list") as pool:
+            while level:
+                listings = list(pool.map(self.list, level))
+                for listing in listings:
+                    yield from listing.files
+                level = tuple(path for listing in listings for path in listing.folders)
 
     def put(self, path: str, data: bytes) -> None:
         key = self._key(path)

@@ -226,6 +226,17 @@ class TestStorageLock:
         lock.release()
         assert storage.read(LEASE_PATH) is None
 
+    def test_without_a_thread_to_renew_it_there_is_no_lease(
+        self, storage: Storage, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(env, "every_ms", refuse)
+        with pytest.raises(RuntimeError):
+            StorageLock(storage, env).acquire()
+        assert lease(storage)["expired"] is True
+
     def test_misuse(self, storage: Storage, env: ReplayEnvironment) -> None:
         lock = StorageLock(storage, env)
         with pytest.raises(Internal):
