@@ -176,6 +176,11 @@ def required(node: Node, default: Any = NO_DEFAULT) -> Field:
     return Field("", node, default)
 
 
+def nullable(node: Node) -> Field:
+    """A field without its name yet: `["null", node]`, without a default."""
+    return Field("", Union((NULL, node)))
+
+
 def array_of(items: Node, default: Any = NO_DEFAULT) -> Array:
     """An array.  default: what the node itself names as default."""
     return Array(items, default)

@@ -28,13 +28,11 @@ from pyhudi.format.actions.savepoint import SAVEPOINT_METADATA, SavepointMetadat
 from pyhudi.format.avro import (
     LONG,
     MAGIC,
-    NULL,
     STRING,
-    Field,
-    Union,
     array_of,
     decode_container,
     map_of,
+    nullable,
     optional,
     record,
     schema_of,
@@ -157,7 +155,7 @@ _COMPACTION_WRITE_STAT = record(
 _COMPACTION_METADATA = record(
     "HoodieCompactionMetadata",
     CompactionMetadata,
-    partitionToCompactionWriteStats=Field("", Union((NULL, map_of(array_of(_COMPACTION_WRITE_STAT))))),
+    partitionToCompactionWriteStats=nullable(map_of(array_of(_COMPACTION_WRITE_STAT))),
 )
 ARCHIVED_ENTRY = record(
     "HoodieArchivedMetaEntry",

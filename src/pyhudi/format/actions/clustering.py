@@ -9,9 +9,9 @@ Source: storage format, "Path conventions".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pyhudi.format.avro import BOOLEAN, DOUBLE, NULL, STRING, Field, Union, array_of, map_of, optional, record, version_field
+from pyhudi.format.avro import BOOLEAN, DOUBLE, STRING, array_of, map_of, nullable, optional, record, version_field
 
 SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"
@@ -31,7 +31,10 @@ class SliceInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringGroup:
-    """Slices that are rewritten together, into num_output_file_groups new file groups."""
+    """Slices that are rewritten together, into num_output_file_groups new file groups.
+
+    metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE (bytes), TOTAL_IO_READ_MB, TOTAL_IO_WRITE_MB, TOTAL_IO_MB.
+    """
 
     slices: tuple[SliceInfo, ...] | None = ()
     metrics: Mapping[str, float] | None = None
@@ -45,7 +48,7 @@ class ClusteringStrategy:
     """How the rows are ordered; strategy_params: the sort columns, under SORT_COLUMNS_KEY."""
 
     strategy_class_name: str | None = SORT_AND_SIZE_STRATEGY
-    strategy_params: Mapping[str, str] | None = None
+    strategy_params: Mapping[str, str] | None = field(default_factory=dict)
     version: int | None = 1
 
 
@@ -55,15 +58,10 @@ class ClusteringPlan:
 
     input_groups: tuple[ClusteringGroup, ...] | None = ()
     strategy: ClusteringStrategy | None = None
-    extra_metadata: Mapping[str, str] | None = None
+    extra_metadata: Mapping[str, str] | None = field(default_factory=dict)
     version: int | None = 1
     preserve_hoodie_metadata: bool | None = True
     missing_schedule_partitions: tuple[str, ...] | None = ()
-
-
-def nullable() -> Field:
-    """A string that may be null and has no default."""
-    return Field("", Union((NULL, STRING)))
 
 
 _SLICE = record(
@@ -71,7 +69,7 @@ _SLICE = record(
     SliceInfo,
     dataFilePath=optional(STRING),
     deltaFilePaths=optional(array_of(STRING)),
-    fileId=nullable(),
+    fileId=nullable(STRING),
     partitionPath=optional(STRING),
     bootstrapFilePath=optional(STRING),
     version=version_field(1),

@@ -183,11 +183,6 @@ class CommitMetadata:
         return made(decode_datum(parse_schema(schema.text), data, REPLACE_COMMIT_SCHEMA), cls)
 
 
-def count(null: int = 0) -> Field:
-    """An optional long whose null means `null`."""
-    return optional(LONG, null=null)
-
-
 def _parse_json(data: bytes) -> Any:
     try:
         return json.loads(data)
@@ -195,8 +190,13 @@ def _parse_json(data: bytes) -> Any:
         raise CorruptData(f"commit metadata is not JSON: {error}") from error
 
 
+def _count() -> Field:
+    """An optional long whose null means 0."""
+    return optional(LONG, null=0)
+
+
 _RUNTIME_STATS = record(
-    "HoodieRuntimeStats", RuntimeStats, totalScanTime=count(), totalCreateTime=count(), totalUpsertTime=count()
+    "HoodieRuntimeStats", RuntimeStats, totalScanTime=_count(), totalCreateTime=_count(), totalUpsertTime=_count()
 )
 
 WRITE_STAT = record(
@@ -205,20 +205,20 @@ WRITE_STAT = record(
     fileId=optional(STRING),
     path=optional(STRING),
     prevCommit=optional(STRING),
-    numWrites=count(),
-    numDeletes=count(),
-    numUpdateWrites=count(),
-    totalWriteBytes=count(),
-    totalWriteErrors=count(),
+    numWrites=_count(),
+    numDeletes=_count(),
+    numUpdateWrites=_count(),
+    totalWriteBytes=_count(),
+    totalWriteErrors=_count(),
     partitionPath=optional(STRING),
-    totalLogRecords=count(),
+    totalLogRecords=_count(),
     totalLogFiles=optional(LONG),
-    totalUpdatedRecordsCompacted=count(),
-    numInserts=count(),
-    totalLogBlocks=count(),
-    totalCorruptLogBlock=count(),
-    totalRollbackBlocks=count(),
-    fileSizeInBytes=count(),
+    totalUpdatedRecordsCompacted=_count(),
+    numInserts=_count(),
+    totalLogBlocks=_count(),
+    totalCorruptLogBlock=_count(),
+    totalRollbackBlocks=_count(),
+    fileSizeInBytes=_count(),
     logVersion=optional(INT),
     logOffset=optional(LONG),
     baseFile=optional(STRING),
@@ -228,11 +228,11 @@ WRITE_STAT = record(
     minEventTime=optional(LONG),
     maxEventTime=optional(LONG),
     runtimeStats=optional(_RUNTIME_STATS),
-    totalLogFilesCompacted=count(),
-    totalLogReadTimeMs=count(),
-    totalLogSizeCompacted=count(),
+    totalLogFilesCompacted=_count(),
+    totalLogReadTimeMs=_count(),
+    totalLogSizeCompacted=_count(),
     tempPath=optional(STRING),
-    numUpdates=count(),
+    numUpdates=_count(),
 )
 
 

@@ -9,9 +9,8 @@ Source: storage format, "Path conventions".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pyhudi.format.actions.clustering import nullable
 from pyhudi.format.actions.document import Document
 from pyhudi.format.avro import (
     BOOLEAN,
@@ -22,6 +21,7 @@ from pyhudi.format.avro import (
     Union,
     array_of,
     map_of,
+    nullable,
     optional,
     record,
     schema_of,
@@ -35,7 +35,7 @@ LOG_COMPACTION_STRATEGY = "org.apache.hudi.table.action.compact.LogCompactionExe
 class CompactionOperation:
     """One file slice.  base_instant_time: of the slice; data_file_path: None when it has no base file.
 
-    metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE, TOTAL_LOG_FILES_SIZE in bytes, TOTAL_IO_READ_MB and the like.
+    metrics: TOTAL_LOG_FILES, TOTAL_LOG_FILES_SIZE (bytes), TOTAL_IO_READ_MB, TOTAL_IO_WRITE_MB, TOTAL_IO_MB.
     """
 
     base_instant_time: str | None = None
@@ -52,7 +52,7 @@ class CompactionStrategy:
     """Only of log compactions: LOG_COMPACTION_STRATEGY and no parameters."""
 
     compactor_class_name: str | None = LOG_COMPACTION_STRATEGY
-    strategy_params: Mapping[str, str] | None = None
+    strategy_params: Mapping[str, str] | None = field(default_factory=dict)
     version: int | None = 1
 
 
@@ -61,20 +61,20 @@ class CompactionPlan(Document):
     """version: 2, never null; preserve_hoodie_metadata: True for a log compaction."""
 
     operations: tuple[CompactionOperation, ...] | None = ()
-    extra_metadata: Mapping[str, str] | None = None
+    extra_metadata: Mapping[str, str] | None = field(default_factory=dict)
     version: int | None = 2
     strategy: CompactionStrategy | None = None
     preserve_hoodie_metadata: bool | None = False
-    missing_schedule_partitions: tuple[str, ...] | None = None
+    missing_schedule_partitions: tuple[str, ...] | None = ()
 
 
 _OPERATION = record(
     "HoodieCompactionOperation",
     CompactionOperation,
-    baseInstantTime=nullable(),
+    baseInstantTime=nullable(STRING),
     deltaFilePaths=optional(array_of(STRING)),
     dataFilePath=optional(STRING),
-    fileId=nullable(),
+    fileId=nullable(STRING),
     partitionPath=optional(STRING),
     metrics=optional(map_of(DOUBLE)),
     bootstrapFilePath=optional(STRING),

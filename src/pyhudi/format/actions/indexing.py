@@ -6,7 +6,7 @@ Source: storage format, "Path conventions".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyhudi.format.actions.document import Document
 from pyhudi.format.avro import STRING, array_of, map_of, optional, record, schema_of, version_field
@@ -19,7 +19,7 @@ class IndexPartitionInfo:
     version: int | None = 1
     metadata_partition_path: str | None = None
     index_upto_instant: str | None = None
-    extra_metadata: Mapping[str, str] | None = None
+    extra_metadata: Mapping[str, str] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,17 @@ from pyhudi.format.avro import STRING, map_of, optional, record, schema_of, vers
 
 @dataclass(frozen=True, slots=True)
 class RequestedReplaceMetadata(Document):
-    """operation_type: "CLUSTER" with a plan, None without; version: 1 in the files of the real Hudi."""
+    """operation_type: "CLUSTER" with a plan; without a plan everything is None, as in the files of the real Hudi."""
 
     operation_type: str | None = None
     clustering_plan: ClusteringPlan | None = None
     extra_metadata: Mapping[str, str] | None = None
-    version: int | None = 1
+    version: int | None = None
+
+    @classmethod
+    def of_clustering(cls, plan: ClusteringPlan) -> RequestedReplaceMetadata:
+        """The requested file of a clustering."""
+        return cls("CLUSTER", plan, {}, 1)
 
 
 REQUESTED_REPLACE_METADATA = record(

@@ -60,14 +60,11 @@ STAT = WriteStat(
 COMMIT = CommitMetadata({"0": (STAT, WriteStat()), "1": ()}, False, {"schema": "{}", "_x": "é"}, "UPSERT")
 REPLACE = dataclasses.replace(COMMIT, operation_type="CLUSTER", partition_to_replace_file_ids={"0": ("a-0", "b-0"), "1": ()})
 SLICE = SliceInfo("file:/t/0/a-0_1-0-1_1.parquet", ("file:/t/0/.a-0_2.log.1_0-1-2",), "a-0", "0")
-CLUSTERING = RequestedReplaceMetadata(
-    "CLUSTER",
+CLUSTERING = RequestedReplaceMetadata.of_clustering(
     ClusteringPlan(
         (ClusteringGroup((SLICE,), {"TOTAL_IO_MB": 1.5}, 2, {}),),
         ClusteringStrategy(strategy_params={"hoodie.clustering.plan.strategy.sort.columns": "v"}),
-        {},
-    ),
-    {},
+    )
 )
 COMPACTION = CompactionPlan((CompactionOperation("1", (LOG,), "a-0_1-0-1_1.parquet", "a-0", "0", {"TOTAL_LOG_FILES": 1.0}),), {})
 LOG_COMPACTION = dataclasses.replace(COMPACTION, strategy=CompactionStrategy(strategy_params={}), preserve_hoodie_metadata=True)
