@@ -410,11 +410,18 @@ def split_record_keys(keys: pa.StringArray) -> pa.ListArray:
     `name:`, so it may hold commas and colons.  `__null__` becomes null and `__empty__` the empty string; null stays null.
     Source: storage format, split rule; write path, bucket index.
     """
+    simple = _split_simple_keys(keys)
+    if simple is not None:
+        return simple
     plain = pc.invert(pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":")))
     mark = next((mark for mark in _split_marks() if not pc.any(pc.match_substring(keys, mark)).as_py()), None)
     if mark is None:
         raise Unsupported("the record keys hold every private character that could separate their parts")
-    pieces = pc.split_pattern(pc.replace_substring_regex(keys, r",([^,:]*):", mark + r"\1:"), mark)
+    # The first name goes up to the first colon, commas included; only behind it does a comma separate.
+    first = pc.extract_regex(keys, r"(?s)^(?P<name>[^:]*):(?P<rest>.*)$")
+    rest = pc.replace_substring_regex(first.field("rest"), r",([^,:]*):", mark + r"\1:")
+    marked = pc.if_else(plain, keys, pc.binary_join_element_wise(first.field("name"), rest, ":"))
+    pieces = pc.split_pattern(marked, mark)
     flat = pieces.values.slice(pieces.offsets[0].as_py() if len(pieces) else 0, len(pieces.flatten()))
     counts = pc.fill_null(pc.list_value_length(pieces), 0).to_numpy(zero_copy_only=False)
     is_plain = pa.array(np.repeat(pc.fill_null(plain, True).to_numpy(zero_copy_only=False), counts))
@@ -626,6 +633,24 @@ def _refuse_keyless(texts: Sequence[pa.StringArray], names: Sequence[str]) -> No
             else f"the record key fields {fields} are all null or empty"
         )
         raise InvalidRequest(f"{what} in row {row} (counted from 0): every row needs a key")
+
+
+def _split_simple_keys(keys: pa.StringArray) -> pa.ListArray | None:
+    """As `split_record_keys` when every key is composite and no value holds a comma or colon, which is quick to do."""
+    if keys.null_count or not len(keys):
+        return None
+    pieces = pc.split_pattern(keys, ",")
+    counts = pc.list_value_length(pieces)
+    flat = pieces.flatten()
+    if pc.min(counts).as_py() < 2 or not pc.all(pc.equal(pc.count_substring(flat, ":"), 1)).as_py():
+        return None
+    pairs = pc.split_pattern(flat, ":").flatten()
+    value = pairs.take(pa.array(np.arange(1, len(pairs), 2)))
+    value = pc.if_else(pc.equal(value, NULL_KEY_PART), pa.scalar(None, pa.string()), value)
+    value = pc.if_else(pc.equal(value, EMPTY_KEY_PART), "", value)
+    name = pairs.take(pa.array(np.arange(0, len(pairs), 2)))
+    offsets = np.concatenate([[0], np.cumsum(counts.to_numpy())]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays([name, value], names=["name", "value"]))
 
 
 def _split_marks() -> list[str]:

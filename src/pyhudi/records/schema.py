@@ -1042,7 +1042,7 @@ def _cast_struct(array: pa.StructArray, type_: pa.StructType, path: str, parent_
 def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
     if not pa.types.is_list(array.type):
         array = pc.cast(array, pa.list_(array.type.value_field))
-    if array.offset or len(array.offsets) and array.offsets[0].as_py():
+    if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         # Items outside the slice need no casting, and may hold what the slice does not.
         array = pa.concat_arrays([array, array.slice(0, 0)])
     values = array.values.slice(0, array.offsets[-1].as_py() if len(array) else 0)
@@ -1052,7 +1052,7 @@ def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
 
 
 def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:
-    if array.offset or len(array.offsets) and array.offsets[0].as_py():
+    if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         array = pa.concat_arrays([array, array.slice(0, 0)])
     end = array.offsets[-1].as_py() if len(array) else 0
     keys = _conform_array(array.keys.slice(0, end), type_.key_field, path + "{key}", None)

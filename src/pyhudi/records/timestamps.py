@@ -318,6 +318,9 @@ def _instant_ms(values: dict[str, int], zone: tzinfo) -> int:
             raise ValueError(f"day {values['D']} is not in the year {year}")
     else:
         day = date(year, values.get("M", 1), values.get("d", 1))
+    if "E" in values:
+        # Joda moves the date within its week, which begins on Monday, to the day that is named.
+        day += timedelta(days=values["E"] - 1 - day.weekday())
     local = datetime(
         day.year, day.month, day.day, _hour(values), values.get("m", 0), values.get("s", 0), values.get("S", 0) * 1000
     )

@@ -80,6 +80,11 @@ def test_a_null_part_counts_zero_and_an_empty_part_is_empty() -> None:
     assert bucket_ids(pa.array(["a:1,b:__null__", "a:1,b:__empty__"]), 16, ["a", "b"]).tolist() == [expected, expected]
 
 
+def test_a_key_that_looks_composite_has_no_known_part() -> None:
+    # A single key `x,y:z` is read as field `x,y`, which is not hashed: the hash of an empty list is 1.
+    assert bucket_ids(pa.array(["x,y:z"]), 16, ["id"]).tolist() == [1]
+
+
 def test_hash_fields_must_be_key_fields() -> None:
     with pytest.raises(InvalidRequest, match="city"):
         bucket_ids(pa.array(["1"]), 4, ["id"], ["city"])

@@ -92,7 +92,11 @@ def test_key_columns_must_be_there_and_have_a_text() -> None:
 
 def test_timestamps_in_keys() -> None:
     times = pa.array([1714979289123456, 1714979289000000, None, -1]).cast(pa.timestamp("us", "UTC"))
-    assert keys_of(spec("t,id"), t=times, id=[1, 2, 3, 4])[:3] == ["t:1714979289123456,id:1", "t:1714979289000000,id:2", "t:__null__,id:3"]
+    assert keys_of(spec("t,id"), t=times, id=[1, 2, 3, 4])[:3] == [
+        "t:1714979289123456,id:1",
+        "t:1714979289000000,id:2",
+        "t:__null__,id:3",
+    ]
     consistent = KeySpec(KeyGenerator.NON_PARTITION, ("t", "id"), consistent_timestamps=True, timestamp_zone="Asia/Tokyo")
     assert keys_of(consistent, t=times, id=[1, 2, 3, 4]) == [
         "t:2024-05-06 16:08:09.123,id:1", "t:2024-05-06 16:08:09.0,id:2", "t:__null__,id:3", "t:1970-01-01 09:00:00.0,id:4",
@@ -114,12 +118,18 @@ def test_generated_keys() -> None:
         ("a:__null__,b:__empty__", [("a", None), ("b", "")]),
         ("a:\n1,b:", [("a", "\n1"), ("b", "")]),
         ("a:\x001,b:2", [("a", "\x001"), ("b", "2")]),
+        ("a:1:2,b:3,4", [("a", "1:2"), ("b", "3,4")]),
+        ("a:1,b:2,", [("a", "1"), ("b", "2,")]),
+        (",a:1,b:2", [(",a", "1"), ("b", "2")]),
+        ("x,y:z", [("x,y", "z")]),
+        ("a:,b:", [("a", ""), ("b", "")]),
     ],
 )
 def test_composite_keys_are_split(key: str, parts: list[tuple[str | None, str | None]]) -> None:
     found = split_record_keys(pa.array([None, key, "x"]).slice(1)).to_pylist()
     assert [(part["name"], part["value"]) for part in found[0]] == parts
     assert found[1] == [{"name": None, "value": "x"}]
+    assert split_record_keys(pa.array(["z", key, key]).slice(1)).to_pylist() == [found[0]] * 2
 
 
 SAFE = st.text(st.characters(blacklist_characters=",:", blacklist_categories=["Cs"]), min_size=1)
@@ -141,7 +151,11 @@ def test_paths_of_one_and_more_fields() -> None:
     assert paths_of(spec("id"), id=[1, 2]) == ["", ""]
     assert paths_of(spec("id", "p"), p=["a", "b/c", "", None]) == ["a", "b/c", HIVE_NULL, HIVE_NULL]
     assert paths_of(spec("id", "p", hive_style=True), p=["a", None]) == ["p=a", f"p={HIVE_NULL}"]
-    assert paths_of(spec("id", "p,s.q"), p=["a", None, "a"], s=[{"q": 1}, {"q": 2}, None]) == ["a/1", f"{HIVE_NULL}/2", f"a/{HIVE_NULL}"]
+    assert paths_of(spec("id", "p,s.q"), p=["a", None, "a"], s=[{"q": 1}, {"q": 2}, None]) == [
+        "a/1",
+        f"{HIVE_NULL}/2",
+        f"a/{HIVE_NULL}",
+    ]
     assert paths_of(spec("id", "p,q", hive_style=True, url_encode=True), p=["x/y"], q=[1.0]) == ["p=x%2Fy/q=1.0"]
     assert paths_of(spec("id", "d"), d=[date(2024, 5, 6)]) == ["2024-05-06"]
     assert paths_of(spec("id", "b"), b=[True, False]) == ["true", "false"]
@@ -278,7 +292,7 @@ def test_bad_time_rules_are_refused() -> None:
         ("p,q", {"hive_style": True}, "p=a/q=c/d", ("a", "c/d")),
     ],
 )
-def test_paths_are_read(parts: str, options: dict[str, bool], path: str, values: tuple[str | None, ...]) -> None:
+def test_paths_are_read(parts: str, options: dict[str, Any], path: str, values: tuple[str | None, ...]) -> None:
     assert parse_partition_path(spec("id", parts, **options), path) == values
 
 
@@ -379,7 +393,10 @@ def test_properties_of_real_tables_are_read() -> None:
     }
     assert KeySpec.from_properties(by_class).generator is KeyGenerator.COMPLEX
     custom = {"hoodie.table.partition.fields": "c:simple,t:timestamp", "hoodie.table.keygenerator.type": "CUSTOM_AVRO"}
-    assert [field.kind for field in KeySpec.from_properties(custom).partition_fields] == [PartitionKind.SIMPLE, PartitionKind.TIMESTAMP]
+    assert [field.kind for field in KeySpec.from_properties(custom).partition_fields] == [
+        PartitionKind.SIMPLE,
+        PartitionKind.TIMESTAMP,
+    ]
     old = custom | {"hoodie.table.partition.fields": "c"}
     assert KeySpec.from_properties(old).partition_fields == (PartitionField("c", PartitionKind.UNKNOWN),)
     with pytest.raises(InvalidRequest, match="not known"):

@@ -4,6 +4,7 @@ import io
 import json
 import zipfile
 from decimal import Decimal
+from typing import Any
 
 import fastavro
 import pyarrow as pa
@@ -50,7 +51,9 @@ def types() -> st.SearchStrategy[pa.DataType]:
 def fields(of: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[list[pa.Field]]:
     names = st.lists(st.sampled_from(["a", "b", "c_1", "fixed", "É", "t_record"]), min_size=1, max_size=4, unique=True)
     return names.flatmap(
-        lambda ns: st.tuples(*(st.builds(lambda t, n, name=name: pa.field(name, t, n), of, st.booleans()) for name in ns)).map(list)
+        lambda ns: st.tuples(*(st.builds(lambda t, n, name=name: pa.field(name, t, n), of, st.booleans()) for name in ns)).map(
+            list
+        )
     )
 
 
@@ -66,7 +69,8 @@ def test_the_schema_text_of_a_real_table_is_reproduced(table: str) -> None:
     names = [n for n in archive.namelist() if n.endswith(".commit") and not n.startswith("__") and archive.getinfo(n).file_size]
     assert names
     for name in names:
-        text = next(iter(fastavro.reader(io.BytesIO(archive.read(name)))))["extraMetadata"]["schema"]
+        record: Any = next(iter(fastavro.reader(io.BytesIO(archive.read(name)))))
+        text = record["extraMetadata"]["schema"]
         schema = avro_to_arrow(text)
         assert normalise(schema).equals(schema)
         assert arrow_to_avro(schema, name.split("/")[0]) == text
@@ -345,7 +349,9 @@ def test_a_new_table_takes_the_normalised_schema() -> None:
 
 def test_order_new_columns_and_nullability() -> None:
     table = pa.schema([pa.field("a", pa.int32(), False), pa.field("b", pa.string(), False), pa.field("c", pa.int64())])
-    incoming = pa.schema([pa.field("n", pa.int8(), False), pa.field("c", pa.int64(), False), ("b", pa.string()), pa.field("a", pa.int32(), False)])
+    incoming = pa.schema(
+        [pa.field("n", pa.int8(), False), pa.field("c", pa.int64(), False), ("b", pa.string()), pa.field("a", pa.int32(), False)]
+    )
     result = evolve(table, incoming)
     assert result.names == ["a", "b", "c", "n"]
     assert [field.nullable for field in result] == [False, True, True, True]
@@ -374,7 +380,9 @@ def test_nested_columns_evolve_field_by_field() -> None:
 
 
 def test_missing_columns_need_an_option() -> None:
-    table = pa.schema([("a", pa.int32()), pa.field("s", pa.struct([("x", pa.int32()), ("y", pa.int32())])), pa.field("b", pa.int32(), False)])
+    table = pa.schema(
+        [("a", pa.int32()), pa.field("s", pa.struct([("x", pa.int32()), ("y", pa.int32())])), pa.field("b", pa.int32(), False)]
+    )
     incoming = pa.schema([("a", pa.int32()), ("s", pa.struct([("x", pa.int32())]))])
     with pytest.raises(InvalidRequest) as caught:
         evolve(table, incoming)
@@ -435,7 +443,11 @@ def test_a_batch_that_fits_is_not_copied() -> None:
         (pa.array([b"ab"], pa.binary(2)), pa.binary(), [b"ab"]),
         (pa.array([[1, None], None], pa.large_list(pa.int8())), pa.list_(pa.int64()), [[1, None], None]),
         (pa.array([[1, 2], None], pa.list_(pa.int8(), 2)), pa.list_(pa.string()), [["1", "2"], None]),
-        (pa.array([[("k", 1)], None], pa.map_(pa.large_string(), pa.int8())), pa.map_(pa.string(), pa.int64()), [[("k", 1)], None]),
+        (
+            pa.array([[("k", 1)], None], pa.map_(pa.large_string(), pa.int8())),
+            pa.map_(pa.string(), pa.int64()),
+            [[("k", 1)], None],
+        ),
     ],
 )
 def test_values_are_cast(array: pa.Array, target: pa.DataType, expected: list[object]) -> None:
@@ -469,7 +481,9 @@ def test_values_that_cannot_be_cast_are_refused(array: pa.Array, target: pa.Data
 
 def test_columns_are_ordered_filled_and_left_out() -> None:
     batch = pa.record_batch({"b": [1, 2], "extra": ["x", "y"], "s": [{"y": 1}, None]})
-    target = pa.schema([("s", pa.struct([("x", pa.string()), ("y", pa.int64())])), ("n", pa.list_(pa.int32())), ("b", pa.int64())])
+    target = pa.schema(
+        [("s", pa.struct([("x", pa.string()), ("y", pa.int64())])), ("n", pa.list_(pa.int32())), ("b", pa.int64())]
+    )
     assert conform(batch, target).to_pylist() == [{"s": {"x": None, "y": 1}, "n": None, "b": 1}, {"s": None, "n": None, "b": 2}]
 
 

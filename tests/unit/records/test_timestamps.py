@@ -52,6 +52,8 @@ def test_printing_uses_the_zone() -> None:
         ("dd MMM yyyy hh:mm a", "06 may 2024 12:30 am", datetime(2024, 5, 6, 0, 30, tzinfo=UTC)),
         ("yyyy D", "2024 127", datetime(2024, 5, 6, tzinfo=UTC)),
         ("EEE yyyy", "Mon 2024", datetime(2024, 1, 1, tzinfo=UTC)),
+        # The named day wins over the day of the month.
+        ("EEE dd MMM yyyy", "Tue 06 May 2024", datetime(2024, 5, 7, tzinfo=UTC)),
         ("MM-dd", "02-29", datetime(2000, 2, 29, tzinfo=UTC)),
         ("HH:mm", "10:30", datetime(1970, 1, 1, 10, 30, tzinfo=UTC)),
         ("kk", "24", datetime(1970, 1, 1, tzinfo=UTC)),
@@ -113,7 +115,9 @@ def test_granularity_and_levels() -> None:
     assert parse_pattern("SSS").granularity_ms == 1
 
 
-@given(st.lists(st.integers(MIN_INSTANT_MS, MAX_INSTANT_MS)), st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "+05:45"]))
+@given(
+    st.lists(st.integers(MIN_INSTANT_MS, MAX_INSTANT_MS)), st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "+05:45"])
+)
 def test_local_times_are_those_of_the_zone(instants: list[int], name: str) -> None:
     zone = time_zone(name)
     pattern = parse_pattern("yyyy-MM-dd HH:mm:ss.SSS")
