@@ -1,0 +1,120 @@
+"""The `column_stats` and `partition_stats` partitions: ranges of columns in files and in partitions.
+Source: storage format, "Metadata table", column_stats and partition_stats.
+
+    key                              type  file_name       says
+    column + partition + file        3     the file        a column in one base or log file
+    column + partition               6     the partition   a column in all files of a partition; its bounds are tight
+
+Expression indexes hold both kinds, of the results of a function.  Counts of values include nulls, except in expression indexes.
+
+Two records of one key: the newer one counts when it is a deletion, follows one, or is tight; else bounds widen and counts add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.metadata.codec import WRAPPED, decode_payload, encode_payload, payload_field, payload_type
+from pyhudi.format.metadata.schema import Payload, RecordType, WrappedKind
+
+COLUMN_STATS_SCHEMA = pa.schema(
+    [
+        pa.field("file_name", pa.string(), nullable=False),
+        pa.field("column_name", pa.string(), nullable=False),
+        pa.field("min", WRAPPED, nullable=False),
+        pa.field("max", WRAPPED, nullable=False),
+        pa.field("value_count", pa.int64()),
+        pa.field("null_count", pa.int64()),
+        pa.field("total_size_bytes", pa.int64()),
+        pa.field("total_uncompressed_size_bytes", pa.int64()),
+        pa.field("is_deleted", pa.bool_(), nullable=False),
+        pa.field("is_tight", pa.bool_(), nullable=False),
+    ]
+)
+"""One row for each record.  min, max: see `wrapped.py`; both of the kind NULL when there is no value but null."""
+
+_FIELDS = (
+    ("fileName", pa.string(), ""),
+    ("columnName", pa.string(), ""),
+    ("minValue", WRAPPED, None),
+    ("maxValue", WRAPPED, None),
+    ("valueCount", pa.int64(), None),
+    ("nullCount", pa.int64(), None),
+    ("totalSize", pa.int64(), None),
+    ("totalUncompressedSize", pa.int64(), None),
+    ("isDeleted", pa.bool_(), False),
+    ("isTightBound", pa.bool_(), False),
+)
+
+
+def decode_column_stats(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordBatch, pa.Int32Array]:
+    """COLUMN_STATS_SCHEMA, one row for each value, and the type of each: 3 of a file, 6 of a partition.
+
+    values: binary, no nulls; schema: the Avro schema text that wrote them.
+    Raises CorruptData and Unsupported as `decode_payload` does.
+    """
+    types, payloads = decode_payload(values, schema, Payload.COLUMN_STATS)
+    if payloads.null_count:
+        raise CorruptData("a record of column statistics says nothing")
+    columns = [payload_field(payloads, name, kind, default) for name, kind, default in _FIELDS]
+    return pa.RecordBatch.from_arrays(columns, schema=COLUMN_STATS_SCHEMA), types
+
+
+def encode_column_stats(stats: pa.RecordBatch, kind: RecordType) -> pa.BinaryArray:
+    """The value of each row.  stats: COLUMN_STATS_SCHEMA; kind: COLUMN_STATS or PARTITION_STATS.
+
+    Raises InvalidRequest when a row has one bound without the other: readers would take the other for "all null".
+    """
+    if kind not in (RecordType.COLUMN_STATS, RecordType.PARTITION_STATS):
+        raise InvalidRequest(f"column statistics are no records of type {kind.name}")
+    kinds = [stats.column(name).field("kind") for name in ("min", "max")]
+    one_sided = pc.not_equal(pc.equal(kinds[0], int(WrappedKind.NULL)), pc.equal(kinds[1], int(WrappedKind.NULL)))
+    if pc.any(one_sided).as_py():
+        row = stats.filter(one_sided).slice(0, 1).to_pylist()[0]
+        raise InvalidRequest(f"the statistics of column {row['column_name']} in {row['file_name']} have one bound only")
+    payload = payload_type(Payload.COLUMN_STATS)
+    payloads = pa.StructArray.from_arrays(stats.columns, fields=list(payload))
+    return encode_payload(kind, payloads)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats:
+    """What a record says, with bounds as Python values that can be compared: both None when there is no value but null."""
+
+    file_name: str
+    column_name: str
+    min: Any
+    max: Any
+    value_count: int | None
+    null_count: int | None
+    total_size_bytes: int | None
+    total_uncompressed_size_bytes: int | None
+    is_deleted: bool = False
+    is_tight: bool = False
+
+
+def merge_column_stats(older: ColumnStats, newer: ColumnStats) -> ColumnStats:
+    """What two records of one key say together.  Raises CorruptData when they are about different columns."""
+    if older.column_name != newer.column_name:
+        raise CorruptData("two columns have one key in the statistics", expected=older.column_name, found=newer.column_name)
+    if older.is_deleted or newer.is_deleted or newer.is_tight:
+        return newer
+    return ColumnStats(
+        newer.file_name,
+        newer.column_name,
+        min((bound for bound in (older.min, newer.min) if bound is not None), default=None),
+        max((bound for bound in (older.max, newer.max) if bound is not None), default=None),
+        _added(older.value_count, newer.value_count),
+        _added(older.null_count, newer.null_count),
+        _added(older.total_size_bytes, newer.total_size_bytes),
+        _added(older.total_uncompressed_size_bytes, newer.total_uncompressed_size_bytes),
+    )
+
+
+def _added(first: int | None, second: int | None) -> int | None:
+    return None if first is None and second is None else (first or 0) + (second or 0)

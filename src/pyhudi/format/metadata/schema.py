@@ -1,0 +1,185 @@
+"""The record schema of the metadata table.  Source: storage format, "Metadata table", HoodieMetadataRecord.
+
+Every record of every partition has this one schema: five meta fields, a key, a type, and one payload for each kind of index, of
+which a record fills exactly one.
+
+    field                  payload                       types
+    filesystemMetadata     map name -> size, isDeleted   1 partition list, 2 file list
+    BloomFilterMetadata    a file's Bloom filter         4
+    ColumnStatsMetadata    a column's range              3 in a file, 6 in a partition
+    recordIndexMetadata    where a record key lives      5
+    SecondaryIndexMetadata isDeleted                     7
+
+Values are stored without a header, in the schema that the base file's file info or the log block's header names.  That schema,
+not this one, decodes them: later versions append fields and union branches.  Here stands the one that we write; it equals that of
+Hudi 1.0.2 but for its comments.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import IntEnum, StrEnum
+from typing import Any
+
+
+class RecordType(IntEnum):
+    """What a record of the metadata table is about."""
+
+    PARTITION_LIST = 1
+    FILE_LIST = 2
+    COLUMN_STATS = 3
+    BLOOM_FILTER = 4
+    RECORD_INDEX = 5
+    PARTITION_STATS = 6
+    SECONDARY_INDEX = 7
+
+
+class Payload(StrEnum):
+    """The field of the record that holds what it says."""
+
+    FILES = "filesystemMetadata"
+    BLOOM_FILTER = "BloomFilterMetadata"
+    COLUMN_STATS = "ColumnStatsMetadata"
+    RECORD_INDEX = "recordIndexMetadata"
+    SECONDARY_INDEX = "SecondaryIndexMetadata"
+
+
+PAYLOAD_OF_TYPE = {
+    RecordType.PARTITION_LIST: Payload.FILES,
+    RecordType.FILE_LIST: Payload.FILES,
+    RecordType.COLUMN_STATS: Payload.COLUMN_STATS,
+    RecordType.BLOOM_FILTER: Payload.BLOOM_FILTER,
+    RecordType.RECORD_INDEX: Payload.RECORD_INDEX,
+    RecordType.PARTITION_STATS: Payload.COLUMN_STATS,
+    RecordType.SECONDARY_INDEX: Payload.SECONDARY_INDEX,
+}
+
+
+class WrappedKind(IntEnum):
+    """Branches of the union that holds a column's smallest and largest value: how its bytes are to be read.
+
+    NULL no value | BOOLEAN one byte | INT, LONG zig-zag varint | FLOAT, DOUBLE little endian | BYTES, STRING length and bytes
+    DATE, LOCAL_DATE days, as INT | DECIMAL length and unscaled number at 15 decimals | TIME, TIMESTAMP microseconds, as LONG
+    """
+
+    NULL = 0
+    BOOLEAN = 1
+    INT = 2
+    LONG = 3
+    FLOAT = 4
+    DOUBLE = 5
+    BYTES = 6
+    STRING = 7
+    DATE = 8
+    DECIMAL = 9
+    TIME = 10
+    TIMESTAMP = 11
+    LOCAL_DATE = 12
+
+
+DECIMAL_PRECISION = 30
+DECIMAL_SCALE = 15
+
+_STRING = {"type": "string", "avro.java.string": "String"}
+
+_WRAPPERS: tuple[tuple[WrappedKind, str, Any], ...] = (
+    (WrappedKind.BOOLEAN, "BooleanWrapper", "boolean"),
+    (WrappedKind.INT, "IntWrapper", "int"),
+    (WrappedKind.LONG, "LongWrapper", "long"),
+    (WrappedKind.FLOAT, "FloatWrapper", "float"),
+    (WrappedKind.DOUBLE, "DoubleWrapper", "double"),
+    (WrappedKind.BYTES, "BytesWrapper", "bytes"),
+    (WrappedKind.STRING, "StringWrapper", _STRING),
+    (WrappedKind.DATE, "DateWrapper", "int"),
+    (
+        WrappedKind.DECIMAL,
+        "DecimalWrapper",
+        {"type": "bytes", "logicalType": "decimal", "precision": DECIMAL_PRECISION, "scale": DECIMAL_SCALE},
+    ),
+    (WrappedKind.TIME, "TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}),
+    (WrappedKind.TIMESTAMP, "TimestampMicrosWrapper", "long"),
+    (WrappedKind.LOCAL_DATE, "LocalDateWrapper", "int"),
+)
+
+KIND_OF_WRAPPER = {name: kind for kind, name, _ in _WRAPPERS}
+
+
+def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": list(fields)}
+
+
+def _field(name: str, kind: Any, **default: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **default}
+
+
+def _optional(name: str, kind: Any) -> dict[str, Any]:
+    return {"name": name, "type": ["null", kind], "default": None}
+
+
+_META_FIELDS = tuple(
+    _optional(f"_hoodie_{name}", "string")
+    for name in ("commit_time", "commit_seqno", "record_key", "partition_path", "file_name")
+)
+
+_FILE_INFO = _record("HoodieMetadataFileInfo", _field("size", "long"), _field("isDeleted", "boolean"))
+
+_BLOOM_FILTER = _record(
+    "HoodieMetadataBloomFilter",
+    _field("type", _STRING),
+    _field("timestamp", _STRING),
+    _field("bloomFilter", "bytes"),
+    _field("isDeleted", "boolean"),
+)
+
+_COLUMN_STATS = _record(
+    "HoodieMetadataColumnStats",
+    _optional("fileName", _STRING),
+    _optional("columnName", _STRING),
+    _field("minValue", ["null", *(_record(name, _field("value", kind)) for _, name, kind in _WRAPPERS)], default=None),
+    _field("maxValue", ["null", *(name for _, name, _ in _WRAPPERS)], default=None),
+    _optional("valueCount", "long"),
+    _optional("nullCount", "long"),
+    _optional("totalSize", "long"),
+    _optional("totalUncompressedSize", "long"),
+    _field("isDeleted", "boolean"),
+    _field("isTightBound", "boolean", default=False),
+)
+
+_RECORD_INDEX = _record(
+    "HoodieRecordIndexInfo",
+    _optional("partitionName", _STRING),
+    _optional("fileIdHighBits", "long"),
+    _optional("fileIdLowBits", "long"),
+    _optional("fileIndex", "int"),
+    _optional("fileId", _STRING),
+    _optional("instantTime", "long"),
+    _field("fileIdEncoding", "int", default=0),
+    _optional("position", "long"),
+)
+
+_FIELDS = (
+    _field("key", _STRING),
+    _field("type", "int"),
+    _field(Payload.FILES.value, ["null", {"type": "map", "values": _FILE_INFO, "avro.java.string": "String"}]),
+    _optional(Payload.BLOOM_FILTER.value, _BLOOM_FILTER),
+    _optional(Payload.COLUMN_STATS.value, _COLUMN_STATS),
+    _optional(Payload.RECORD_INDEX.value, _RECORD_INDEX),
+    _optional(Payload.SECONDARY_INDEX.value, _record("HoodieSecondaryIndexInfo", _field("isDeleted", "boolean"))),
+)
+
+
+def _text(fields: tuple[dict[str, Any], ...]) -> str:
+    schema = {
+        "type": "record",
+        "name": "HoodieMetadataRecord",
+        "namespace": "org.apache.hudi.avro.model",
+        "fields": list(fields),
+    }
+    return json.dumps(schema, separators=(",", ":"))
+
+
+RECORD_SCHEMA = _text(_META_FIELDS + _FIELDS)
+"""The schema of values, for a base file's file info (`schema`) and a log block's header (SCHEMA)."""
+
+COMMIT_SCHEMA = _text(_FIELDS)
+"""The schema without the meta fields, as commits of the metadata table carry it in their extra metadata (`schema`)."""

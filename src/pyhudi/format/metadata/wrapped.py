@@ -1,0 +1,202 @@
+"""Bounds of columns: a union of wrapper records, as Arrow arrays of (kind, bytes).  Source: storage format, "Column statistics".
+
+    column type                      kind        bytes
+    boolean                          BOOLEAN     one byte
+    int8, int16, int32               INT         zig-zag varint
+    int64                            LONG        zig-zag varint
+    float32, float64                 FLOAT, DOUBLE   little endian
+    binary, fixed-size binary        BYTES       zig-zag length, bytes
+    string                           STRING      zig-zag length, UTF-8
+    date32                           DATE        days since 1970-01-01, zig-zag varint
+    timestamp, time                  LONG        the stored number: microseconds
+    decimal                          DECIMAL     zig-zag length, big-endian two's complement of the value at 15 decimals
+
+TIME, TIMESTAMP and LOCAL_DATE are read and not written: Hudi's readers expect the kinds above.
+
+What it is read as depends on the column's type of today, which may be wider than the type that the statistics were made with.  A
+bound that does not fit the type is not known; that is not the same as no bound, which says that every value is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.avro_columns import (
+    PAD_BYTES,
+    BinaryNode,
+    BooleanNode,
+    DecimalNode,
+    FloatNode,
+    Node,
+    NumberNode,
+    Rows,
+    Source,
+    binary_parts,
+    join,
+)
+from pyhudi.format.metadata.codec import WRAPPED
+from pyhudi.format.metadata.schema import DECIMAL_PRECISION, DECIMAL_SCALE, WrappedKind
+
+_DECIMAL = pa.decimal128(DECIMAL_PRECISION, DECIMAL_SCALE)
+_TYPE_OF_KIND = {
+    WrappedKind.BOOLEAN: pa.bool_(),
+    WrappedKind.INT: pa.int32(),
+    WrappedKind.LONG: pa.int64(),
+    WrappedKind.FLOAT: pa.float32(),
+    WrappedKind.DOUBLE: pa.float64(),
+    WrappedKind.BYTES: pa.binary(),
+    WrappedKind.STRING: pa.string(),
+    WrappedKind.DATE: pa.int32(),
+    WrappedKind.DECIMAL: _DECIMAL,
+    WrappedKind.TIME: pa.int64(),
+    WrappedKind.TIMESTAMP: pa.int64(),
+    WrappedKind.LOCAL_DATE: pa.int32(),
+}
+
+
+def wrapped_kind(column: pa.DataType) -> WrappedKind | None:
+    """The wrapper that bounds of a column of this type are stored in; None when such columns have no statistics."""
+    types = pa.types
+    if types.is_boolean(column):
+        return WrappedKind.BOOLEAN
+    if types.is_int8(column) or types.is_int16(column) or types.is_int32(column):
+        return WrappedKind.INT
+    if types.is_int64(column) or types.is_time64(column) or types.is_timestamp(column):
+        return WrappedKind.LONG
+    if types.is_float32(column):
+        return WrappedKind.FLOAT
+    if types.is_float64(column):
+        return WrappedKind.DOUBLE
+    if types.is_binary(column) or types.is_fixed_size_binary(column):
+        return WrappedKind.BYTES
+    if types.is_string(column):
+        return WrappedKind.STRING
+    if types.is_date32(column):
+        return WrappedKind.DATE
+    if types.is_decimal128(column) and fits_wrapped_decimal(column.precision, column.scale):
+        return WrappedKind.DECIMAL
+    return None
+
+
+def fits_wrapped_decimal(precision: int, scale: int) -> bool:
+    """Whether every decimal of this type can be held at 30 digits, 15 of them decimals."""
+    return scale <= DECIMAL_SCALE and precision + (DECIMAL_SCALE - scale) <= DECIMAL_PRECISION
+
+
+def wrap(bounds: pa.Array) -> pa.StructArray:
+    """Bounds in the type of their column as WRAPPED; null becomes the kind NULL.
+
+    Timestamps and times count in microseconds.  Raises InvalidRequest for a type that has no wrapper.
+    """
+    kind = wrapped_kind(bounds.type)
+    if kind is None or (pa.types.is_timestamp(bounds.type) and bounds.type.unit != "us"):
+        raise InvalidRequest(f"columns of type {bounds.type} have no statistics in the metadata table")
+    stored = _TYPE_OF_KIND[kind]
+    there = bounds.drop_null()
+    values = join(_node(stored).encode(there.view(stored) if _is_number(bounds.type) else there.cast(stored)), len(there))
+    is_there = bounds.is_valid()
+    kinds = np.where(is_there.to_numpy(zero_copy_only=False), np.uint8(kind), np.uint8(WrappedKind.NULL))
+    if bounds.null_count:
+        places = np.cumsum(is_there.to_numpy(zero_copy_only=False)) - 1
+        values = values.take(pa.array(places, mask=~is_there.to_numpy(zero_copy_only=False))).fill_null(b"")
+    return pa.StructArray.from_arrays([pa.array(kinds), values], fields=list(WRAPPED))
+
+
+def wrap_stored(bounds: Sequence[Any], column: pa.DataType) -> pa.StructArray:
+    """As `wrap`, of Python values in stored form: dates as days, timestamps and times as microseconds, decimals as Decimal."""
+    kind = wrapped_kind(column)
+    if kind is None:
+        raise InvalidRequest(f"columns of type {column} have no statistics in the metadata table")
+    try:
+        array = pa.array(bounds, column if kind is WrappedKind.DECIMAL else _TYPE_OF_KIND[kind])
+    except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
+        raise InvalidRequest(f"a column bound is no {column}: {error}") from error
+    return wrap(array.view(column) if _is_number(column) else array)
+
+
+def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """WRAPPED bounds in the type of their column, and for each whether it is known.
+
+    Where it is known, null means that the column has no value but null there.  Where it is not known, the array is null too: the
+    bound has another kind than the column's type, or does not fit into it, as happens after a column has changed its type.
+    Raises CorruptData when the bytes are no value of their kind.
+    """
+    kinds: npt.NDArray[np.uint8] = bounds.field("kind").to_numpy()
+    values = bounds.field("value")
+    known = kinds == WrappedKind.NULL
+    places = np.full(len(bounds), -1, dtype=np.int64)
+    parts: list[pa.Array] = []
+    placed = 0
+    for number in np.unique(kinds).tolist():
+        rows = np.flatnonzero(kinds == number)
+        if number == WrappedKind.NULL or number not in _TYPE_OF_KIND:
+            continue
+        kind = WrappedKind(number)
+        part = _decode(values.take(pa.array(rows)), _TYPE_OF_KIND[kind])
+        converted = _convert(part, kind, column)
+        if converted is None:
+            continue
+        parts.append(converted)
+        known[rows] = True
+        places[rows] = np.arange(placed, placed + len(rows))
+        placed += len(rows)
+    if not parts:
+        return pa.nulls(len(bounds), column), known
+    return pa.concat_arrays(parts).take(pa.array(places, mask=places < 0)), known
+
+
+def _convert(part: pa.Array, kind: WrappedKind, column: pa.DataType) -> pa.Array | None:
+    """Values of a kind in the column's type, exactly; None when that is not possible."""
+    wanted = wrapped_kind(column)
+    if wanted is WrappedKind.LONG and _is_number(column):
+        is_fit = kind in (WrappedKind.LONG, WrappedKind.TIME if pa.types.is_time64(column) else WrappedKind.TIMESTAMP)
+        return part.view(column) if is_fit else None
+    if wanted is WrappedKind.DATE:
+        return part.view(column) if kind in (WrappedKind.DATE, WrappedKind.LOCAL_DATE, WrappedKind.INT) else None
+    if kind is not wanted and (kind, wanted) not in _WIDENED:
+        return None
+    try:
+        return part.cast(column)
+    except pa.ArrowInvalid:
+        return None
+
+
+# Numbers that a wider column holds exactly; a long is not always a double.
+_WIDENED = (
+    (WrappedKind.INT, WrappedKind.LONG),
+    (WrappedKind.INT, WrappedKind.DOUBLE),
+    (WrappedKind.FLOAT, WrappedKind.DOUBLE),
+)
+
+
+def _is_number(column: pa.DataType) -> bool:
+    """Whether the type is a date, time or timestamp, which is stored as its number."""
+    return bool(pa.types.is_timestamp(column) or pa.types.is_time64(column) or pa.types.is_date32(column))
+
+
+def _decode(values: pa.BinaryArray, stored: pa.DataType) -> pa.Array:
+    bounds, octets = binary_parts(values)
+    rows = Rows(Source(octets.data, 0), bounds[:-1] + PAD_BYTES, bounds[1:] + PAD_BYTES)
+    array = _node(stored).decode(rows)
+    rows.expect_ends()
+    return array
+
+
+@lru_cache(maxsize=16)
+def _node(stored: pa.DataType) -> Node:
+    if pa.types.is_boolean(stored):
+        return BooleanNode()
+    if pa.types.is_integer(stored):
+        return NumberNode(stored, stored.bit_width)
+    if pa.types.is_floating(stored):
+        return FloatNode(stored)
+    if pa.types.is_decimal(stored):
+        return DecimalNode(stored, None)
+    return BinaryNode(stored)
