@@ -251,10 +251,9 @@ class KeySpec:
         elif kind in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and count:
             raise InvalidRequest(f"the {kind} key generator takes no partition field: {', '.join(names)}")
         kinds = {field.kind for field in self.partition_fields}
-        allowed = {
-            KeyGenerator.CUSTOM: set(PartitionKind),
-            KeyGenerator.TIMESTAMP: {PartitionKind.TIMESTAMP},
-        }.get(kind, {PartitionKind.SIMPLE})
+        allowed = {KeyGenerator.CUSTOM: set(PartitionKind), KeyGenerator.TIMESTAMP: {PartitionKind.TIMESTAMP}}.get(
+            kind, {PartitionKind.SIMPLE}
+        )
         if not kinds <= allowed:
             raise InvalidRequest(f"the {kind} key generator has no fields of kind {', '.join(sorted(kinds - allowed))}")
         time_zone(self.timestamp_zone)

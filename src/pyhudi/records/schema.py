@@ -39,13 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.records.text import (
-    floats_through_text,
-    is_binary_like,
-    is_string_like,
-    timestamp_micros,
-    value_text,
-)
+from pyhudi.records.text import floats_through_text, is_binary_like, is_string_like, timestamp_micros, value_text
 
 META_FIELDS: tuple[str, ...] = (
     "_hoodie_commit_time",
@@ -219,13 +213,7 @@ def minimal_decimal_size(precision: int) -> int:
     return size
 
 
-def _record_json(
-    fields: Sequence[pa.Field],
-    name: str,
-    namespace: str,
-    previous: _Json | None,
-    path: str,
-) -> _Json:
+def _record_json(fields: Sequence[pa.Field], name: str, namespace: str, previous: _Json | None, path: str) -> _Json:
     if previous is not None:
         name, namespace = previous["name"], previous["namespace"]
     known = {field["name"]: field for field in previous["fields"]} if previous is not None else {}
@@ -242,17 +230,8 @@ def _field_json(field: pa.Field, namespace: str, previous: _Json | None, path: s
     _check_name(field.name, path)
     if previous is not None and _field_matches(field, previous):
         return previous
-    type_ = _type_json(
-        field.type,
-        field.name,
-        namespace,
-        _branch(previous["type"]) if previous is not None else None,
-        path,
-    )
-    result: _Json = {
-        "name": field.name,
-        "type": ["null", type_] if field.nullable else type_,
-    }
+    type_ = _type_json(field.type, field.name, namespace, _branch(previous["type"]) if previous is not None else None, path)
+    result: _Json = {"name": field.name, "type": ["null", type_] if field.nullable else type_}
     doc = _doc(field)
     if doc is not None:
         result["doc"] = doc
@@ -271,13 +250,7 @@ def _doc(field: pa.Field) -> str | None:
 def _item_json(field: pa.Field, name: str, namespace: str, previous: Any, path: str) -> Any:
     if previous is not None and _arrow_type(previous) == (field.type, field.nullable):
         return previous
-    type_ = _type_json(
-        field.type,
-        name,
-        namespace,
-        _branch(previous) if previous is not None else None,
-        path,
-    )
+    type_ = _type_json(field.type, name, namespace, _branch(previous) if previous is not None else None, path)
     return ["null", type_] if field.nullable else type_
 
 
@@ -309,32 +282,15 @@ def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, pat
             "scale": type_.scale,
         }
     if pa.types.is_fixed_size_binary(type_):
-        return {
-            "type": "fixed",
-            "name": "fixed",
-            "namespace": f"{namespace}.{name}",
-            "size": type_.byte_width,
-        }
+        return {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": type_.byte_width}
     if pa.types.is_list(type_):
         items = previous["items"] if kind == "array" else None
-        return {
-            "type": "array",
-            "items": _item_json(type_.value_field, name, namespace, items, path + "[]"),
-        }
+        return {"type": "array", "items": _item_json(type_.value_field, name, namespace, items, path + "[]")}
     if pa.types.is_map(type_) and pa.types.is_string(type_.key_type):
         values = previous["values"] if kind == "map" else None
-        return {
-            "type": "map",
-            "values": _item_json(type_.item_field, name, namespace, values, path + "{}"),
-        }
+        return {"type": "map", "values": _item_json(type_.item_field, name, namespace, values, path + "{}")}
     if pa.types.is_struct(type_):
-        return _record_json(
-            list(type_.fields),
-            name,
-            namespace,
-            previous if kind == "record" else None,
-            path + ".",
-        )
+        return _record_json(list(type_.fields), name, namespace, previous if kind == "record" else None, path + ".")
     raise InvalidRequest(f"column {path!r} has type {type_}, which Hudi cannot hold as it is: call normalise on the schema first")
 
 
@@ -365,11 +321,7 @@ def _with_references(node: Any, namespace: str, seen: dict[str, _Json]) -> Any:
         result = {key: value for key, value in node.items() if key != "namespace" or value != namespace}
         if kind == "record":
             result["fields"] = [
-                {
-                    **field,
-                    "type": _with_references(field["type"], node["namespace"], seen),
-                }
-                for field in node["fields"]
+                {**field, "type": _with_references(field["type"], node["namespace"], seen)} for field in node["fields"]
             ]
         return result
     if kind == "array":
@@ -427,10 +379,7 @@ def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str,
             return names[full]
         if node in names:
             return names[node]
-        raise CorruptData(
-            f"the schema refers to a type that it does not define, at {path!r}",
-            found=node,
-        )
+        raise CorruptData(f"the schema refers to a type that it does not define, at {path!r}", found=node)
     if not isinstance(node, dict):
         raise CorruptData(f"the schema has no type at {path!r}", found=node)
     kind = node.get("type")
@@ -439,28 +388,15 @@ def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str,
     if kind in ("record", "error", "fixed", "enum"):
         return _resolve_named(node, str(kind), namespace, names, open_, path)
     if kind == "array":
-        return {
-            **node,
-            "items": _resolve(_required(node, "items", path), namespace, names, open_, path + "[]"),
-        }
+        return {**node, "items": _resolve(_required(node, "items", path), namespace, names, open_, path + "[]")}
     if kind == "map":
-        return {
-            **node,
-            "values": _resolve(_required(node, "values", path), namespace, names, open_, path + "{}"),
-        }
+        return {**node, "values": _resolve(_required(node, "values", path), namespace, names, open_, path + "{}")}
     if isinstance(kind, str):
         return node if kind in _AVRO_PRIMITIVES or kind == "null" else _resolve(kind, namespace, names, open_, path)
     raise CorruptData(f"the schema has no type at {path!r}", found=kind)
 
 
-def _resolve_named(
-    node: _Json,
-    kind: str,
-    outer: str,
-    names: dict[str, Any],
-    open_: tuple[str, ...],
-    path: str,
-) -> _Json:
+def _resolve_named(node: _Json, kind: str, outer: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> _Json:
     name = _required(node, "name", path)
     if not isinstance(name, str):
         raise CorruptData(f"the schema has a type without a name at {path!r}", found=name)
@@ -469,11 +405,7 @@ def _resolve_named(
         namespace, _, name = name.rpartition(".")
     namespace = namespace or ""
     full = f"{namespace}.{name}" if namespace else name
-    result = {
-        "type": "record" if kind == "error" else kind,
-        "name": name,
-        "namespace": namespace,
-    }
+    result = {"type": "record" if kind == "error" else kind, "name": name, "namespace": namespace}
     result.update({key: value for key, value in node.items() if key not in result})
     if kind == "fixed" and (not isinstance(node.get("size"), int) or node["size"] < 0):
         raise CorruptData(f"the fixed type {full} has no size", found=node.get("size"))
@@ -550,10 +482,7 @@ def _arrow_type(node: Any) -> tuple[pa.DataType, bool]:
 def _decimal_type(node: _Json) -> pa.DataType:
     precision, scale = node.get("precision"), node.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int) or precision < 1 or not 0 <= scale <= precision:
-        raise CorruptData(
-            "a decimal needs a precision of at least 1 and a scale up to it",
-            found=(precision, scale),
-        )
+        raise CorruptData("a decimal needs a precision of at least 1 and a scale up to it", found=(precision, scale))
     if precision > 38:
         raise Unsupported(f"a decimal of precision {precision} is not supported: 38 is the most")
     return pa.decimal128(precision, scale)
@@ -625,12 +554,7 @@ def _normal_field(field: pa.Field, path: str, problems: list[str]) -> pa.Field:
         problems.append(f"{here}: a name may hold letters, digits and underscores, and not begin with a digit: rename it")
     comment = (field.metadata or {}).get(_COMMENT)
     metadata = {_COMMENT: comment} if comment else None
-    return pa.field(
-        field.name,
-        _normal_type(field.type, here, problems),
-        field.nullable,
-        metadata=metadata,
-    )
+    return pa.field(field.name, _normal_type(field.type, here, problems), field.nullable, metadata=metadata)
 
 
 def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataType:
@@ -642,22 +566,13 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         return _normal_type(type_.value_type, path, problems)
     if _is_list_like(type_):
         value = type_.value_field
-        return pa.list_(
-            pa.field(
-                "element",
-                _normal_type(value.type, path + "[]", problems),
-                value.nullable,
-            )
-        )
+        return pa.list_(pa.field("element", _normal_type(value.type, path + "[]", problems), value.nullable))
     if types.is_map(type_):
         key = _normal_type(type_.key_type, path + "{key}", problems)
         if not types.is_string(key):
             problems.append(f"{path}: the keys of a map must be strings, these are {type_.key_type}: use an array of structs")
         value = _normal_type(type_.item_type, path + "{}", problems)
-        return pa.map_(
-            pa.field("key", pa.string(), False),
-            pa.field("value", value, type_.item_field.nullable),
-        )
+        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", value, type_.item_field.nullable))
     if types.is_struct(type_):
         if type_.num_fields == 0:
             problems.append(f"{path}: a struct needs at least one field")
@@ -734,11 +649,7 @@ class _Difference:
 
 
 def evolve(
-    table: pa.Schema | None,
-    incoming: pa.Schema,
-    *,
-    null_for_missing: bool = False,
-    allow_drop: bool = False,
+    table: pa.Schema | None, incoming: pa.Schema, *, null_for_missing: bool = False, allow_drop: bool = False
 ) -> pa.Schema:
     """The table's schema after a write of `incoming`: what the commit states and what batches are conformed to.
 
@@ -802,10 +713,7 @@ def _evolve_fields(
         if twin is not None:
             problems.append(
                 _Difference(
-                    path + field.name,
-                    "missing",
-                    str(field.type),
-                    f"the table calls it {path}{twin}: names are case sensitive",
+                    path + field.name, "missing", str(field.type), f"the table calls it {path}{twin}: names are case sensitive"
                 )
             )
         result.append(field.with_nullable(True))
@@ -813,25 +721,13 @@ def _evolve_fields(
 
 
 def _evolve_type(
-    table: pa.DataType,
-    incoming: pa.DataType,
-    path: str,
-    problems: list[_Difference],
-    null_for_missing: bool,
-    allow_drop: bool,
+    table: pa.DataType, incoming: pa.DataType, path: str, problems: list[_Difference], null_for_missing: bool, allow_drop: bool
 ) -> pa.DataType:
     types = pa.types
     if table == incoming:
         return table
     if types.is_struct(table) and types.is_struct(incoming):
-        fields = _evolve_fields(
-            list(table.fields),
-            list(incoming.fields),
-            path + ".",
-            problems,
-            null_for_missing,
-            allow_drop,
-        )
+        fields = _evolve_fields(list(table.fields), list(incoming.fields), path + ".", problems, null_for_missing, allow_drop)
         return pa.struct(fields)
     if types.is_list(table) and types.is_list(incoming):
         ours, theirs = table.value_field, incoming.value_field
@@ -840,10 +736,7 @@ def _evolve_type(
     if types.is_map(table) and types.is_map(incoming):
         ours, theirs = table.item_field, incoming.item_field
         type_ = _evolve_type(ours.type, theirs.type, path + "{}", problems, null_for_missing, allow_drop)
-        return pa.map_(
-            pa.field("key", pa.string(), False),
-            pa.field("value", type_, ours.nullable or theirs.nullable),
-        )
+        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, ours.nullable or theirs.nullable))
     if _casts_to_table(incoming, table):
         return table
     # Text never widens a decimal or date column: those were the cases above.
@@ -996,14 +889,7 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     if types.is_floating(type_) and types.is_integer(source):
         # Java's widening of long to float or double rounds to the nearest; it never fails.
         return pc.cast(array, type_, safe=False)
-    families = (
-        types.is_integer,
-        types.is_floating,
-        types.is_decimal,
-        is_binary_like,
-        types.is_date,
-        types.is_time,
-    )
+    families = (types.is_integer, types.is_floating, types.is_decimal, is_binary_like, types.is_date, types.is_time)
     if any(family(source) and family(type_) for family in families) or (types.is_integer(source) and types.is_decimal(type_)):
         return pc.cast(_decimal_ready(array, type_), type_)
     raise _not_castable(path, source, type_)

@@ -105,14 +105,9 @@ def float_text(array: pa.Array) -> pa.StringArray:
     """
     shortest = pc.cast(array, pa.string())
     magnitude = pc.abs(pc.cast(array, pa.float64()))
-    plain = pc.or_(
-        pc.and_(pc.greater_equal(magnitude, 1e-3), pc.less(magnitude, 1e7)),
-        pc.equal(magnitude, 0.0),
-    )
+    plain = pc.or_(pc.and_(pc.greater_equal(magnitude, 1e-3), pc.less(magnitude, 1e7)), pc.equal(magnitude, 0.0))
     with_point = pc.if_else(
-        pc.match_substring(shortest, "."),
-        shortest,
-        pc.binary_join_element_wise(shortest, "0", pa.scalar(".")),
+        pc.match_substring(shortest, "."), shortest, pc.binary_join_element_wise(shortest, "0", pa.scalar("."))
     )
     if pc.all(pc.fill_null(plain, True)).as_py():
         return with_point
@@ -136,10 +131,7 @@ def _special_text(array: pa.Array) -> pa.Array:
 
 
 def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
-    parts = pc.extract_regex(
-        shortest,
-        r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$",
-    )
+    parts = pc.extract_regex(shortest, r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<power>[+-]?[0-9]+))?$")
     whole, power = parts.field("whole"), parts.field("power")
     digits = pc.binary_join_element_wise(whole, parts.field("fraction"), "")
     significant = pc.utf8_ltrim(digits, characters="0")
@@ -147,15 +139,10 @@ def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
     significant = pc.utf8_rtrim(significant, characters="0")
     # A number without an exponent has an empty group, which is power 0; the plus sign is no part of an Arrow integer text.
     power = pc.utf8_ltrim(pc.if_else(pc.equal(power, ""), "0", power), characters="+")
-    exponent = pc.subtract(
-        pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(whole), 1)),
-        leading_zeros,
-    )
+    exponent = pc.subtract(pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(whole), 1)), leading_zeros)
     tail = pc.utf8_slice_codeunits(significant, 1)
     mantissa = pc.binary_join_element_wise(
-        pc.utf8_slice_codeunits(significant, 0, 1),
-        pc.if_else(pc.equal(tail, ""), "0", tail),
-        ".",
+        pc.utf8_slice_codeunits(significant, 0, 1), pc.if_else(pc.equal(tail, ""), "0", tail), "."
     )
     text = pc.binary_join_element_wise(parts.field("sign"), mantissa, "E", pc.cast(exponent, pa.string()), "")
     # Java prints at least two digits and takes the nearest two: only where neighbours are further apart than a tenth of
@@ -164,10 +151,7 @@ def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
     short = pc.and_(pc.less(pc.abs(pc.cast(values, pa.float64())), tiny), pc.equal(tail, ""))
     if pc.any(short).as_py():
         encoded = pc.dictionary_encode(pc.cast(values.filter(short), pa.float64()))
-        texts = pa.array(
-            [_two_digits(value) for value in encoded.dictionary.to_pylist()],
-            pa.string(),
-        )
+        texts = pa.array([_two_digits(value) for value in encoded.dictionary.to_pylist()], pa.string())
         text = pc.replace_with_mask(text, short, texts.take(encoded.indices))
     return text
 
@@ -188,8 +172,5 @@ def _hex_text(array: pa.BinaryArray) -> pa.StringArray:
     if array.null_count:
         validity = pc.is_valid(array).buffers()[1]
     return pa.StringArray.from_buffers(
-        len(array),
-        pa.py_buffer(doubled.astype(np.int32)),
-        pa.py_buffer(np.ascontiguousarray(_HEX[data])),
-        validity,
+        len(array), pa.py_buffer(doubled.astype(np.int32)), pa.py_buffer(np.ascontiguousarray(_HEX[data])), validity
     )
