@@ -1,0 +1,384 @@
+"""Filters as users write them, SQL text or tuples, parsed to the tree of filter_tree.py.
+
+Grammar, keywords in any case:
+
+    filter   := or ;  or := and {OR and} ;  and := not {AND not} ;  not := NOT not | test
+    test     := '(' or ')' | TRUE | FALSE | NULL | operand [rest]        a column alone must be boolean
+    rest     := ( = | == | <> | != | < | <= | > | >= ) operand
+              | [NOT] IN '(' literal {',' literal} ')' | [NOT] BETWEEN literal AND literal
+              | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS [NOT] NULL
+    operand  := column | literal                                         one of the two sides is a column
+    column   := part {'.' part} ;  part := name | `name` | "name"
+    literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL
+              | DATE '2024-05-06' | TIMESTAMP '2024-05-06 07:08:09' | X'6162'
+
+A time without a zone is UTC.  What is not done: functions, arithmetic, comparing two columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.filter_tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DEPTH_LIMIT = 100
+_OPERATORS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def parse_filter(text: str | Expr | Sequence[Any]) -> Expr:
+    """The tree of a filter: SQL text, tuples or a tree already.
+
+    Tuples: (column, operator, value) with the operators of SQL and `in`, `not in`, `like`, `not like`, `is`, `is not`; a
+    list of them must all hold, of a list of lists any may.  Columns of tuples are dotted names.
+    Raises InvalidRequest with the place of what cannot be read, Unsupported for functions and two columns.
+    """
+    if isinstance(text, Expr):
+        return text
+    if isinstance(text, str):
+        return _Parser(text).parse()
+    conditions = list(text)
+    if len(conditions) == 3 and isinstance(conditions[0], str) and isinstance(conditions[1], str):
+        return _condition((conditions[0], conditions[1], conditions[2]))
+    if not conditions:
+        return Constant(True)
+    if all(isinstance(part, list) for part in conditions):
+        return _joined(Or, [parse_filter(part) for part in conditions])
+    return _joined(And, [_condition(part) for part in conditions])
+
+
+_TIME_TEXT = re.compile(
+    r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[ T][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,6})?)?\s*(?:Z|UTC|[+-][0-9]{2}:?[0-9]{2})?)?\s*"
+)
+
+
+def micros_of_text(text: str) -> int:
+    """Microseconds since the epoch of a written time, UTC when it names no zone.  Raises InvalidRequest."""
+    if _TIME_TEXT.fullmatch(text):
+        try:
+            moment = datetime.fromisoformat(text.strip().replace("UTC", "Z").replace(" Z", "Z"))
+            aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+            return (aware - _EPOCH) // timedelta(microseconds=1)
+        except ValueError:
+            pass
+    raise InvalidRequest(f"{text!r} is no time: write 2024-05-06 or 2024-05-06 07:08:09.123456, with +02:00 or Z for a zone")
+
+
+def _date_of(text: str) -> date:
+    try:
+        return date.fromisoformat(text.strip()) if re.fullmatch(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*", text) else _no_date(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{text!r} is no date: {error}") from error
+
+
+def _no_date(text: str) -> date:
+    raise InvalidRequest(f"{text!r} is no date: write 2024-05-06")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Parsing text
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<bytes>[xX]'[0-9A-Fa-f]*')
+    | (?P<text>'(?:[^']|'')*')
+    | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+    | (?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")
+    | (?P<word>[^\W0-9]\w*)
+    | (?P<symbol><=|>=|<>|!=|==|[=<>(),.+\-])
+    )""",
+    re.VERBOSE,
+)
+_KEYWORDS = frozenset({"and", "or", "not", "in", "between", "like", "is", "null", "true", "false"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    position: int
+
+    def is_word(self, word: str) -> bool:
+        return self.kind == "word" and self.text.lower() == word
+
+    def is_symbol(self, *symbols: str) -> bool:
+        return self.kind == "symbol" and self.text in symbols
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text; its depth is limited."""
+
+    __slots__ = ("_depth", "_index", "_text", "_tokens")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(self._scan())
+        self._index = 0
+        self._depth = 0
+
+    def parse(self) -> Expr:
+        result = self._or()
+        if self._next.kind != "end":
+            raise self._error("expected AND, OR or the end")
+        return result
+
+    def _scan(self) -> Iterable[_Token]:
+        position = 0
+        end = len(self._text.rstrip())
+        while position < end:
+            found = _TOKEN.match(self._text, position)
+            if found is None or found.lastgroup is None:
+                at = position + len(self._text[position:]) - len(self._text[position:].lstrip())
+                raise InvalidRequest(f"the filter {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}")
+            yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
+            position = found.end()
+        yield _Token("end", "", len(self._text))
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._index]
+
+    @property
+    def _after(self) -> _Token:
+        return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
+
+    def _take(self) -> _Token:
+        token = self._next
+        self._index += 1
+        return token
+
+    def _take_word(self, word: str) -> bool:
+        if self._next.is_word(word):
+            self._index += 1
+            return True
+        return False
+
+    def _take_symbol(self, symbol: str) -> bool:
+        if self._next.is_symbol(symbol):
+            self._index += 1
+            return True
+        return False
+
+    def _error(self, expected: str) -> InvalidRequest:
+        found = self._next.text or "the end"
+        return InvalidRequest(f"the filter {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
+
+    def _or(self) -> Expr:
+        self._depth += 1
+        if self._depth > _DEPTH_LIMIT:
+            raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
+        parts = [self._and()]
+        while self._take_word("or"):
+            parts.append(self._and())
+        self._depth -= 1
+        return _joined(Or, parts)
+
+    def _and(self) -> Expr:
+        parts = [self._not()]
+        while self._take_word("and"):
+            parts.append(self._not())
+        return _joined(And, parts)
+
+    def _not(self) -> Expr:
+        negations = 0
+        while self._take_word("not"):
+            negations += 1
+        test = self._test()
+        return Not(test) if negations % 2 else test
+
+    def _test(self) -> Expr:
+        if self._take_symbol("("):
+            inner = self._or()
+            if not self._take_symbol(")"):
+                raise self._error("expected ')'")
+            return inner
+        left = self._operand()
+        token = self._next
+        if token.kind == "symbol" and token.text in _OPERATORS:
+            self._take()
+            return _comparison(left, _OPERATORS[token.text], self._operand())
+        if isinstance(left, _Column):
+            return self._column_test(left.name)
+        if left is None or isinstance(left, bool):
+            return Constant(left)
+        raise self._error("expected a comparison")
+
+    def _column_test(self, name: str) -> Expr:
+        if self._take_word("is"):
+            negated = self._take_word("not")
+            if not self._take_word("null"):
+                raise self._error("expected NULL")
+            return Not(IsNull(name)) if negated else IsNull(name)
+        negated = self._next.is_word("not") and not self._after.is_word("not")
+        if negated:
+            self._take()
+        test = self._range_test(name)
+        if test is None:
+            if negated:
+                raise self._error("expected IN, BETWEEN, LIKE or STARTS WITH")
+            return Compare(name, "=", True)
+        return Not(test) if negated else test
+
+    def _range_test(self, name: str) -> Expr | None:
+        if self._take_word("in"):
+            return _membership(name, self._list())
+        if self._take_word("between"):
+            low = self._literal()
+            if not self._take_word("and"):
+                raise self._error("expected AND")
+            return And((_test_of(name, ">=", low), _test_of(name, "<=", self._literal())))
+        if self._take_word("like"):
+            return Like(name, self._string())
+        if self._next.is_word("starts") and self._after.is_word("with"):
+            self._index += 2
+            return Like(name, _escaped_pattern(self._string()) + "%")
+        return None
+
+    def _list(self) -> list[Any]:
+        if not self._take_symbol("("):
+            raise self._error("expected '('")
+        values = [self._literal()]
+        while self._take_symbol(","):
+            values.append(self._literal())
+        if not self._take_symbol(")"):
+            raise self._error("expected ',' or ')'")
+        return values
+
+    def _string(self) -> str:
+        if self._next.kind != "text":
+            raise self._error("expected text in single quotes")
+        return self._take().text[1:-1].replace("''", "'")
+
+    def _literal(self) -> Any:
+        start = self._index
+        value = self._operand()
+        if isinstance(value, _Column):
+            self._index = start
+            raise self._error("expected a literal (text stands in single quotes)")
+        return value
+
+    def _operand(self) -> Any:
+        token = self._next
+        if token.kind == "text":
+            return self._string()
+        if token.kind == "bytes":
+            digits = self._take().text[2:-1]
+            if len(digits) % 2:
+                raise InvalidRequest(f"the filter {self._text!r}: X'{digits}' has an odd number of digits")
+            return bytes.fromhex(digits)
+        if token.kind == "number":
+            return _number(self._take().text)
+        if token.is_symbol("-", "+"):
+            self._take()
+            if self._next.kind != "number":
+                raise self._error("expected a number")
+            number = _number(self._take().text)
+            return -number if token.text == "-" else number
+        if token.kind == "word" and token.text.lower() in ("true", "false", "null"):
+            return {"true": True, "false": False, "null": None}[self._take().text.lower()]
+        if token.kind == "word" and token.text.lower() in ("date", "timestamp") and self._after.kind == "text":
+            is_date = self._take().text.lower() == "date"
+            text = self._string()
+            return _date_of(text) if is_date else _EPOCH + timedelta(microseconds=micros_of_text(text))
+        return self._column()
+
+    def _column(self) -> _Column:
+        parts = [self._name()]
+        while self._take_symbol("."):
+            parts.append(self._name())
+        if self._next.is_symbol("("):
+            raise Unsupported(f"the filter {self._text!r}: functions are not supported ({'.'.join(parts)})")
+        return _Column(".".join(parts))
+
+    def _name(self) -> str:
+        token = self._next
+        if token.kind == "quoted":
+            quote = token.text[0]
+            return self._take().text[1:-1].replace(quote * 2, quote)
+        if token.kind == "word" and token.text.lower() not in _KEYWORDS:
+            return self._take().text
+        raise self._error("expected a column or a literal")
+
+
+def _number(text: str) -> int | Decimal | float:
+    if len(text) > 1000:
+        raise InvalidRequest(f"a number of {len(text)} characters is not supported")
+    if text.isdecimal():
+        return int(text)
+    # An exponent makes a double in SQL, a point alone a decimal.
+    return float(text) if "e" in text.lower() else Decimal(text)
+
+
+def _joined(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+
+def _comparison(left: Any, op: str, right: Any) -> Expr:
+    if isinstance(left, _Column) and isinstance(right, _Column):
+        raise Unsupported(f"comparing two columns ({left.name}, {right.name}) is not supported; text stands in single quotes")
+    if isinstance(left, _Column):
+        return _test_of(left.name, op, right)
+    if isinstance(right, _Column):
+        return _test_of(right.name, _FLIPPED[op], left)
+    raise InvalidRequest("a comparison needs a column on one side")
+
+
+def _test_of(name: str, op: str, value: Any) -> Expr:
+    return Constant(None) if value is None else Compare(name, op, value)
+
+
+def _membership(name: str, values: Sequence[Any]) -> Expr:
+    present = tuple(value for value in values if value is not None)
+    return In(name, present, len(present) < len(values))
+
+
+def _escaped_pattern(text: str) -> str:
+    return re.sub(r"([%_\\])", r"\\\1", text)
+
+
+def _condition(condition: Any) -> Expr:
+    if isinstance(condition, Expr):
+        return condition
+    if not isinstance(condition, (tuple, list)) or len(condition) != 3 or not isinstance(condition[0], str):
+        raise InvalidRequest(f"a condition is a tuple (column, operator, value), not {condition!r}")
+    name, op, value = condition
+    op = " ".join(str(op).lower().split())
+    if op in _OPERATORS:
+        if value is None:
+            raise InvalidRequest(
+                f"nothing equals or compares with null: use ({name!r}, 'is', None) or ({name!r}, 'is not', None)"
+            )
+        return Compare(name, _OPERATORS[op], _plain(value))
+    if op in ("in", "not in"):
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise InvalidRequest(f"the operator {op!r} on {name!r} takes a list of values, not {value!r}")
+        test = _membership(name, [_plain(item) for item in value])
+        return test if op == "in" else Not(test)
+    if op in ("like", "not like") and isinstance(value, str):
+        return Like(name, value) if op == "like" else Not(Like(name, value))
+    if op in ("is", "is not") and value is None:
+        return IsNull(name) if op == "is" else Not(IsNull(name))
+    known = ", ".join((*_OPERATORS, "in", "not in", "like", "not like", "is", "is not"))
+    raise InvalidRequest(f"the condition {condition!r} cannot be read: the operators are {known}; is and is not take None")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, pa.Scalar):
+        return value.as_py()
+    return value.item() if isinstance(value, np.generic) else value
