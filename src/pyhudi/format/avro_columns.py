@@ -308,10 +308,10 @@ class Node(ABC):
     def encode_nullable(self, array: pa.Array, live: int, null: int) -> list[pa.Array]:
         """As `encode`, each value behind the byte `live` of its branch; a null is the byte `null` alone."""
         if not array.null_count:
-            return [_constant(len(array), live), *self.encode(array)]
+            return [octet_column(np.full(len(array), live, np.uint8)), *self.encode(array)]
         valid = valid_mask(array)
         codes = np.where(valid, np.uint8(live), np.uint8(null))
-        return [_fixed(codes.reshape(-1, 1)), *(expand(part, valid) for part in self.encode(array.drop_null()))]
+        return [octet_column(codes), *(expand(part, valid) for part in self.encode(array.drop_null()))]
 
 
 class BooleanNode(Node):
@@ -331,7 +331,7 @@ class BooleanNode(Node):
         cursor.skip(1)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
-        return [_fixed(array.cast(pa.uint8()).to_numpy(zero_copy_only=False).reshape(-1, 1))]
+        return [octet_column(array.cast(pa.uint8()).to_numpy(zero_copy_only=False))]
 
 
 class NumberNode(Node):
@@ -1013,8 +1013,9 @@ def big_endian_ints(numbers: Longs) -> pa.Array:
     return _fixed(numbers.astype(">i4").view(np.uint8).reshape(-1, 4))
 
 
-def _constant(count: int, octet: int) -> pa.Array:
-    return _fixed(np.full((count, 1), octet, np.uint8))
+def octet_column(octets: Octets) -> pa.Array:
+    """A binary array with one byte in each value."""
+    return _fixed(octets.reshape(-1, 1))
 
 
 def _fixed(table: Octets) -> pa.Array:

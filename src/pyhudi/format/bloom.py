@@ -57,14 +57,7 @@ class BloomFilter:
     Not safe for two threads that add at once; any number of threads may ask.  Make one with `create` or `from_text`.
     """
 
-    __slots__ = (
-        "_counted",
-        "_hash_count",
-        "_kind",
-        "_max_entries",
-        "_num_entries",
-        "_rows",
-    )
+    __slots__ = ("_counted", "_hash_count", "_kind", "_max_entries", "_num_entries", "_rows")
 
     def __init__(
         self,
@@ -103,9 +96,7 @@ class BloomFilter:
 
     @staticmethod
     def from_text(
-        text: str | bytes,
-        kind: BloomKind | str = BloomKind.SIMPLE,
-        max_entries: int = DEFAULT_MAX_ENTRIES,
+        text: str | bytes, kind: BloomKind | str = BloomKind.SIMPLE, max_entries: int = DEFAULT_MAX_ENTRIES
     ) -> BloomFilter:
         """The filter that a footer's text holds.
 
@@ -121,9 +112,7 @@ class BloomFilter:
 
     @staticmethod
     def decode(
-        data: bytes | memoryview,
-        kind: BloomKind | str = BloomKind.SIMPLE,
-        max_entries: int = DEFAULT_MAX_ENTRIES,
+        data: bytes | memoryview, kind: BloomKind | str = BloomKind.SIMPLE, max_entries: int = DEFAULT_MAX_ENTRIES
     ) -> BloomFilter:
         """The filter in its bytes; see `from_text`."""
         kind = _kind_of(kind)
@@ -131,12 +120,7 @@ class BloomFilter:
         if kind is BloomKind.SIMPLE:
             row, end = _decode_row(view, 0)
             if end != len(view):
-                raise CorruptData(
-                    "bytes follow a bloom filter",
-                    offset=end,
-                    expected=end,
-                    found=len(view),
-                )
+                raise CorruptData("bytes follow a bloom filter", offset=end, expected=end, found=len(view))
             return BloomFilter(kind, row.hash_count, [row.bits], 0, max_entries, 0)
         return _decode_dynamic(view, max_entries)
 
@@ -331,36 +315,19 @@ def _row_header(hash_count: int, bits: int) -> bytes:
 def _decode_row_header(view: memoryview, offset: int) -> tuple[int, int]:
     if len(view) - offset < _ROW_HEADER.size:
         raise CorruptData(
-            "a bloom filter ends inside its header",
-            offset=offset,
-            expected=_ROW_HEADER.size,
-            found=len(view) - offset,
+            "a bloom filter ends inside its header", offset=offset, expected=_ROW_HEADER.size, found=len(view) - offset
         )
     version, hash_count, hash_type, bits = _ROW_HEADER.unpack_from(view, offset)
     if version > 0:
         raise Unsupported("a bloom filter in Hadoop's unversioned layout (Jenkins hash)")
     if version != _VERSION:
-        raise CorruptData(
-            "unknown version of a bloom filter",
-            offset=offset,
-            expected=_VERSION,
-            found=version,
-        )
+        raise CorruptData("unknown version of a bloom filter", offset=offset, expected=_VERSION, found=version)
     if hash_type == 0:
         raise Unsupported("a bloom filter with the Jenkins hash")
     if hash_type != _MURMUR:
-        raise CorruptData(
-            "unknown hash of a bloom filter",
-            offset=offset + 8,
-            expected=_MURMUR,
-            found=hash_type,
-        )
+        raise CorruptData("unknown hash of a bloom filter", offset=offset + 8, expected=_MURMUR, found=hash_type)
     if not 1 <= hash_count <= _MAX_HASH_COUNT:
-        raise CorruptData(
-            "impossible hash count of a bloom filter",
-            offset=offset + 4,
-            found=hash_count,
-        )
+        raise CorruptData("impossible hash count of a bloom filter", offset=offset + 4, found=hash_count)
     if bits < 1:
         raise CorruptData("impossible size of a bloom filter", offset=offset + 9, found=bits)
     return hash_count, bits
@@ -371,12 +338,7 @@ def _decode_row(view: memoryview, offset: int) -> tuple[_Row, int]:
     start = offset + _ROW_HEADER.size
     end = start + (bits + 7) // 8
     if end > len(view):
-        raise CorruptData(
-            "a bloom filter ends inside its bits",
-            offset=start,
-            expected=end - start,
-            found=len(view) - start,
-        )
+        raise CorruptData("a bloom filter ends inside its bits", offset=start, expected=end - start, found=len(view) - start)
     packed = np.frombuffer(view[start:end], np.uint8)
     return _Row(hash_count, np.unpackbits(packed, count=bits, bitorder="little").view(np.bool_)), end
 
@@ -388,11 +350,7 @@ def _decode_dynamic(view: memoryview, max_entries: int) -> BloomFilter:
         raise CorruptData("a dynamic bloom filter ends inside its header", offset=offset)
     num_entries, counted, row_count = _DYNAMIC_HEADER.unpack_from(view, offset)
     if num_entries < 1 or counted < 0 or row_count < 1:
-        raise CorruptData(
-            "impossible counts of a dynamic bloom filter",
-            offset=offset,
-            found=(num_entries, counted, row_count),
-        )
+        raise CorruptData("impossible counts of a dynamic bloom filter", offset=offset, found=(num_entries, counted, row_count))
     offset += _DYNAMIC_HEADER.size
     row_size = _ROW_HEADER.size + (bits + 7) // 8
     if row_count * row_size != len(view) - offset:

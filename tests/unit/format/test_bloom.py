@@ -91,10 +91,7 @@ def test_murmur2_of_the_reference(key: bytes, seed: int, expected: int) -> None:
     assert reference_hash(key, seed) == expected
 
 
-@given(
-    st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=40),
-    st.integers(-(2**31), 2**31 - 1),
-)
+@given(st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=40), st.integers(-(2**31), 2**31 - 1))
 def test_murmur2_of_many_keys_is_that_of_each(keys: list[bytes], seed: int) -> None:
     assert murmur2(pa.array(keys, pa.binary()), seed).tolist() == [reference_hash(key, seed) for key in keys]
 
@@ -111,12 +108,7 @@ def test_simple_filter_of_the_reference() -> None:
     simple.add(pa.array(["a", "é", "b"]))
     assert simple.to_text() == "/////wAAAAQBAAAAMC4ghAFgUA=="
     again = BloomFilter.from_text(simple.to_text(), "SIMPLE")
-    assert again.might_contain(pa.array(["b", "nobody", "é", "a"])).tolist() == [
-        True,
-        False,
-        True,
-        True,
-    ]
+    assert again.might_contain(pa.array(["b", "nobody", "é", "a"])).tolist() == [True, False, True, True]
     assert again.encode() == simple.encode()
 
 
@@ -167,10 +159,7 @@ def test_membership_is_that_of_the_bits(keys: list[str], others: list[str]) -> N
     assert simple.might_contain(pa.array(asked, pa.string())).tolist() == expected
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()],
-)
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()])
 def test_key_types_and_slices_leave_the_same_bytes(kind: pa.DataType) -> None:
     keys = [f"key-{i % 13 * 'x'}{i}" for i in range(500)]
     expected = BloomFilter.create("SIMPLE", 500, 0.01)
@@ -217,10 +206,7 @@ def test_refused_keys(keys: pa.Array) -> None:
         simple.might_contain(keys)
 
 
-@pytest.mark.parametrize(
-    ("entries", "fpp", "most"),
-    [(0, 0.1, 1), (1, 0.0, 1), (1, 1.0, 1), (1, 0.1, 0), (10**9, 1e-9, 1)],
-)
+@pytest.mark.parametrize(("entries", "fpp", "most"), [(0, 0.1, 1), (1, 0.0, 1), (1, 1.0, 1), (1, 0.1, 0), (10**9, 1e-9, 1)])
 def test_refused_sizes(entries: int, fpp: float, most: int) -> None:
     with pytest.raises(InvalidRequest):
         BloomFilter.create("DYNAMIC_V0", entries, fpp, most)
@@ -281,10 +267,7 @@ def test_any_bytes_give_a_filter_or_an_error(data: bytes, kind: BloomKind) -> No
 
 @pytest.mark.parametrize(
     ("name", "kind", "entries", "most"),
-    [
-        ("simple_200_000001_murmur", "SIMPLE", 200, 1),
-        ("dynamic_200_000001_murmur_1000", "DYNAMIC_V0", 200, 1000),
-    ],
+    [("simple_200_000001_murmur", "SIMPLE", 200, 1), ("dynamic_200_000001_murmur_1000", "DYNAMIC_V0", 200, 1000)],
 )
 def test_filters_of_the_real_hudi(name: str, kind: str, entries: int, most: int) -> None:
     text = vector_body(f"bloom/{name}.bf.data").strip()

@@ -120,10 +120,7 @@ class LogBlock:
         """The text of a header that a block of this type must have; CorruptData when it is missing."""
         text = self.header(key)
         if text is None:
-            raise CorruptData(
-                f"a {self.kind.name} block without its header {key.name}",
-                offset=self.offset,
-            )
+            raise CorruptData(f"a {self.kind.name} block without its header {key.name}", offset=self.offset)
         return text
 
     def read_content(self, read_range: ReadRange) -> bytes:
@@ -170,12 +167,7 @@ def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_
     if _START.size + size > MAX_BLOCK_BYTES:
         raise InvalidRequest(f"a log block of {_START.size + size} bytes; the format ends at {MAX_BLOCK_BYTES}")
     head = b"".join(
-        (
-            _START.pack(MAGIC, size),
-            _TYPE_AND_VERSION.pack(LOG_FORMAT_VERSION, kind),
-            header_bytes,
-            _I64.pack(content_size_bytes),
-        )
+        (_START.pack(MAGIC, size), _TYPE_AND_VERSION.pack(LOG_FORMAT_VERSION, kind), header_bytes, _I64.pack(content_size_bytes))
     )
     return head, _TAIL.pack(0, size + len(MAGIC))
 
@@ -194,12 +186,7 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, trusted: bool = False) -
     while size_bytes - offset >= len(MAGIC):
         magic = window.get(offset, len(MAGIC))
         if magic != MAGIC:
-            raise CorruptData(
-                "no log block begins here",
-                offset=offset,
-                expected=MAGIC,
-                found=magic,
-            )
+            raise CorruptData("no log block begins here", offset=offset, expected=MAGIC, found=magic)
         reason = None if trusted else _torn(window, offset)
         if reason is None:
             block = _decode_block(window, offset, trusted)
@@ -242,11 +229,7 @@ class _Window:
         for start, data in self._parts:
             if start <= offset and offset + size <= start + len(data):
                 return data[offset - start : offset - start + size]
-        data = _read(
-            self._read_range,
-            offset,
-            min(max(size, _WINDOW_BYTES), self.size_bytes - offset),
-        )
+        data = _read(self._read_range, offset, min(max(size, _WINDOW_BYTES), self.size_bytes - offset))
         self._parts = [(offset, data), *self._parts[:1]]
         return data[:size]
 
@@ -254,12 +237,7 @@ class _Window:
 def _read(read_range: ReadRange, offset: int, size: int) -> bytes:
     data = read_range(offset, size)
     if len(data) != size:
-        raise CorruptData(
-            "the log file is shorter than its size says",
-            offset=offset,
-            expected=size,
-            found=len(data),
-        )
+        raise CorruptData("the log file is shorter than its size says", offset=offset, expected=size, found=len(data))
     return data
 
 
@@ -302,22 +280,12 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
         raise CorruptData("a log block ends inside its length", offset=offset)
     _, size = _START.unpack(window.get(offset, _START.size))
     if not _MIN_SIZE <= size <= min(left, MAX_BLOCK_BYTES):
-        raise CorruptData(
-            "a log block does not fit its file",
-            offset=offset + len(MAGIC),
-            expected=left,
-            found=size,
-        )
+        raise CorruptData("a log block does not fit its file", offset=offset + len(MAGIC), expected=left, found=size)
     start = offset + _START.size
     end = start + size
     version, ordinal = _TYPE_AND_VERSION.unpack(window.get(start, _TYPE_AND_VERSION.size))
     if version < 0:
-        raise CorruptData(
-            "impossible log format version",
-            offset=start,
-            expected=LOG_FORMAT_VERSION,
-            found=version,
-        )
+        raise CorruptData("impossible log format version", offset=start, expected=LOG_FORMAT_VERSION, found=version)
     if version != LOG_FORMAT_VERSION:
         raise Unsupported(f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read")
     kind = _kind_of(ordinal, start + 4)
@@ -327,20 +295,12 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
     content = at + _I64.size
     if content_size != end - _TAIL.size - content:
         raise CorruptData(
-            "the content does not fill its block",
-            offset=at,
-            expected=end - _TAIL.size - content,
-            found=content_size,
+            "the content does not fill its block", offset=at, expected=end - _TAIL.size - content, found=content_size
         )
     if not trusted:
         (footers,) = _I32.unpack(window.get(end - _TAIL.size, _I32.size))
         if footers:
-            raise CorruptData(
-                "a log block with footers, which do not exist",
-                offset=end - _TAIL.size,
-                expected=0,
-                found=footers,
-            )
+            raise CorruptData("a log block with footers, which do not exist", offset=end - _TAIL.size, expected=0, found=footers)
     return LogBlock(offset, end - offset, kind, headers, content, content_size)
 
 
@@ -372,12 +332,7 @@ def _decode_headers(window: _Window, offset: int, end: int) -> tuple[tuple[tuple
             raise Unsupported(f"a log block header with the unknown key {ordinal} at byte {at}")
         at += _KEY_AND_SIZE.size
         if not 0 <= size <= end - at:
-            raise CorruptData(
-                "a log block header does not fit its block",
-                offset=at - 4,
-                expected=end - at,
-                found=size,
-            )
+            raise CorruptData("a log block header does not fit its block", offset=at - 4, expected=end - at, found=size)
         headers[HeaderKey(ordinal)] = Cursor(window.get(at, size), base=at).text(size)
         at += size
     return tuple(headers.items()), at

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.log import framing
-from pyhudi.format.log.framing import (
-    BlockType,
-    CorruptBlock,
-    HeaderKey,
-    LogBlock,
-    encode_block,
-    frame_block,
-    scan_blocks,
-)
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, encode_block, frame_block, scan_blocks
 
 ROLLBACK = bytes.fromhex(
     "23485544492300000000000000"
@@ -44,11 +36,7 @@ def reader(data: bytes) -> Callable[[int, int], bytes]:
 
 
 def block(instant: str, content: bytes = b"rows") -> bytes:
-    return encode_block(
-        BlockType.AVRO,
-        {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: '"int"'},
-        content,
-    )
+    return encode_block(BlockType.AVRO, {HeaderKey.INSTANT_TIME: instant, HeaderKey.SCHEMA: '"int"'}, content)
 
 
 GOOD = block("1")
@@ -133,12 +121,7 @@ def test_a_file_that_begins_with_something_else_fails(data: bytes, trusted: bool
 
 def test_a_trusted_store_has_no_torn_blocks() -> None:
     assert len(scan(GOOD + OTHER, trusted=True)) == 2
-    for data in (
-        GOOD + TORN,
-        GOOD + b"#HUDI#",
-        GOOD + b"garbage",
-        b"#HUDI#" + (2**60).to_bytes(8, "big") + OTHER,
-    ):
+    for data in (GOOD + TORN, GOOD + b"#HUDI#", GOOD + b"garbage", b"#HUDI#" + (2**60).to_bytes(8, "big") + OTHER):
         with pytest.raises(CorruptData):
             scan(data, trusted=True)
 
@@ -198,11 +181,7 @@ def test_headers() -> None:
     }
     (found,) = scan(encode_block(BlockType.PARQUET, headers, b"PAR1"))
     assert isinstance(found, LogBlock)
-    assert (found.schema, found.is_partial, found.compacted_block_times) == (
-        text,
-        True,
-        ("6", "5"),
-    )
+    assert (found.schema, found.is_partial, found.compacted_block_times) == (text, True, ("6", "5"))
     assert found.header(HeaderKey.RECORD_POSITIONS) == ""
     assert found.header(HeaderKey.BLOCK_IDENTIFIER) is None
     with pytest.raises(CorruptData, match="TARGET_INSTANT_TIME"):
@@ -273,13 +252,7 @@ def test_flipped_bits_give_blocks_or_an_error(trusted: bool) -> None:
 
 @settings(max_examples=300)
 @given(
-    st.lists(
-        st.one_of(
-            st.binary(max_size=12),
-            st.sampled_from([b"#HUDI#", GOOD, TORN, b"\0\0\0\0\0\0\0\x5b"]),
-        )
-    ),
-    st.booleans(),
+    st.lists(st.one_of(st.binary(max_size=12), st.sampled_from([b"#HUDI#", GOOD, TORN, b"\0\0\0\0\0\0\0\x5b"]))), st.booleans()
 )
 def test_any_bytes_give_blocks_or_an_error(parts: list[bytes], trusted: bool) -> None:
     try:

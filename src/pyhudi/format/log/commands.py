@@ -1,0 +1,77 @@
+"""COMMAND blocks, and which blocks of a file slice count.  Source: storage format, "Log file format", COMMAND block.
+
+A COMMAND block has no content.  Its one command, COMMAND_BLOCK_TYPE 0, takes back what an instant that failed has written:
+
+    INSTANT_TIME         the instant of the rollback
+    TARGET_INSTANT_TIME  the instant that is rolled back
+
+Tables of version 8 delete the log files of failed instants instead, so such blocks stand in upgraded tables only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, encode_block
+
+Source = TypeVar("Source")
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackCommand:
+    """Take back the blocks of `target_instant_time` that come before this one in the slice."""
+
+    instant_time: str
+    target_instant_time: str
+
+    def encode(self) -> bytes:
+        """The whole block."""
+        return encode_block(
+            BlockType.COMMAND,
+            {
+                HeaderKey.INSTANT_TIME: self.instant_time,
+                HeaderKey.TARGET_INSTANT_TIME: self.target_instant_time,
+                HeaderKey.COMMAND_BLOCK_TYPE: _ROLLBACK,
+            },
+        )
+
+
+def decode_command(block: LogBlock) -> RollbackCommand:
+    """The command of a COMMAND block; CorruptData without its headers, Unsupported for another command."""
+    if block.kind is not BlockType.COMMAND:
+        raise CorruptData("not a COMMAND block", offset=block.offset, expected="COMMAND", found=block.kind.name)
+    kind = block.required(HeaderKey.COMMAND_BLOCK_TYPE)
+    if kind != _ROLLBACK:
+        raise Unsupported(f"the command {kind!r} in the log block at byte {block.offset}; {_ROLLBACK} is known")
+    return RollbackCommand(block.instant_time, block.required(HeaderKey.TARGET_INSTANT_TIME))
+
+
+def surviving_blocks(
+    blocks: Iterable[tuple[Source, LogBlock | CorruptBlock]], counts: Callable[[str], bool]
+) -> list[tuple[Source, LogBlock]]:
+    """The data and delete blocks that a reader merges, in the order in which they came.
+
+    blocks: all blocks of a slice, its files in their order, each with what the caller needs to find its content.
+    counts: whether the blocks of an instant (its request time) are to be seen, as its timeline says; asked for data and
+    delete blocks alone.  A rollback drops the blocks of its target that came before it, in this or an earlier file; blocks
+    of the same instant after it stay.  Damage is dropped.
+    Raises Unsupported for CDC blocks, which have no place in an ordinary log file.
+    """
+    kept: list[tuple[Source, LogBlock]] = []
+    for source, block in blocks:
+        if isinstance(block, CorruptBlock):
+            continue
+        if block.kind is BlockType.COMMAND:
+            target = decode_command(block).target_instant_time
+            kept = [entry for entry in kept if entry[1].instant_time != target]
+        elif block.kind is BlockType.CDC:
+            raise Unsupported(f"a CDC block in an ordinary log file, at byte {block.offset}")
+        elif counts(block.instant_time):
+            kept.append((source, block))
+    return kept
+
+
+_ROLLBACK: Final = "0"

@@ -1,0 +1,213 @@
+"""Deleted keys as tables before version 8 stored them: Java objects in the form of the Kryo library, version 4.
+
+Source: storage format, DELETE block; the form itself from bytes that Hudi wrote.
+
+    array         class, reference mark, varint length + 1, elements
+    object        class, reference mark, fields by name, or the value
+    class         0 null | 1 and a name (first time: its number and its text; later its number alone) | 2 + registered number
+    mark          0 null | 1 new | 2 + number of an object that came before; wrappers of numbers have none
+    DeleteRecord  hoodieKey (an object), orderingVal (an object)
+    HoodieKey     partitionPath, recordKey (marks and texts, no classes)
+    text          ASCII whose last byte has its top bit set | length + 1, then the UTF-16 units in one to three bytes each
+
+Each thing stands right after the one before it and nothing gives its size, so this goes record by record; such blocks are
+small, old, and read once.  They are not written.  Objects of other classes are Unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import Unsupported
+from pyhudi.format.coding import Cursor
+from pyhudi.format.ordering_values import Wrapper, mixed_values
+
+Ordering: TypeAlias = tuple[Wrapper, Any]
+
+
+def decode_kryo_deletes(payload: memoryview, version: int, base: int = 0) -> pa.RecordBatch:
+    """The deletes of a version 1 (keys alone) or version 2 payload, as a batch of record_key, partition_path and ordering.
+
+    base: what to add to offsets in errors.  Deletes of version 1 have no ordering value, IntWrapper(0).
+    Raises CorruptData or Unsupported.
+    """
+    reader = _Reader(Cursor(payload, base=base))
+    element = _DELETE if version == 2 else _KEY
+    reader.expect_class(f"[L{element};")
+    reader.expect_new()
+    cursor = reader.cursor
+    count = cursor.varint() - 1
+    if not 0 <= count <= cursor.remaining:
+        raise cursor.corrupt("impossible number of deletes", found=count)
+    keys: list[str | None] = []
+    paths: list[str | None] = []
+    orderings: list[Ordering] = []
+    for _ in range(count):
+        reader.expect_class(element)
+        reader.expect_new()
+        if version == 2:
+            reader.expect_class(_KEY)
+            reader.expect_new()
+        paths.append(reader.marked_text())
+        keys.append(reader.marked_text())
+        orderings.append(reader.ordering() if version == 2 else (Wrapper.INT, 0))
+    cursor.expect_end("a list of deletes")
+    branches = np.array([wrapper for wrapper, _ in orderings], np.int8)
+    ordering = mixed_values(branches, [value for _, value in orderings])
+    return pa.RecordBatch.from_arrays(
+        [pa.array(keys, pa.string()), pa.array(paths, pa.string()), ordering], names=["record_key", "partition_path", "ordering"]
+    )
+
+
+_DELETE: Final = "org.apache.hudi.common.model.DeleteRecord"
+_KEY: Final = "org.apache.hudi.common.model.HoodieKey"
+_DECIMAL: Final = "java.math.BigDecimal"
+_MAX_NAME: Final = 1024
+
+# Java decimals have 15 places when they are wrapped, and at most 30 digits.
+_PLACES: Final = 15
+_DIGITS: Final = 30
+
+
+class _Reader:
+    """The state of one stream: names of classes and objects, by their numbers."""
+
+    __slots__ = ("cursor", "names", "objects")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.names: list[str] = []
+        self.objects: list[str | None] = []
+
+    def class_of(self) -> str | int | None:
+        """The next class: its name, its registered number, or None for a null."""
+        code = self.cursor.varint()
+        if code == 0:
+            return None
+        if code >= 2:
+            return code - 2
+        number = self.cursor.varint()
+        if number == len(self.names):
+            name = self._text()
+            if name is None or len(name) > _MAX_NAME:
+                raise self.cursor.corrupt("a class without a name")
+            self.names.append(name)
+        elif number > len(self.names):
+            raise self.cursor.corrupt("a class that was not named before", found=number)
+        return self.names[number]
+
+    def expect_class(self, name: str) -> None:
+        found = self.class_of()
+        if found != name:
+            raise Unsupported(f"a delete block of an old table holds {found!r} where {name} is known")
+
+    def expect_new(self) -> None:
+        """The mark of an object that was not there before."""
+        mark = self.cursor.varint()
+        if mark != 1:
+            raise self.cursor.corrupt("an object that must be new", expected=1, found=mark)
+        self.objects.append(None)
+
+    def marked_text(self) -> str | None:
+        """A text behind its mark: a new one, one from before, or null."""
+        mark = self.cursor.varint()
+        if mark == 0:
+            return None
+        if mark == 1:
+            number = len(self.objects)
+            self.objects.append(None)
+            text = self._text()
+            self.objects[number] = text
+            return text
+        if mark - 2 >= len(self.objects) or self.objects[mark - 2] is None:
+            raise self.cursor.corrupt("a text that was not there before", found=mark - 2)
+        return self.objects[mark - 2]
+
+    def ordering(self) -> Ordering:
+        """An ordering value, with the branch that wraps it in newer blocks."""
+        kind = self.class_of()
+        if kind is None:
+            return Wrapper.NULL, None
+        if kind == _STRING:
+            return Wrapper.STRING, self.marked_text()
+        if kind == _DECIMAL:
+            self.expect_new()
+            return Wrapper.DECIMAL, self._decimal()
+        known = _SCALARS.get(kind) if isinstance(kind, int) else None
+        if known is None:
+            raise Unsupported(f"the ordering value of a delete of an old table is of class {kind!r}")
+        wrapper, read = known
+        value = read(self.cursor)
+        if wrapper is Wrapper.INT and not -(2**31) <= value < 2**31:
+            raise self.cursor.corrupt("an int needs more than 32 bits", found=value)
+        return wrapper, value
+
+    def _decimal(self) -> Decimal:
+        cursor = self.cursor
+        size = cursor.varint() - 1
+        if not 1 <= size <= 64:
+            raise cursor.corrupt("impossible size of a decimal", found=size)
+        unscaled = int.from_bytes(cursor.take(size), "big", signed=True)
+        scale = cursor.zigzag()
+        if not 0 <= scale <= _PLACES or abs(unscaled) >= 10 ** (_DIGITS - _PLACES + scale):
+            raise Unsupported(f"the ordering value of a delete of an old table is a decimal of scale {scale} and {size} bytes")
+        return Decimal(unscaled * 10 ** (_PLACES - scale)).scaleb(-_PLACES)
+
+    def _text(self) -> str | None:
+        cursor = self.cursor
+        first = cursor.u8()
+        if first < 0x80:
+            octets = bytearray([first])
+            while octets[-1] < 0x80:
+                octets.append(cursor.u8())
+            octets[-1] &= 0x7F
+            return octets.decode("ascii")
+        length = first & 0x3F
+        if first & 0x40:
+            shift = 6
+            while True:
+                more = cursor.u8()
+                length |= (more & 0x7F) << shift
+                if more < 0x80:
+                    break
+                shift += 7
+                if shift > 27:
+                    raise cursor.corrupt("a text has no length")
+        if length == 0:
+            return None
+        if length - 1 > cursor.remaining:
+            raise cursor.corrupt("a text does not fit its block", expected=cursor.remaining, found=length - 1)
+        units = bytearray()
+        for _ in range(length - 1):
+            units += self._unit().to_bytes(2, "little")
+        try:
+            return units.decode("utf-16-le")
+        except UnicodeDecodeError as error:
+            raise cursor.corrupt("a text is not Unicode") from error
+
+    def _unit(self) -> int:
+        cursor = self.cursor
+        first = cursor.u8()
+        if first < 0x80:
+            return first
+        if first >> 5 == 0b110:
+            return (first & 0x1F) << 6 | cursor.u8() & 0x3F
+        if first >> 4 == 0b1110:
+            return (first & 0x0F) << 12 | (cursor.u8() & 0x3F) << 6 | cursor.u8() & 0x3F
+        raise cursor.corrupt("a text is not Unicode", found=first)
+
+
+_STRING: Final = 1
+_SCALARS: Final[dict[int, tuple[Wrapper, Callable[[Cursor], Any]]]] = {
+    0: (Wrapper.INT, Cursor.zigzag),
+    2: (Wrapper.FLOAT, Cursor.f32),
+    3: (Wrapper.BOOLEAN, lambda cursor: cursor.u8() == 1),
+    6: (Wrapper.INT, Cursor.i16),
+    7: (Wrapper.LONG, Cursor.zigzag),
+    8: (Wrapper.DOUBLE, Cursor.f64),
+}
