@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound, TableState
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound, TableState, Unsupported
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
@@ -25,6 +27,7 @@ from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.read import ReadPlan, plan_slices, prune_partitions
+from pyhudi.records.merge import MergeRule, built_in_rule
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.predicates import Expr, bind, parse_filter
 from pyhudi.records.schema import field_at, with_meta_fields
@@ -33,6 +36,7 @@ from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
@@ -310,7 +314,7 @@ class Scan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch, in no promised order; one file slice after the other, so memory holds one row group."""
         spec = self._spec()
-        for slice_ in self.plan().slices:
+        for slice_ in self._slices():
             for table in run_read(spec, slice_):
                 yield from table.to_batches()
 
@@ -325,7 +329,7 @@ class Scan:
         """All rows as one table."""
         spec = self._spec()
         engine = LocalEngine(self._options.integer("pyhudi.threads"))
-        parts = engine.map(lambda slice_: list(run_read(spec, slice_)), self.plan().slices)
+        parts = engine.map(lambda slice_: list(run_read(spec, slice_)), self._slices())
         tables = [table for part in parts for table in part]
         return pa.concat_tables([self._output.empty_table(), *tables]) if self._output.names else _only_counted(tables)
 
@@ -347,6 +351,10 @@ class Scan:
             self._output = pa.schema([])
         return sum(batch.num_rows for batch in self.to_batches())
 
+    def _slices(self) -> tuple[FileSlice, ...]:
+        slices = self.plan().slices
+        return tuple(replace(s, logs=()) for s in slices) if self._base_files_only else slices
+
     def _spec(self) -> ReadSpec:
         return ReadSpec(
             storage=self._context.storage.spec(),
@@ -354,6 +362,9 @@ class Scan:
             output=self._output,
             condition=self._condition,
             keys=self._context.config.keys,
+            rule=read_rule(self._context.config),
+            validity=InstantValidity.of(self._snapshot.timeline, self._as_of),
+            populate_meta_fields=self._context.config.populate_meta_fields,
             values_from_path=self._options.flag("hoodie.datasource.read.extract.partition.values.from.path"),
         )
 
@@ -384,6 +395,16 @@ def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[st
 def _only_counted(tables: Sequence[pa.Table]) -> pa.Table:
     rows = sum(table.num_rows for table in tables)
     return pa.table({"": pa.nulls(rows)}).select([])
+
+
+def read_rule(config: TableConfig) -> MergeRule:
+    """The rule by which logs are merged.  Raises Unsupported for merge modes that are not built."""
+    rule = built_in_rule(config.merge)
+    if rule is None:
+        raise Unsupported(
+            f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is not read yet"
+        )
+    return rule
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

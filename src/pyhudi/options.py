@@ -100,6 +100,9 @@ HONOURED: dict[str, Option] = {
     "hoodie.record.size.estimator.average.metadata.size": Option(int, "0"),
     "hoodie.copyonwrite.insert.auto.split": Option(bool, "true"),
     "hoodie.copyonwrite.insert.split.size": Option(int, "500000"),
+    "hoodie.logfile.data.block.format": Option(("avro", "parquet"), "avro"),
+    "hoodie.logfile.data.block.max.size": Option(int, "268435456"),
+    "hoodie.merge.small.file.group.candidates.limit": Option(int, "1"),
     "hoodie.bulkinsert.sort.mode": Option(_SORT_MODES, "NONE"),
     "hoodie.bulkinsert.shuffle.parallelism": Option(int, "0"),
     "hoodie.upsert.shuffle.parallelism": Option(int, "0"),
@@ -336,7 +339,7 @@ _CANONICAL = {alias: key for key, option in HONOURED.items() for alias in (key, 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How base files come out.  Sizes in bytes."""
+    """How base files and log files come out.  Sizes in bytes."""
 
     max_file_size_bytes: int
     block_size_bytes: int
@@ -348,6 +351,8 @@ class FileSettings:
     bloom_entries: int
     bloom_fpp: float
     bloom_max_entries: int
+    log_format: str
+    log_block_size_bytes: int
 
     @classmethod
     def of(cls, options: Options) -> FileSettings:
@@ -363,6 +368,8 @@ class FileSettings:
             bloom_entries=_positive(options, "hoodie.index.bloom.num_entries"),
             bloom_fpp=options.number("hoodie.index.bloom.fpp"),
             bloom_max_entries=_positive(options, "hoodie.bloom.index.filter.dynamic.max.entries"),
+            log_format=options.word("hoodie.logfile.data.block.format"),
+            log_block_size_bytes=_positive(options, "hoodie.logfile.data.block.max.size"),
         )
 
 
@@ -377,6 +384,7 @@ class SizingSettings:
     average_metadata_size_bytes: int
     auto_split: bool
     split_row_count: int
+    merge_candidates_limit: int
 
     @classmethod
     def of(cls, options: Options) -> SizingSettings:
@@ -389,6 +397,7 @@ class SizingSettings:
             average_metadata_size_bytes=options.integer("hoodie.record.size.estimator.average.metadata.size"),
             auto_split=options.flag("hoodie.copyonwrite.insert.auto.split"),
             split_row_count=_positive(options, "hoodie.copyonwrite.insert.split.size"),
+            merge_candidates_limit=options.integer("hoodie.merge.small.file.group.candidates.limit"),
         )
 
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import incoming_rows, incoming_schema, resolve_moves
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
@@ -309,8 +310,11 @@ class LocalTagged:
         token = WriteToken(number, 0, number)
         slice_ = plan.slices.get(group)
         rows = routed.rows(group)
-        if slice_ is None or slice_.base is None:
+        if slice_ is None:
             return run_create(plan.spec, CreateTask(partition, _prefix(file_id), token), _pieces(rows))
+        if slice_.base is None or plan.appends_to(group):
+            appended = run_append(plan.spec, AppendTask(slice_, token, plan.validity), rows, plan.rule)
+            return () if appended is None else (appended,)
         task = MergeTask(partition, file_id, slice_.base.path, token, plan.match_keys)
         return (run_merge(plan.spec, task, rows, plan.rule),)
 

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.tag import TagFile
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import InsertTarget, WorkloadProfile
@@ -61,6 +62,7 @@ class TagRequest:
     prune_by_ranges: bool
     update_partition_path: bool
     rule: MergeRule
+    validity: InstantValidity
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,8 @@ class WritePlan:
 
     slices: (partition, file id) -> present slice of every group that may be updated.  inserts: partition -> targets for its
     inserts, in order.
-    match_keys: False appends inserts to small files without looking for their keys.
+    match_keys: False appends inserts to small files without looking for their keys.  append_updates: file groups that take
+    no inserts get a log file instead of a new base file (merge-on-read).
     """
 
     spec: WriterSpec
@@ -77,6 +80,16 @@ class WritePlan:
     inserts: Mapping[str, Sequence[InsertTarget]]
     rule: MergeRule
     match_keys: bool
+    append_updates: bool
+    validity: InstantValidity
+
+    def appends_to(self, group: tuple[str, str]) -> bool:
+        """Whether the rows of a group go into a log file."""
+        slice_ = self.slices.get(group)
+        if not self.append_updates or slice_ is None:
+            return False
+        partition, file_id = group
+        return slice_.base is None or not any(target.file_id == file_id for target in self.inserts.get(partition, ()))
 
 
 @dataclass(frozen=True, slots=True)

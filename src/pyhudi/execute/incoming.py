@@ -16,16 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.engine import PrepareRequest, TagRequest
-from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch, conform_table
+from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
+from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
 from pyhudi.records.merge import delete_flags
-from pyhudi.records.meta_fields import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import conform, without_meta_fields
-from pyhudi.storage import open_storage
 
 Ints = npt.NDArray[np.int64]
 
@@ -121,23 +120,31 @@ def resolve_moves(
 
 
 def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
-    """The stored version of each key in the file named beside it, in order."""
-    storage = open_storage(request.spec.storage)
-    schema = request.spec.stored_schema
+    """The present version of each key in the file slice named beside it, in order; nulls where the slice has no such record any
+    more.
+    """
+    spec = request.spec
+    reader = ReadSpec(
+        storage=spec.storage,
+        table_schema=spec.stored_schema,
+        output=spec.stored_schema,
+        condition=None,
+        keys=spec.keys,
+        rule=request.rule,
+        validity=request.validity,
+        populate_meta_fields=spec.populate_meta_fields,
+    )
+    loose = pa.schema([field.with_nullable(True) for field in spec.stored_schema])
     found: list[pa.Table] = []
     order: list[Ints] = []
     for number in np.unique(files).tolist():
         wanted = np.flatnonzero(files == number)
-        with pq.ParquetFile(storage.open_input(request.files[number].path)) as file:
-            columns = [name for name in schema.names if name in set(file.schema_arrow.names) and name != FILE_NAME]
-            stored = conform_table(file.read(columns=columns, use_threads=False), schema)
+        stored = pa.concat_tables(list(run_read(reader, request.files[number].slice)))
         stored_keys = (
-            stored.column(RECORD_KEY).combine_chunks()
-            if request.spec.populate_meta_fields
-            else record_keys(request.spec.keys, as_batch(stored))
+            stored.column(RECORD_KEY).combine_chunks() if spec.populate_meta_fields else record_keys(spec.keys, as_batch(stored))
         )
         at = pc.index_in(keys.take(pa.array(wanted)), value_set=stored_keys)
-        found.append(stored.take(at))
+        found.append(stored.cast(loose).take(at))
         order.append(wanted)
     positions = np.argsort(np.concatenate(order), kind="stable")
     return pa.concat_tables(found).take(pa.array(positions))

@@ -2,7 +2,13 @@
 
 A slice without log files is its base file: only the wanted columns are read, row groups whose statistics exclude the filter are
 passed over, and the filter is
-applied to what is left.  Columns that a file lacks are null; columns whose type was widened since are cast.
+applied to what is left.  A slice with log files is the merge of both: the logs are reduced to one record for each key, the base
+file streams past by row
+group, and the records that met no row come last; the filter is applied after merging.  Columns that a file lacks are null;
+columns whose type was
+widened since are cast.
+
+Memory: the merged log records of one slice in the wanted columns, and one row group.
 
 Source: reading and merging, "Snapshot read of one slice" and "Schema".
 """
@@ -12,12 +18,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyhudi.errors import Unsupported
-from pyhudi.execute.layout import conform_table
-from pyhudi.records.keys import KeySpec, parse_partition_path, partition_columns, partition_value, path_valued_columns
+from pyhudi.execute.layout import as_batch, conform_table
+from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
+from pyhudi.records.keys import (
+    KeySpec,
+    parse_partition_path,
+    partition_columns,
+    partition_value,
+    path_valued_columns,
+    record_keys,
+)
+from pyhudi.records.log_merge import LogRecords
+from pyhudi.records.merge import IS_DELETED, MergeRule
+from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.predicates import Expr, columns, prune_ranges, to_arrow
 from pyhudi.records.stats import footer_ranges
 from pyhudi.storage import open_storage
@@ -29,8 +46,9 @@ from pyhudi.table.slices import FileSlice
 class ReadSpec:
     """What all tasks of one read share.
 
-    table_schema: meta columns and data columns of the table.  output: the columns to give, in order.  condition: bound to
-    table_schema; rows to give, None for all.
+    table_schema: meta columns and data columns of the table.  output: the columns to give, in order.
+    condition: bound to table_schema; rows to give, None for all.
+    rule, validity: how logs are merged and which of their blocks count.
     values_from_path: partition columns are taken from the path even where the file has them.
     """
 
@@ -39,48 +57,128 @@ class ReadSpec:
     output: pa.Schema
     condition: Expr | None
     keys: KeySpec
+    rule: MergeRule
+    validity: InstantValidity
+    populate_meta_fields: bool = True
     values_from_path: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlicePart:
+    """Rows of a slice.  from_base: they come from base rows, merged or not; False: they stood in the logs alone."""
+
+    rows: pa.Table
+    from_base: bool
 
 
 def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
     """The rows of a slice as tables with the output's columns; at least one, maybe empty."""
-    if slice_.logs:
-        raise Unsupported(
-            f"file slice {slice_.file_id} in {slice_.partition or 'the table'} has log files, which are not read yet"
-        )
-    if slice_.base is None:
-        yield spec.output.empty_table()
+    storage = open_storage(spec.storage)
+    if not slice_.logs:
+        if slice_.base is None:
+            yield spec.output.empty_table()
+        else:
+            yield from read_base_file(storage, spec, slice_.partition, slice_.base.path)
         return
-    yield from read_base_file(open_storage(spec.storage), spec, slice_.partition, slice_.base.path)
+    needed = merge_columns(spec)
+    condition = None if spec.condition is None else to_arrow(spec.condition, needed)
+    empty = True
+    for part in merge_slice(storage, spec, slice_, needed)[1]:
+        rows = part.rows if condition is None else part.rows.filter(condition)
+        if rows.num_rows:
+            empty = False
+            yield rows.select(spec.output.names).cast(spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
+    if empty:
+        yield spec.output.empty_table()
+
+
+def merge_slice(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> tuple[LogScan, Iterator[SlicePart]]:
+    """The logs' records, scanned at once, and the slice's rows, merged while the iterator runs.
+
+    needed: the columns of the rows, those that merging needs among them (see `merge_columns`).
+    """
+    scan = scan_logs(storage, slice_.logs, needed, spec.keys, spec.rule, spec.validity, spec.populate_meta_fields)
+    return scan, _merged_parts(storage, spec, slice_, needed, scan.records)
+
+
+def merge_columns(spec: ReadSpec) -> pa.Schema:
+    """The columns to read when logs are merged: output, filter, and what the merge rule looks at, in the table's order."""
+    if not spec.rule.picks:
+        return spec.table_schema
+    heads = {name.split(".")[0] for name in spec.output.names}
+    if spec.condition is not None:
+        heads |= {name.split(".")[0] for name in columns(spec.condition)}
+    heads.add(RECORD_KEY)
+    if not spec.populate_meta_fields:
+        heads |= {name.split(".")[0] for name in spec.keys.record_fields}
+    if spec.rule.ordering_field is not None:
+        heads.add(spec.rule.ordering_field.split(".")[0])
+    if IS_DELETED in spec.table_schema.names:
+        heads.add(IS_DELETED)
+    return pa.schema([field for field in spec.table_schema if field.name in heads])
 
 
 def read_base_file(storage: Storage, spec: ReadSpec, partition: str, path: str) -> Iterator[pa.Table]:
     """The rows of one base file, a table for each row group that may hold some."""
-    wanted = list(spec.output.names)
+    heads = list(dict.fromkeys(name.split(".")[0] for name in spec.output.names))
     if spec.condition is not None:
-        wanted += [name for name in sorted(columns(spec.condition)) if name.split(".")[0] not in wanted]
-    heads = list(dict.fromkeys(name.split(".")[0] for name in wanted))
+        heads = list(dict.fromkeys([*heads, *(name.split(".")[0] for name in sorted(columns(spec.condition)))]))
     needed = pa.schema([spec.table_schema.field(name) for name in heads])
     condition = None if spec.condition is None else to_arrow(spec.condition, needed)
     empty = True
+    for table in _base_rows(storage, spec, partition, path, needed, spec.condition):
+        rows = table if condition is None else table.filter(condition)
+        empty = False
+        yield rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
+    if empty:
+        yield spec.output.empty_table()
+
+
+def rows_without_columns(count: int) -> pa.Table:
+    """A table of `count` rows and no columns."""
+    return pa.table({"": pa.nulls(count)}).select([])
+
+
+def _merged_parts(
+    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, records: LogRecords
+) -> Iterator[SlicePart]:
+    seen = np.zeros(len(records.keys), dtype=np.bool_)
+    if slice_.base is not None:
+        for rows in _base_rows(storage, spec, slice_.partition, slice_.base.path, needed, None):
+            if spec.populate_meta_fields:
+                keys = rows.column(RECORD_KEY)
+            else:
+                keys = pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
+            yield SlicePart(records.merge_base(rows, keys, seen), True)
+    yield SlicePart(records.inserts(seen), False)
+
+
+def _base_rows(
+    storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema, condition: Expr | None
+) -> Iterator[pa.Table]:
+    """The row groups of a base file in the needed columns, without those that cannot hold a row of the condition."""
     with pq.ParquetFile(storage.open_input(path)) as file:
         present = set(file.schema_arrow.names)
         constants = _path_values(spec, partition, needed, present)
-        stored = [name for name in heads if name in present and name not in constants]
+        stored = [name for name in needed.names if name in present and name not in constants]
         for group in range(file.metadata.num_row_groups):
-            if spec.condition is not None and not _group_may_match(file, group, spec.condition, needed, constants):
+            if condition is not None and not _group_may_match(file, group, condition, needed, constants):
                 continue
-            rows = file.read_row_group(group, columns=stored, use_threads=False)
             count = file.metadata.row_group(group).num_rows
+            if not needed.names:
+                yield rows_without_columns(count)
+                continue
+            if stored:
+                rows = file.read_row_group(group, columns=stored, use_threads=False)
+            else:
+                rows = rows_without_columns(count)
             for name, value in constants.items():
                 rows = rows.append_column(needed.field(name), pa.repeat(value, count))
-            table = conform_table(rows, needed) if heads else _rows_without_columns(count)
-            if condition is not None:
-                table = table.filter(condition)
-            empty = False
-            yield table.select(spec.output.names) if heads else table
-    if empty:
-        yield spec.output.empty_table()
+            yield conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
+
+
+def _nulls(schema: pa.Schema, count: int) -> pa.Table:
+    return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
 
 
 def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: set[str]) -> dict[str, pa.Scalar]:
@@ -98,7 +196,3 @@ def _group_may_match(
 ) -> bool:
     names = [name for name in columns(condition) if name.split(".")[0] not in constants]
     return prune_ranges(condition, footer_ranges(file.metadata, schema, names, row_groups=[group]))
-
-
-def _rows_without_columns(count: int) -> pa.Table:
-    return pa.table({"": pa.nulls(count)}).select([])

@@ -26,6 +26,7 @@ from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.slices import FileSlice
 
 KEYS_PER_LOOKUP = 4_000_000
 """Stored keys that one lookup holds in memory."""
@@ -33,11 +34,12 @@ KEYS_PER_LOOKUP = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class TagFile:
-    """A base file to look into.  path: relative to the table."""
+    """A file slice to look into.  path: its base file, relative to the table, where keys are looked up."""
 
     partition: str
     file_id: str
     path: str
+    slice: FileSlice
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,14 +113,14 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     sequence = 0
     while first is not None:
         name = BaseFileName(format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, EXTENSION)
-        path = _path_in(task.partition, name.text)
+        path = path_in(task.partition, name.text)
         _ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
         with BaseFileWriter(
             storage, path, spec.stored_schema, spec.avro_schema, spec.files, populate_meta_fields=spec.populate_meta_fields
         ) as writer:
             while first is not None:
-                writer.write(_stored_rows(spec, first, task.token.partition, sequence))
+                writer.write(stored_rows(spec, first, task.token.partition, sequence))
                 sequence += first.num_rows
                 full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes
                 first = next(pending, None)
@@ -141,7 +141,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     if old_name is None:
         raise CorruptData(f"{task.base_path} is no base file name")
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
-    path = _path_in(task.partition, name.text)
+    path = path_in(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
     counts = _MergeCounts()
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
@@ -160,10 +160,10 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
             for batch in _stored_batches(old, spec):
                 writer.write(merger.merge(batch, writer.row_count), keys_known=inherited is not None)
             fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
-            fresh = _live_rows(fresh)
+            fresh = live_rows(fresh)
             if fresh.num_rows:
                 counts.inserts += fresh.num_rows
-                writer.write(_stored_rows(spec, fresh, task.token.partition, writer.row_count))
+                writer.write(stored_rows(spec, fresh, task.token.partition, writer.row_count))
     written = _finished(writer)
     stat = WriteStat(
         file_id=task.file_id,
@@ -201,7 +201,7 @@ class _RowMerger:
         self._matched = matched
         self._incoming = incoming
         self._keys = incoming.column(RECORD_KEY).combine_chunks() if task.match_keys else pa.array([], pa.string())
-        self._plain = _plain_deletes(incoming)
+        self._plain = plain_deletes(incoming)
 
     def merge(self, rows: pa.Table, first_row: int) -> pa.Table:
         """The batch as it goes into the new file, where its first row has number `first_row`."""
@@ -225,7 +225,7 @@ class _RowMerger:
         if replaced.any():
             mask = np.zeros(rows.num_rows, dtype=np.bool_)
             mask[positions[replaced]] = True
-            stored = _stored_rows(self._spec, values, self._task.token.partition, first_row, row_numbers=np.flatnonzero(mask))
+            stored = stored_rows(self._spec, values, self._task.token.partition, first_row, row_numbers=np.flatnonzero(mask))
             merged = _overlay(rows, stored, mask)
         if removed.any():
             keep = np.ones(rows.num_rows, dtype=np.bool_)
@@ -279,7 +279,7 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
     return pa.table(columns, schema=rows.schema)
 
 
-def _stored_rows(
+def stored_rows(
     spec: WriterSpec,
     incoming: pa.Table,
     task_partition: int,
@@ -325,20 +325,20 @@ def _keys_of(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
 
 def _only_live(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in rows:
-        live = _live_rows(table)
+        live = live_rows(table)
         if live.num_rows:
             yield live
 
 
-def _live_rows(rows: pa.Table) -> pa.Table:
+def live_rows(rows: pa.Table) -> pa.Table:
     """Incoming rows without deletes of either kind, and without the column that marks them."""
     soft = delete_flags(rows)
-    plain = _plain_deletes(rows)
+    plain = plain_deletes(rows)
     flags = [mask for mask in (soft, plain) if mask is not None]
     return rows.filter(pa.array(~np.logical_or.reduce(flags))) if flags else rows
 
 
-def _plain_deletes(rows: pa.Table) -> BoolMask | None:
+def plain_deletes(rows: pa.Table) -> BoolMask | None:
     if DELETE_COLUMN not in rows.column_names:
         return None
     flags = np.asarray(pc.fill_null(rows.column(DELETE_COLUMN), False).combine_chunks(), dtype=np.bool_)
@@ -365,8 +365,8 @@ def _finished(writer: BaseFileWriter) -> WrittenFile:
 def _ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
     """Write the partition's metadata file unless it is there: without it listing readers do not see the partition."""
     document = PartitionMetadata(instant_time, partition_depth(partition)).encode(parse_instant_time(instant_time, UTC))
-    storage.put_if_absent(_path_in(partition, PARTITION_METADATA_FILE), document)
+    storage.put_if_absent(path_in(partition, PARTITION_METADATA_FILE), document)
 
 
-def _path_in(partition: str, name: str) -> str:
+def path_in(partition: str, name: str) -> str:
     return f"{partition}/{name}" if partition else name

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.tag import TagFile
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
@@ -295,13 +296,15 @@ _OVERWRITES = (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_
 class _Schemas:
     """The table's columns after the write, and how records are named and merged.
 
-    keys_only: rows only delete.  unplaced: they name no partition, so all partitions are searched.
+    rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
+    unplaced: they name no partition, so all partitions are searched.
     """
 
     data_schema: pa.Schema
     schema_text: str
     keys: KeySpec
     rule: MergeRule
+    stored_rule: MergeRule
     keys_only: bool
     unplaced: bool
 
@@ -335,7 +338,7 @@ class _Schemas:
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
         )
-        return cls(data_schema, text, config.keys, PickByCommitTime() if keys_only else rule, keys_only, unplaced)
+        return cls(data_schema, text, config.keys, PickByCommitTime() if keys_only else rule, rule, keys_only, unplaced)
 
 
 class _Write:
@@ -394,8 +397,6 @@ class _Write:
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
         start = WriteStart.of(snapshot.timeline)
-        if not self.context.config.is_cow and self.operation in (WriteOperation.UPSERT, WriteOperation.DELETE):
-            raise Unsupported(f"{self.operation} on a merge-on-read table is not built yet")
         replaces = self.operation.replaces
         action = Action.REPLACECOMMIT if replaces else (Action.COMMIT if self.context.config.is_cow else Action.DELTACOMMIT)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
@@ -426,7 +427,7 @@ class _Write:
         slices = self._slices_to_search(snapshot, counts)
         needs_lookup = self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none"
         if needs_lookup:
-            tagged = incoming.tag(self._tag_request(spec, slices))
+            tagged = incoming.tag(self._tag_request(spec, slices, snapshot))
         else:
             tagged = incoming.untagged()
         if self.operation is WriteOperation.INSERT and needs_lookup:
@@ -441,7 +442,17 @@ class _Write:
             by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
         transaction.start(self._inflight(profile, snapshot))
         match_keys = self.operation is not WriteOperation.INSERT or not self.settings.allow_duplicates
-        statuses = tagged.write(WritePlan(spec, by_group, inserts, self.schemas.rule, match_keys))
+        statuses = tagged.write(
+            WritePlan(
+                spec,
+                by_group,
+                inserts,
+                self.schemas.stored_rule,
+                match_keys,
+                append_updates=not self.context.config.is_cow,
+                validity=InstantValidity.of(snapshot.timeline),
+            )
+        )
         return statuses, self.settings.index if needs_lookup else None
 
     def _slices_to_search(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
@@ -451,9 +462,9 @@ class _Write:
             return snapshot.slices()
         return snapshot.slices([p for p in counts if p in existing])
 
-    def _tag_request(self, spec: WriterSpec, slices: Mapping[str, tuple[FileSlice, ...]]) -> TagRequest:
+    def _tag_request(self, spec: WriterSpec, slices: Mapping[str, tuple[FileSlice, ...]], snapshot: Snapshot) -> TagRequest:
         files = tuple(
-            TagFile(s.partition, s.file_id, s.base.path) for found in slices.values() for s in found if s.base is not None
+            TagFile(s.partition, s.file_id, s.base.path, s) for found in slices.values() for s in found if s.base is not None
         )
         unplaced = self.schemas.unplaced
         return TagRequest(
@@ -463,7 +474,8 @@ class _Write:
             bloom="BLOOM" in self.settings.index,
             prune_by_ranges=self.settings.prune_by_ranges,
             update_partition_path=self.settings.update_partition_path and not unplaced,
-            rule=self.schemas.rule,
+            rule=self.schemas.stored_rule,
+            validity=InstantValidity.of(snapshot.timeline),
         )
 
     def _apply_duplicate_policy(self, tagged: Tagged) -> Tagged:
@@ -479,10 +491,9 @@ class _Write:
         self, profile: WorkloadProfile, snapshot: Snapshot, slices: Mapping[str, tuple[FileSlice, ...]]
     ) -> dict[str, tuple[InsertTarget, ...]]:
         sizing = self.settings.sizing
-        candidates = {
-            partition: small_files(slices.get(partition, ()), sizing, snapshot.pending_clusterings)
-            for partition in profile.inserts
-        }
+        excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
+        limit = None if self.context.config.is_cow else sizing.merge_candidates_limit
+        candidates = {partition: small_files(slices.get(partition, ()), sizing, excluded, limit) for partition in profile.inserts}
         new_id: Callable[[], str] = lambda: format_file_id(self.context.env.uuid4(), 0)  # noqa: E731 - handed on as a value
         return plan_inserts(profile.inserts, candidates, self._record_size(snapshot), sizing, new_id)
 

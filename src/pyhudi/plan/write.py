@@ -75,11 +75,11 @@ def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]],
 
 
 def small_files(
-    slices: Iterable[FileSlice], settings: SizingSettings, excluded: frozenset[tuple[str, str]]
+    slices: Iterable[FileSlice], settings: SizingSettings, excluded: frozenset[tuple[str, str]], limit: int | None = None
 ) -> tuple[FileSlice, ...]:
     """Slices of one partition that may take more records: base files below the limit, smallest first, without logs.
 
-    excluded: file groups under pending clustering or compaction, which no insert may enter.
+    excluded: file groups under pending clustering or compaction, which no insert may enter.  limit: how many at most.
     """
     if settings.small_file_limit_bytes <= 0:
         return ()
@@ -91,7 +91,8 @@ def small_files(
         and slice_.base.size_bytes < settings.small_file_limit_bytes
         and (slice_.partition, slice_.file_id) not in excluded
     ]
-    return tuple(sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id)))
+    ordered = sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
+    return tuple(ordered if limit is None else ordered[:limit])
 
 
 def plan_inserts(

@@ -1,0 +1,177 @@
+"""Run the demo: `python -m scripts.demo [--engine embedded|spark|both] [--keep FOLDER]`.
+
+For each engine: create a table partitioned by origin, bulk insert January, upsert the other months with late corrections of earlier flights, delete the
+cancelled flights, read back, and compare the totals with the source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import pyhudi as hp
+from scripts.demo.flights import KEY, load_flights, months
+
+Write = Callable[[str, pa.Table], hp.WriteResult]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--engine", choices=("embedded", "spark", "both"), default="both")
+    parser.add_argument("--keep", type=Path, help="keep the tables in this folder")
+    arguments = parser.parse_args()
+    folder = arguments.keep or Path(tempfile.mkdtemp(prefix="pyhudi-demo-"))
+    try:
+        flights = load_flights()
+        print(f"{flights.num_rows:,} flights from New York in 2013, as twelve monthly batches")
+        if arguments.engine in ("embedded", "both"):
+            run("embedded", folder / "flights_embedded", flights, lambda table: lambda verb, rows: getattr(table, verb)(rows))
+        if arguments.engine in ("spark", "both"):
+            if shutil.which("java") is None:
+                print("\nSpark needs Java 17 or newer: install openjdk-17-jre-headless, then run the demo again")
+            else:
+                run_on_spark(folder / "flights_spark", flights)
+    finally:
+        if arguments.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(engine: str, path: Path, flights: pa.Table, writer: Callable[[hp.Table], Write]) -> None:
+    """The main job on one engine, with each step timed, and the check at its end."""
+    print(f"\n{engine}")
+    begun = time.perf_counter()
+    table = hp.Table.create(path, name="flights", record_key=KEY, partition_by="origin", ordering="updated_at")
+    write = writer(table)
+    expected = _Expected(flights)
+    cancelled: list[pa.Table] = []
+    with progress(12) as advance:
+        for month in months(flights):
+            if month.number == 1:
+                step("bulk_insert January", advance, lambda: write("bulk_insert", month.flights))  # noqa: B023 - called at once
+            else:
+                batch = pa.concat_tables([month.flights, month.corrections])
+                label = f"upsert month {month.number:2d} ({month.corrections.num_rows:,} corrections)"
+                step(label, advance, lambda: write("upsert", batch))  # noqa: B023 - called at once
+            expected.correct(month.corrections)
+            cancelled.append(month.cancelled.select(KEY))
+    gone = pa.concat_tables(cancelled)
+    step(f"delete {gone.num_rows:,} cancelled flights", None, lambda: write("delete", gone))
+    since = time.perf_counter()
+    found = table.scan().to_arrow()
+    print(f"  {'read back':<42}{time.perf_counter() - since:6.2f} s   {found.num_rows:,} rows")
+    expected.delete(gone)
+    expected.check(found)
+    print(f"  the totals agree with the source: {found.num_rows:,} flights, {time.perf_counter() - begun:.1f} s in all")
+
+
+def run_on_spark(path: Path, flights: pa.Table) -> None:
+    """The same job with DataFrames on local Spark."""
+    from pyspark.sql import SparkSession
+
+    from pyhudi import spark as hs
+
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("pyhudi demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+
+        def writer(table: hp.Table) -> Write:
+            def write(verb: str, rows: pa.Table) -> hp.WriteResult:
+                frame = spark.createDataFrame(rows)
+                return hs.write(frame, table.uri, options={"hoodie.datasource.write.operation": verb})
+
+            return write
+
+        run("Spark", path, flights, writer)
+        count = hs.read(spark, str(path)).where("origin = 'JFK'").count()
+        print(f"  hs.read on Spark counts {count:,} flights from JFK")
+    finally:
+        spark.stop()
+
+
+def step(label: str, advance: Callable[[], None] | None, action: Callable[[], hp.WriteResult]) -> None:
+    """Run one write and print what it changed."""
+    since = time.perf_counter()
+    result = action()
+    seconds = time.perf_counter() - since
+    changed = f"{result.rows_inserted:,} inserted, {result.rows_updated:,} updated, {result.rows_deleted:,} deleted"
+    line = f"  {label:<42}{seconds:6.2f} s   {changed}; {result.bytes_written / 1e6:.1f} MB written"
+    if advance is None:
+        print(line)
+    else:
+        advance_line(line, advance)
+
+
+def advance_line(line: str, advance: Callable[[], None]) -> None:
+    """Print a line above the progress bar."""
+    if sys.stdout.isatty():
+        sys.stdout.write("\r\x1b[2K")
+    print(line)
+    advance()
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal; nothing elsewhere."""
+    done = 0
+    width = 40
+
+    def advance() -> None:
+        nonlocal done
+        done += 1
+        if sys.stdout.isatty():
+            filled = width * done // total
+            sys.stdout.write(f"\r  [{'#' * filled}{'.' * (width - filled)}] {done}/{total}")
+            sys.stdout.flush()
+
+    yield advance
+    if sys.stdout.isatty():
+        sys.stdout.write("\r\x1b[2K")
+
+
+class _Expected:
+    """What the table must hold, worked out from the source alone."""
+
+    def __init__(self, flights: pa.Table) -> None:
+        self._rows: dict[Any, Any] = dict(zip(_keys(flights), flights["arr_delay"].to_pylist(), strict=True))
+
+    def correct(self, corrections: pa.Table) -> None:
+        self._rows.update(zip(_keys(corrections), corrections["arr_delay"].to_pylist(), strict=True))
+
+    def delete(self, gone: pa.Table) -> None:
+        for key in _keys(gone):
+            self._rows.pop(key, None)
+
+    def check(self, found: pa.Table) -> None:
+        delays = sum(value for value in self._rows.values() if value is not None)
+        got = pc.sum(found["arr_delay"]).as_py()
+        if found.num_rows != len(self._rows) or abs(got - delays) > 1e-6:
+            raise SystemExit(
+                f"the table holds {found.num_rows:,} flights with {got} minutes of delay; "
+                f"the source says {len(self._rows):,} and {delays}"
+            )
+
+
+def _keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(rows[name].to_pylist() for name in KEY), strict=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""Tasks that append to a file group of a merge-on-read table: one log file for each file group and delta commit.
+
+    data block     updated rows in the stored layout; `_hoodie_file_name` holds the file id
+    delete block   soft deletes with their ordering value; deletes by key with the ordering value of the record that they delete,
+    so that ties delete,
+                   later upserts bring the key back, and every reader can compare the values
+
+A delete without an ordering value is written only where the table orders by commit time, or where no value can be had: readers of
+mixed types stumble over it.
+
+Source: storage format, "Log file format"; reading and merging, "Deletes: the default ordering value 0 rule"; writing and
+services, "Handles".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.execute.layout import as_batch
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.execute.write_base import WriterSpec, WriteStatus, live_rows, path_in, plain_deletes, stored_rows
+from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.log.data import encode_avro, encode_parquet
+from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
+from pyhudi.format.names import LogFileName, MarkerType, WriteToken
+from pyhudi.format.ordering_values import wrap_ordering
+from pyhudi.records.keys import record_keys
+from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, delete_flags, ordering_values
+from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.storage import open_storage
+from pyhudi.storage.markers import Markers
+from pyhudi.table.slices import FileSlice
+
+LOG_FILE_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendTask:
+    """Append to one file group.  slice: its present slice, in which deleted records are looked up."""
+
+    slice: FileSlice
+    token: WriteToken
+    validity: InstantValidity
+
+
+def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus | None:
+    """Write incoming rows of one file group to a log file.  incoming: the incoming layout, one row for each key.
+
+    Returns None when nothing is to be written: deletes of keys that are gone already.
+    """
+    storage = open_storage(spec.storage)
+    partition, file_id = task.slice.partition, task.slice.file_id
+    rows, deletes = _split(spec, task, incoming, rule)
+    if not rows.num_rows and not deletes:
+        return None
+    name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
+    path = path_in(partition, name.text)
+    Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+    size_bytes = 0
+    with storage.open_output(path) as sink:
+        for kind, headers, content in _blocks(spec, file_id, task.token, rows, deletes):
+            head, tail = frame_block(kind, headers, len(content))
+            for piece in (head, content, tail):
+                sink.write(piece)
+                size_bytes += len(piece)
+    delete_count = sum(batch.num_rows for batch in deletes)
+    stat = WriteStat(
+        file_id=file_id,
+        path=path,
+        partition_path=partition,
+        prev_commit=spec.instant_time,
+        num_writes=rows.num_rows,
+        num_update_writes=rows.num_rows,
+        num_deletes=delete_count,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+        log_version=LOG_FILE_VERSION,
+        log_offset=0,
+        base_file="",
+        log_files=(name.text,),
+    )
+    return WriteStatus(stat)
+
+
+def _blocks(
+    spec: WriterSpec, file_id: str, token: WriteToken, rows: pa.Table, deletes: list[pa.RecordBatch]
+) -> Iterator[tuple[BlockType, dict[HeaderKey, str], bytes]]:
+    headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
+    sequence = 0
+    for part in _parts(rows, spec.files.log_block_size_bytes):
+        stored = stored_rows(spec, part, token.partition, sequence)
+        sequence += part.num_rows
+        if spec.populate_meta_fields:
+            position = stored.schema.get_field_index(FILE_NAME)
+            stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
+        batches = stored.combine_chunks().to_batches()
+        if spec.files.log_format == "avro":
+            yield BlockType.AVRO, headers, encode_avro(spec.avro_schema, batches)
+        else:
+            yield BlockType.PARQUET, headers, encode_parquet(spec.avro_schema, batches, spec.files.codec)
+    if deletes:
+        yield BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time}, encode_deletes(deletes)
+
+
+def _parts(rows: pa.Table, limit_bytes: int) -> Iterable[pa.Table]:
+    if not rows.num_rows:
+        return
+    pieces = max(1, -(-rows.nbytes // limit_bytes))
+    step = -(-rows.num_rows // pieces)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:
+    """Rows for the data block and deletes for the delete block."""
+    partition = task.slice.partition
+    by_event_time = rule.ordering_field is not None and not isinstance(rule, PickByCommitTime)
+    deletes: list[pa.RecordBatch] = []
+    plain = plain_deletes(incoming)
+    if plain is not None:
+        keys = incoming.column(RECORD_KEY).filter(pa.array(plain)).combine_chunks()
+        deletes.append(_plain_deletes(spec, task, keys, rule) if by_event_time else deletes_batch(keys, partition))
+        incoming = incoming.filter(pa.array(~plain))
+    soft = delete_flags(incoming)
+    if soft is None:
+        return incoming, [batch for batch in deletes if batch.num_rows]
+    gone = incoming.filter(pa.array(soft))
+    keys = gone.column(RECORD_KEY).combine_chunks()
+    if not by_event_time:
+        deletes.append(deletes_batch(keys, partition))
+    elif pa.types.is_decimal(ordering_values(gone, str(rule.ordering_field)).type):
+        # Readers cannot compare a decimal in a delete block, but they honour the flag of a row.
+        return incoming, [batch for batch in deletes if batch.num_rows]
+    else:
+        values = ordering_values(gone, str(rule.ordering_field)).combine_chunks()
+        deletes.append(deletes_batch(keys, partition, wrap_ordering(values)))
+    return live_rows(incoming), [batch for batch in deletes if batch.num_rows]
+
+
+def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: MergeRule) -> pa.RecordBatch:
+    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out."""
+    field = str(rule.ordering_field)
+    schema = spec.stored_schema
+    head = field.split(".")[0]
+    reader = ReadSpec(
+        storage=spec.storage,
+        table_schema=schema,
+        output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, head, *_key_fields(spec)))]),
+        condition=None,
+        keys=spec.keys,
+        rule=rule,
+        validity=task.validity,
+        populate_meta_fields=spec.populate_meta_fields,
+    )
+    found_keys: list[pa.Array] = []
+    found_values: list[pa.Array] = []
+    for rows in run_read(reader, task.slice):
+        stored = _record_keys(spec, rows)
+        wanted: BoolMask = np.asarray(pc.is_in(stored, value_set=keys), dtype=np.bool_)
+        if wanted.any():
+            chosen = rows.filter(pa.array(wanted))
+            found_keys.append(_record_keys(spec, chosen))
+            found_values.append(ordering_values(chosen, field).combine_chunks())
+    if not found_keys:
+        return deletes_batch(pa.array([], pa.string()), task.slice.partition)
+    values = pa.concat_arrays(found_values)
+    if pa.types.is_decimal(values.type):
+        return deletes_batch(pa.concat_arrays(found_keys), task.slice.partition)
+    return deletes_batch(pa.concat_arrays(found_keys), task.slice.partition, wrap_ordering(values))
+
+
+def _key_fields(spec: WriterSpec) -> list[str]:
+    return [] if spec.populate_meta_fields else [name.split(".")[0] for name in spec.keys.record_fields]
+
+
+def _record_keys(spec: WriterSpec, rows: pa.Table) -> pa.Array:
+    if spec.populate_meta_fields:
+        return rows.column(RECORD_KEY).combine_chunks()
+    return record_keys(spec.keys, as_batch(rows))

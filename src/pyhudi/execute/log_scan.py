@@ -1,0 +1,192 @@
+"""Reading the log files of one slice: which blocks count, and what they say about each key.
+
+    1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
+    2. a rollback block removes the blocks of its target that were found before it; torn blocks are passed over
+    3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order
+
+Contents are read one block at a time.
+
+Source: reading and merging, "Block scan"; storage format, "Log file format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.execute.layout import as_batch
+from pyhudi.format.log.data import decode_content
+from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
+from pyhudi.format.ordering_values import unwrap_ordering
+from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.log_merge import LogMerger, LogRecords
+from pyhudi.records.merge import MergeRule
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema import avro_to_arrow, conform, field_at
+from pyhudi.storage.base import Storage
+from pyhudi.table.slices import LogFile
+from pyhudi.timeline.timeline import Timeline
+
+_DATA = (BlockType.AVRO, BlockType.PARQUET, BlockType.HFILE)
+_WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
+
+
+@dataclass(frozen=True, slots=True)
+class InstantValidity:
+    """Which instants' blocks count.
+
+    completed: request times of completed writes of the active timeline; pending: of those under way; start: the first write of
+    the active timeline, before
+    which everything counts as complete; limit: the newest request time that the query sees.
+    """
+
+    completed: frozenset[str]
+    pending: frozenset[str]
+    start: str | None
+    limit: str
+
+    @classmethod
+    def of(cls, timeline: Timeline, as_of: str | None = None) -> InstantValidity:
+        """As a snapshot query at `as_of` (a request time, None for now) sees the timeline."""
+        completed = timeline.completed_writes()
+        pending = frozenset(i.request_time for i in timeline.pending())
+        newest = completed[-1].request_time if completed else ""
+        return cls(
+            frozenset(i.request_time for i in completed),
+            pending - frozenset(i.request_time for i in completed),
+            timeline.start,
+            newest if as_of is None else as_of,
+        )
+
+    def counts(self, instant_time: str) -> bool:
+        """Whether a block of that instant is part of the table."""
+        if instant_time > self.limit or instant_time in self.pending:
+            return False
+        return instant_time in self.completed or (self.start is not None and instant_time < self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundBlock:
+    """A block that counts.  path: the file that holds it."""
+
+    path: str
+    block: LogBlock
+
+
+@dataclass(frozen=True, slots=True)
+class LogScan:
+    """What a scan found out beside the records: counts for compaction statistics."""
+
+    records: LogRecords
+    block_count: int
+    corrupt_count: int
+    rollback_count: int
+    record_count: int
+
+
+def scan_logs(
+    storage: Storage,
+    logs: Sequence[LogFile],
+    schema: pa.Schema,
+    keys: KeySpec,
+    rule: MergeRule,
+    validity: InstantValidity,
+    populate_meta_fields: bool = True,
+) -> LogScan:
+    """The merged records of a slice's logs.
+
+    schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
+    them; key fields too when meta
+    fields are not populated.
+    Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
+    """
+    blocks, corrupt, rollbacks = find_blocks(storage, logs, validity)
+    merger = LogMerger(schema, rule)
+    count = 0
+    for found in blocks:
+        try:
+            count += _add_block(storage, found, merger, schema, keys, rule, populate_meta_fields)
+        except CorruptData as error:
+            if error.offset is not None and error.path is None:
+                error.offset += found.block.content_offset
+            raise error.with_path(storage.absolute(found.path)) from error
+        except Unsupported as error:
+            raise Unsupported(f"{error} [{storage.absolute(found.path)}, byte {found.block.offset}]") from error
+    return LogScan(merger.finish(), len(blocks), corrupt, rollbacks, count)
+
+
+def find_blocks(storage: Storage, logs: Iterable[LogFile], validity: InstantValidity) -> tuple[list[FoundBlock], int, int]:
+    """The blocks that count, in merge order; how many torn blocks and how many rollback blocks there were."""
+    kept: list[FoundBlock] = []
+    corrupt = rollbacks = 0
+    trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+    for log in sorted(logs, key=lambda file: file.name.sort_key):
+        read_range = partial(storage.read_range, log.path)
+        try:
+            for block in scan_blocks(read_range, log.size_bytes, trusted):
+                if isinstance(block, CorruptBlock):
+                    corrupt += 1
+                elif block.kind is BlockType.COMMAND:
+                    rollbacks += 1
+                    target = block.required(HeaderKey.TARGET_INSTANT_TIME)
+                    kept = [found for found in kept if found.block.instant_time != target]
+                elif block.kind is BlockType.CDC:
+                    raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
+                elif validity.counts(block.instant_time):
+                    kept.append(FoundBlock(log.path, block))
+        except CorruptData as error:
+            raise error.with_path(storage.absolute(log.path)) from error
+    return kept, corrupt, rollbacks
+
+
+def _add_block(
+    storage: Storage,
+    found: FoundBlock,
+    merger: LogMerger,
+    schema: pa.Schema,
+    keys: KeySpec,
+    rule: MergeRule,
+    populate_meta_fields: bool,
+) -> int:
+    block = found.block
+    content = block.read_content(lambda offset, size: storage.read_range(found.path, offset, size))
+    count = 0
+    if block.kind is BlockType.DELETE:
+        for deletes in decode_deletes(content):
+            count += deletes.num_rows
+            _add_deletes(merger, deletes, schema, rule)
+        return count
+    if block.kind not in _DATA:
+        raise Unsupported(f"a log block of type {block.kind.name} is not read")
+    text = block.required(HeaderKey.SCHEMA)
+    stored = avro_to_arrow(text)
+    wanted = [name for name in schema.names if name in stored.names]
+    loose = pa.schema([field.with_nullable(True) for field in schema])
+    for batch in decode_content(block.kind, text, content, wanted):
+        count += batch.num_rows
+        rows = pa.Table.from_batches([conform(batch, loose)])
+        if not populate_meta_fields:
+            position = rows.schema.get_field_index(RECORD_KEY)
+            rows = rows.set_column(position, rows.schema.field(position), record_keys(keys, as_batch(rows)))
+        merger.add_rows(rows, wanted if block.is_partial else None)
+    return count
+
+
+def _add_deletes(merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: MergeRule) -> None:
+    column = deletes.column("ordering")
+    if rule.ordering_field is None:
+        merger.add_deletes(deletes.column("record_key"), None, _every(deletes.num_rows))
+        return
+    values, absent = unwrap_ordering(column, field_at(schema, rule.ordering_field).type)
+    merger.add_deletes(deletes.column("record_key"), values, absent.to_numpy(zero_copy_only=False))
+
+
+def _every(count: int) -> npt.NDArray[np.bool_]:
+    return np.ones(count, dtype=np.bool_)

@@ -1,0 +1,420 @@
+"""Merging the records of a slice's log blocks with each other, and then with the rows of its base file.
+
+Entries arrive in merge order: rows of data blocks (whole or partial), and deletes.  A delete without an ordering value is a
+*barrier*: it removes whatever stood
+before it, the base row included, and only entries after it count.  (The real reader gives such deletes the ordering value 0 of
+type int, fails where
+the column has another type, and lets the base row come back where it has; a barrier is what the delete meant.)
+
+    by commit time   the last entry of a key wins, over the base row too
+    by event time    of the entries after the last barrier the one with the largest ordering value wins, the later one on a tie;
+    null is smallest;
+                     the base row stays when its value is larger still and no barrier removed it
+    by a rule        entries are folded one after the other through the rule; a delete with an ordering value wins unless the
+    other one's is larger
+    partial          from the first partial block on, columns that the winner lacks are taken from the loser
+
+Whole columns throughout: the fold takes as many passes as a key has entries, not as many as there are keys.
+
+Source: reading and merging, "Applying blocks", "Deletes" and "Partial updates".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes
+
+Ints = npt.NDArray[np.int64]
+
+_FOLD_BYTES = 256 << 20
+"""Bytes of entries that are collected before they are merged with what is there."""
+
+_KEY = "_hoodie_record_key"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecords:
+    """What the logs of a slice say, one record for each key.
+
+    keys: strings, distinct.  rows: the record of each key in the reader's columns; nulls where it is deleted.  deleted: the key's
+    last word is a delete.
+    barrier: the base row does not count.  ordering: the ordering value that competes with the base row's, None when none does.
+    present: for each column which rows have it, None when all rows are whole.
+    """
+
+    keys: pa.Array
+    rows: pa.Table
+    deleted: BoolMask
+    barrier: BoolMask
+    ordering: pa.ChunkedArray | None
+    present: dict[str, BoolMask] | None
+    rule: MergeRule
+
+    def merge_base(self, base: pa.Table, keys: pa.ChunkedArray, seen: BoolMask) -> pa.Table:
+        """The rows of a base batch after merging, in the base's columns; rows that the logs delete are left out.
+
+        keys: the record key of each base row.  seen: set to True for the log records that met a row; what is left at the end are
+        inserts.
+        """
+        found = pc.index_in(keys, value_set=self.keys)
+        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        hits = np.asarray(found.is_valid(), dtype=np.bool_)
+        if not hits.any():
+            return base
+        at = np.flatnonzero(hits)
+        source = np.asarray(found.drop_null(), dtype=np.int64)
+        seen[source] = True
+        older = base.take(pa.array(at))
+        wins = self._beats(older, source)
+        gone = wins & self.deleted[source]
+        changed = wins & ~gone
+        keep = np.ones(base.num_rows, dtype=np.bool_)
+        keep[at[gone]] = False
+        replaced = at[changed]
+        if not len(replaced):
+            return base.filter(pa.array(keep)) if gone.any() else base
+        newer = self.rows.take(pa.array(source[changed]))
+        if not self.rule.picks and self.present is None:
+            whole = older.filter(pa.array(changed))
+            outcome = self.rule.merge(whole, newer)
+            unbarred = ~self.barrier[source[changed]]
+            alive = outcome.alive | ~unbarred
+            newer = _choose(newer, outcome.rows.select(newer.column_names), unbarred)
+            keep[replaced[~alive]] = False
+        elif self.present is not None:
+            newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
+        merged = _overlaid(base, newer.select(base.column_names), replaced)
+        return merged.filter(pa.array(keep)) if not keep.all() else merged
+
+    def inserts(self, seen: BoolMask) -> pa.Table:
+        """The records that met no base row and are not deleted."""
+        return self.rows.filter(pa.array(~seen & ~self.deleted))
+
+    def _beats(self, older: pa.Table, source: Ints) -> BoolMask:
+        """Where the log record, be it row or delete, wins over the base row."""
+        if self.ordering is None or self.rule.ordering_field is None:
+            return np.ones(len(source), dtype=np.bool_)
+        wins = newer_or_equal(ordering_values(older, self.rule.ordering_field), self.ordering.take(pa.array(source)))
+        if not self.rule.picks and self.present is None:
+            # A rule decides between two rows by itself; only deletes compare ordering values.
+            wins |= ~self.deleted[source]
+        wins |= self.barrier[source]
+        if self.present is not None:
+            # Among partial updates a delete wins whatever its ordering value is.
+            wins |= self.deleted[source]
+        return wins
+
+    def _completed(self, older: pa.Table, newer: pa.Table, source: Ints) -> pa.Table:
+        assert self.present is not None
+        columns = []
+        for field in newer.schema:
+            has = self.present[field.name][source]
+            own = newer.column(field.name)
+            columns.append(own if has.all() else _choose_column(older.column(field.name).cast(field.type), own, has))
+        return pa.table(columns, schema=newer.schema)
+
+
+class LogMerger:
+    """Takes entries in merge order and keeps one record for each key.
+
+    schema: the reader's columns, `_hoodie_record_key` among them.  rule: the table's; its ordering field must be among the
+    columns.
+    """
+
+    def __init__(self, schema: pa.Schema, rule: MergeRule) -> None:
+        self._schema = schema
+        self._rule = rule
+        self._by_commit_time = isinstance(rule, PickByCommitTime)
+        self._ordering_field = rule.ordering_field
+        self._pending: list[_Entries] = []
+        self._pending_bytes = 0
+        self._partial = False
+        self._state: LogRecords | None = None
+
+    def add_rows(self, rows: pa.Table, present: Sequence[str] | None = None, extra_deletes: BoolMask | None = None) -> None:
+        """Rows of a data block in the reader's columns.  present: the columns that a partial block holds, None for whole rows.
+
+        extra_deletes: rows that a custom delete marker makes deletes, beside `_hoodie_is_deleted`.
+        """
+        deleted = np.zeros(rows.num_rows, dtype=np.bool_)
+        if IS_DELETED in rows.column_names:
+            deleted |= np.asarray(pc.fill_null(rows.column(IS_DELETED), False).combine_chunks(), dtype=np.bool_)
+        if extra_deletes is not None:
+            deleted |= extra_deletes
+        self._partial = self._partial or present is not None
+        plain = np.zeros(rows.num_rows, dtype=np.bool_)
+        self._add(_Entries(rows, deleted, plain, None if present is None else frozenset(present), self._ordering(rows)))
+
+    def add_deletes(self, keys: pa.Array, ordering: pa.Array | None, plain: BoolMask) -> None:
+        """Deletes.  ordering: a value of the ordering column's type for each, None when the table has none; plain: those without
+        one.
+        """
+        columns = {_KEY: keys.cast(pa.string())}
+        rows = pa.table(
+            [columns[f.name] if f.name in columns else pa.nulls(len(keys), f.type) for f in self._schema],
+            schema=pa.schema([f.with_nullable(True) for f in self._schema]),
+        )
+        values = None
+        if self._ordering_field is not None and ordering is not None:
+            values = pa.chunked_array([ordering])
+        if self._by_commit_time or values is None:
+            plain = np.ones(len(keys), dtype=np.bool_)
+        if self._ordering_field is not None and values is None:
+            values = pa.chunked_array([pa.nulls(len(keys), ordering_values(rows, self._ordering_field).type)])
+        self._add(_Entries(rows, np.ones(len(keys), dtype=np.bool_), plain, None, values))
+
+    def finish(self) -> LogRecords:
+        """One record for each key."""
+        self._fold()
+        if self._state is None:
+            nothing = np.zeros(0, dtype=np.bool_)
+            return LogRecords(pa.array([], pa.string()), self._schema.empty_table(), nothing, nothing, None, None, self._rule)
+        return self._state
+
+    def _ordering(self, rows: pa.Table) -> pa.ChunkedArray | None:
+        if self._ordering_field is None:
+            return None
+        head = self._ordering_field.split(".")[0]
+        if head not in rows.column_names:
+            return None
+        return ordering_values(rows, self._ordering_field)
+
+    def _add(self, entries: _Entries) -> None:
+        if entries.rows.num_rows == 0:
+            return
+        self._pending.append(entries)
+        self._pending_bytes += entries.rows.nbytes
+        if self._pending_bytes > _FOLD_BYTES:
+            self._fold()
+
+    def _fold(self) -> None:
+        if not self._pending:
+            return
+        entries = list(self._pending)
+        self._pending = []
+        self._pending_bytes = 0
+        pool = _Pool.of(self._schema, self._state, entries)
+        if self._partial or not self._rule.picks:
+            self._state = _fold_in_passes(pool, self._rule, self._partial)
+        else:
+            self._state = _pick_winners(pool, self._rule, self._by_commit_time)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    rows: pa.Table
+    deleted: BoolMask
+    plain: BoolMask
+    present: frozenset[str] | None
+    ordering: pa.ChunkedArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """All entries in merge order.  barred: entries behind which a barrier stands already (records of an earlier fold)."""
+
+    rows: pa.Table
+    deleted: BoolMask
+    plain: BoolMask
+    barred: BoolMask
+    ordering: pa.ChunkedArray | None
+    present: dict[str, BoolMask] | None
+
+    @classmethod
+    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries]) -> _Pool:
+        loose = pa.schema([f.with_nullable(True) for f in schema])
+        tables = [entry.rows.cast(loose) for entry in entries]
+        deleted = [entry.deleted for entry in entries]
+        plain = [entry.plain for entry in entries]
+        barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
+        ordering = [entry.ordering for entry in entries]
+        partial = any(entry.present is not None for entry in entries) or (state is not None and state.present is not None)
+        present: dict[str, list[BoolMask]] = {name: [] for name in loose.names}
+        if state is not None:
+            keyed = state.rows.set_column(
+                state.rows.schema.get_field_index(_KEY), loose.field(_KEY), pa.chunked_array([state.keys])
+            )
+            tables.insert(0, keyed.cast(loose))
+            deleted.insert(0, state.deleted)
+            plain.insert(0, np.zeros(len(state.deleted), dtype=np.bool_))
+            barred.insert(0, state.barrier)
+            ordering.insert(0, state.ordering)
+        if partial:
+            for name in loose.names:
+                if state is not None:
+                    whole = np.ones(len(state.deleted), dtype=np.bool_)
+                    present[name].append(whole if state.present is None else state.present[name])
+                for entry in entries:
+                    has = entry.present is None or name in entry.present or name == _KEY
+                    present[name].append(np.full(entry.rows.num_rows, has, dtype=np.bool_))
+        values = None
+        if all(part is not None for part in ordering):
+            values = pa.chunked_array([chunk for part in ordering if part is not None for chunk in part.chunks])
+        return cls(
+            pa.concat_tables(tables),
+            np.concatenate(deleted),
+            np.concatenate(plain),
+            np.concatenate(barred),
+            values,
+            {name: np.concatenate(parts) for name, parts in present.items()} if partial else None,
+        )
+
+    def records(self, chosen: Ints, codes_of: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule) -> LogRecords:
+        """Records from one entry for each key.  codes_of: an entry of each key, for the key's text."""
+        keys = self.rows.column(_KEY).take(pa.array(codes_of)).combine_chunks()
+        return LogRecords(
+            keys=keys,
+            rows=self.rows.take(pa.array(chosen)),
+            deleted=deleted,
+            barrier=barrier,
+            ordering=None if self.ordering is None else self.ordering.take(pa.array(chosen)),
+            present=None if self.present is None else {name: mask[chosen] for name, mask in self.present.items()},
+            rule=rule,
+        )
+
+
+def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogRecords:
+    codes = row_codes(pool.rows, [_KEY])
+    count = int(codes.max()) + 1 if len(codes) else 0
+    positions = np.arange(len(codes), dtype=np.int64)
+    last = np.zeros(count, dtype=np.int64)
+    last[codes] = positions
+    barrier = np.zeros(count, dtype=np.bool_)
+    if by_commit_time or pool.ordering is None:
+        barrier[:] = True
+        return pool.records(last, last, barrier, pool.deleted[last], rule)
+    barrier_at = np.full(count, -1, dtype=np.int64)
+    plain = np.flatnonzero(pool.plain)
+    barrier_at[codes[plain]] = plain
+    barrier[codes[pool.barred]] = True
+    barrier |= barrier_at >= 0
+    counted = positions > barrier_at[codes]
+    winner = last.copy()
+    several = np.bincount(codes[counted], minlength=count) > 1
+    if several.any():
+        members = np.flatnonzero(counted & several[codes])
+        ranks = _ranks(pool.ordering.take(pa.array(members)))
+        order = np.lexsort((members, ranks, codes[members]))
+        sorted_codes = codes[members][order]
+        ends = np.flatnonzero(np.r_[sorted_codes[1:] != sorted_codes[:-1], True])
+        winner[sorted_codes[ends]] = members[order][ends]
+    return pool.records(winner, last, barrier, pool.deleted[winner], rule)
+
+
+def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
+    """Fold entry after entry of each key; pass n treats the n-th entry of every key that has so many."""
+    codes = row_codes(pool.rows, [_KEY])
+    order = np.argsort(codes, kind="stable")
+    sorted_codes = codes[order]
+    starts = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
+    sizes = np.diff(np.r_[starts, len(order)])
+    first = order[starts]
+    held = pool.rows.take(pa.array(first))
+    deleted = pool.deleted[first].copy()
+    barrier = (pool.plain | pool.barred)[first].copy()
+    ordering = None if pool.ordering is None else pool.ordering.take(pa.array(first))
+    present = None if pool.present is None else {name: mask[first].copy() for name, mask in pool.present.items()}
+    for step in range(1, int(sizes.max()) if len(sizes) else 0):
+        active = np.flatnonzero(sizes > step)
+        entry = order[starts[active] + step]
+        older = held.take(pa.array(active))
+        newer = pool.rows.take(pa.array(entry))
+        newer_deleted, newer_plain = pool.deleted[entry], pool.plain[entry]
+        older_deleted, older_barred = deleted[active], barrier[active] & deleted[active]
+        wins = np.ones(len(active), dtype=np.bool_)
+        if ordering is not None and pool.ordering is not None:
+            older_plain = older_barred & np.asarray(pc.is_null(ordering.take(pa.array(active))).combine_chunks(), dtype=np.bool_)
+            wins = (
+                newer_or_equal(ordering.take(pa.array(active)), pool.ordering.take(pa.array(entry))) | newer_plain | older_plain
+            )
+        both_rows = ~newer_deleted & ~older_deleted
+        if partial:
+            result, held_present = _merge_partial(older, newer, active, entry, present, pool, wins, newer_deleted, older_deleted)
+            result_deleted = newer_deleted.copy()
+            taken = np.where(wins | newer_deleted | older_deleted, True, False)
+        else:
+            outcome = rule.merge(older, newer)
+            result = _choose(_choose(older, newer, wins), outcome.rows.select(newer.column_names), both_rows)
+            result_deleted = np.where(both_rows, ~outcome.alive, np.where(wins, newer_deleted, older_deleted))
+            taken = np.where(both_rows, outcome.changed, wins)
+            held_present = None
+        positions = np.arange(held.num_rows, dtype=np.int64)
+        positions[active] = held.num_rows + np.arange(len(active))
+        held = pa.concat_tables([held, result.cast(held.schema)]).take(pa.array(positions))
+        deleted[active] = result_deleted
+        barrier[active] |= newer_plain
+        if ordering is not None and pool.ordering is not None:
+            both = pa.chunked_array([*ordering.chunks, *pool.ordering.take(pa.array(entry)).chunks])
+            index = np.arange(len(ordering), dtype=np.int64)
+            index[active[taken]] = len(ordering) + np.flatnonzero(taken)
+            ordering = both.take(pa.array(index))
+        if present is not None and held_present is not None:
+            for name, mask in held_present.items():
+                present[name][active] = mask
+    keys = pool.rows.column(_KEY).take(pa.array(first)).combine_chunks()
+    return LogRecords(keys, held, deleted, barrier, ordering, present, rule)
+
+
+def _merge_partial(
+    older: pa.Table,
+    newer: pa.Table,
+    active: Ints,
+    entry: Ints,
+    present: dict[str, BoolMask] | None,
+    pool: _Pool,
+    wins: BoolMask,
+    newer_deleted: BoolMask,
+    older_deleted: BoolMask,
+) -> tuple[pa.Table, dict[str, BoolMask]]:
+    assert present is not None and pool.present is not None
+    columns = []
+    masks: dict[str, BoolMask] = {}
+    for field in newer.schema:
+        has_older, has_newer = present[field.name][active], pool.present[field.name][entry]
+        take_newer = np.where(wins, has_newer, has_newer & ~has_older) | newer_deleted | older_deleted
+        columns.append(_choose_column(older.column(field.name), newer.column(field.name), take_newer))
+        masks[field.name] = np.where(newer_deleted | older_deleted, has_newer, has_older | has_newer)
+    return pa.table(columns, schema=newer.schema), masks
+
+
+def _ranks(values: pa.ChunkedArray) -> Ints:
+    """Order-preserving numbers: equal values have equal numbers, null has the smallest."""
+    column = values.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], values.type)
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    return np.asarray(pc.rank(column, sort_keys="ascending", null_placement="at_start", tiebreaker="dense"), dtype=np.int64)
+
+
+def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Table:
+    if take_second.all():
+        return second
+    if not take_second.any():
+        return first
+    count = len(take_second)
+    positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
+    return pa.concat_tables([first, second.cast(first.schema)]).take(pa.array(positions))
+
+
+def _choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: BoolMask) -> pa.ChunkedArray:
+    if take_second.all():
+        return second
+    if not take_second.any():
+        return first
+    count = len(take_second)
+    positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
+    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(pa.array(positions))
+
+
+def _overlaid(rows: pa.Table, values: pa.Table, at: Ints) -> pa.Table:
+    positions = np.arange(rows.num_rows, dtype=np.int64)
+    positions[at] = rows.num_rows + np.arange(len(at))
+    return pa.concat_tables([rows, values.cast(rows.schema)]).take(pa.array(positions))
