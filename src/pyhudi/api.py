@@ -419,4 +419,6 @@ def _lock_settings(options: Options) -> LockSettings:
         wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
         file_system_path=options.text("hoodie.write.lock.filesystem.path"),
         file_system_expire_ms=options.integer("hoodie.write.lock.filesystem.expire") * 60_000,
+        validity_ms=options.integer("hoodie.write.lock.storage.validity.timeout.secs") * 1000,
+        renew_ms=options.integer("hoodie.write.lock.storage.heartbeat.poll.secs") * 1000,
     )

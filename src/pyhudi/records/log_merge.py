@@ -386,12 +386,13 @@ def _merge_partial(
 
 def _ranks(values: pa.ChunkedArray) -> Ints:
     """Order-preserving numbers: equal values have equal numbers, null has the smallest."""
-    column = values.combine_chunks()
-    if isinstance(column, pa.ChunkedArray):
-        column = column.chunk(0) if column.num_chunks else pa.array([], values.type)
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.int8())
-    return np.asarray(pc.rank(column, sort_keys="ascending", null_placement="at_start", tiebreaker="dense"), dtype=np.int64)
+    column = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    encoded = column.dictionary_encode()
+    smallest_first = np.asarray(pc.sort_indices(encoded.dictionary), dtype=np.int64)
+    rank_of = np.zeros(len(smallest_first) + 1, dtype=np.int64)
+    rank_of[smallest_first] = np.arange(1, len(smallest_first) + 1)
+    # Nulls take the last slot, whose rank is 0.
+    return rank_of[np.asarray(pc.fill_null(encoded.indices, len(smallest_first)), dtype=np.int64)]
 
 
 def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Table:
