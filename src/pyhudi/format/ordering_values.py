@@ -264,10 +264,14 @@ def _union(branches: npt.NDArray[np.int8], columns: dict[int, pa.Array]) -> pa.U
 
 
 def _codes(wrapped: pa.UnionArray) -> npt.NDArray[np.int8]:
+    if not len(wrapped):
+        return np.zeros(0, np.int8)
     return np.frombuffer(wrapped.buffers()[1], np.int8)[wrapped.offset : wrapped.offset + len(wrapped)]
 
 
 def _offsets(wrapped: pa.UnionArray) -> npt.NDArray[np.int32]:
+    if not len(wrapped):
+        return np.zeros(0, np.int32)
     # The property of that name forgets that the array is a slice.
     return np.frombuffer(wrapped.buffers()[2], np.int32)[wrapped.offset : wrapped.offset + len(wrapped)]
 

@@ -1,0 +1,207 @@
+"""Arrays and maps: blocks of items, whose number differs from row to row.
+
+The first item of all rows is decoded, then the second of those that have one, and so on; when few rows are left, their items
+are found one by one and then decoded together.  Items of a fixed size are found by arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.avro_columns.buffers import Bools, Longs, binary_column, binary_parts, flat, join, offsets_of, varints
+from pyhudi.format.avro_columns.nodes import Node, NullableNode, RecordNode
+from pyhudi.format.avro_columns.rows import PAD_BYTES, Rows
+from pyhudi.format.coding import Cursor
+
+
+class SequenceNode(Node):
+    """array and map: items in counted blocks, closed by an empty block.  item: a map's is the record of key and value."""
+
+    __slots__ = ("item", "item_nullable")
+
+    def __init__(self, arrow: pa.DataType, item: Node, item_nullable: bool) -> None:
+        if not item.min_bytes:
+            raise Unsupported("an Avro array whose items take no bytes is not supported")
+        super().__init__(arrow, 1)
+        self.item = item
+        self.item_nullable = item_nullable
+
+    def decode(self, rows: Rows) -> pa.Array:
+        counts, items = _decode_items(rows, self.item)
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32))]
+        return pa.Array.from_buffers(self.arrow, len(rows), buffers, 0, children=[items])
+
+    def walk(self, cursor: Cursor) -> None:
+        while count := _block_count(cursor):
+            for _ in range(count):
+                self.item.walk(cursor)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        offsets = offsets_of(array).astype(np.int64)
+        total = int(offsets[-1] - offsets[0])
+        counts = np.diff(offsets)
+        items = join(self._encode_items(array, int(offsets[0]), total), total)
+        ends, data = binary_parts(items)
+        # The items of one row lie side by side, so their encoded bytes are one value over the same data.
+        values = binary_column(ends[offsets - offsets[0]], data)
+        some = counts > 0
+        closing = np.zeros(len(counts) + 1, np.int64)
+        np.cumsum(some, out=closing[1:])
+        return [varints(counts), values, binary_column(closing, np.zeros(int(closing[-1]), np.uint8))]
+
+    def _encode_items(self, array: pa.Array, first: int, count: int) -> list[pa.Array]:
+        items = array.values.slice(first, count)
+        if items.null_count and not self.item_nullable:
+            raise InvalidRequest("an array holds nulls that its schema does not allow")
+        return self.item.encode(items)
+
+
+class MapNode(SequenceNode):
+    """A map with string keys: a sequence of records of key and value."""
+
+    __slots__ = ()
+
+    def _encode_items(self, array: pa.Array, first: int, count: int) -> list[pa.Array]:
+        assert isinstance(self.item, RecordNode)
+        return self.item.encode_columns([array.keys.slice(first, count), array.items.slice(first, count)], count)
+
+
+# With fewer rows than this, a pass over them costs more than walking over their items one by one.
+_FEW_ROWS: Final = 24
+
+
+def _decode_items(rows: Rows, item: Node) -> tuple[Longs, pa.Array]:
+    """How many items each row has, and the items of all rows, row after row."""
+    counts = np.zeros(len(rows), np.int64)
+    found = _Found()
+    open_rows = np.arange(len(rows))
+    while len(open_rows):
+        blocks = rows.subset(open_rows)
+        sizes = _block_counts(blocks, item.min_bytes)
+        rows.advance(open_rows, blocks)
+        more = sizes > 0
+        open_rows, sizes = open_rows[more], sizes[more]
+        if len(open_rows):
+            _decode_block(rows, item, open_rows, sizes, counts, found)
+            counts[open_rows] += sizes
+    return counts, found.in_order(counts, item.arrow)
+
+
+class _Found:
+    """Decoded items in the order in which they were read, each with its row and its number in the row."""
+
+    __slots__ = ("arrays", "numbers", "rows")
+
+    def __init__(self) -> None:
+        self.arrays: list[pa.Array] = []
+        self.rows: list[Longs] = []
+        self.numbers: list[Longs] = []
+
+    def add(self, array: pa.Array, rows: Longs, numbers: Longs) -> None:
+        self.arrays.append(array)
+        self.rows.append(rows)
+        self.numbers.append(numbers)
+
+    def in_order(self, counts: Longs, arrow: pa.DataType) -> pa.Array:
+        if not self.arrays:
+            return pa.array([], arrow)
+        items = pa.concat_arrays(self.arrays) if len(self.arrays) > 1 else self.arrays[0]
+        starts = np.cumsum(counts) - counts
+        places = starts[np.concatenate(self.rows)] + np.concatenate(self.numbers)
+        if len(places) == 1 or bool((places[1:] > places[:-1]).all()):
+            return items
+        order = np.empty(len(places), np.int64)
+        order[places] = np.arange(len(places))
+        return items.take(pa.array(order))
+
+
+def _block_counts(rows: Rows, min_bytes: int) -> Longs:
+    """The item count of the next block of each row; 0 closes the sequence."""
+    counts = rows.varint()
+    # A negative count is followed by the block's size in bytes, which serves readers that skip.
+    sized = np.nonzero(counts < 0)[0]
+    if len(sized):
+        some = rows.subset(sized)
+        sizes = some.varint()
+        some.fail((sizes < 0) | (sizes > some.end - some.at), "impossible size of a block of items")
+        rows.advance(sized, some)
+        counts = np.abs(counts)
+    rows.fail((counts < 0) | (counts > (rows.end - rows.at) // min_bytes), "more items than a record has room for")
+    return counts
+
+
+def _block_count(cursor: Cursor) -> int:
+    count = cursor.zigzag()
+    if count < 0:
+        count = -count
+        cursor.zigzag()
+    if count > cursor.remaining:
+        raise cursor.corrupt("more items than a record has room for", found=count)
+    return count
+
+
+def _decode_block(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Longs, found: _Found) -> None:
+    """One block of items of the rows `index`, which have `sizes` items in it after `before` earlier ones."""
+    if item.stride is not None:
+        strided = _decode_strided(rows, item, index, sizes, before, found)
+        index, sizes = index[~strided], sizes[~strided]
+    part = rows.subset(index)
+    number = 0
+    while len(index) >= _FEW_ROWS:
+        found.add(item.decode(part), index, before[index] + number)
+        number += 1
+        goes_on = sizes > number
+        if not bool(goes_on.all()):
+            rows.advance(index, part)
+            index, sizes = index[goes_on], sizes[goes_on]
+            part = rows.subset(index)
+    if len(index):
+        rows.advance(index, part)
+        _decode_walked(rows, item, index, sizes - number, before[index] + number, found)
+
+
+def _decode_strided(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Longs, found: _Found) -> Bools:
+    """Items that all take the same bytes, at once; which rows were like that.
+
+    A nullable item takes fewer when it is null: rows in which the branches do not stand where they should are left.
+    """
+    stride = item.stride
+    assert stride is not None
+    fits = sizes <= (rows.end[index] - rows.at[index]) // stride
+    owners, numbers = flat(sizes)
+    at = rows.at[index][owners] + numbers * stride
+    if isinstance(item, NullableNode):
+        at = np.minimum(at, rows.end[index][owners])
+        wrong = rows.source.octets[at] != item.live
+        fits &= np.bincount(owners, weights=wrong, minlength=len(index)) == 0
+    else:
+        rows.subset(index).fail(~fits, "a record ends inside an array")
+    if not bool(fits.all()):
+        kept = fits[owners]
+        owners, numbers, at = owners[kept], numbers[kept], at[kept]
+    if len(at):
+        items = Rows(rows.source, at, rows.end[index][owners])
+        found.add(item.decode(items), index[owners], before[index][owners] + numbers)
+    rows.at[index[fits]] += sizes[fits] * stride
+    return fits
+
+
+def _decode_walked(rows: Rows, item: Node, index: Longs, sizes: Longs, before: Longs, found: _Found) -> None:
+    """The items of a few rows: each is found by walking over the one before, then all are decoded together."""
+    starts: list[int] = []
+    view = rows.source.octets.data
+    for row, size in zip(index.tolist(), sizes.tolist(), strict=True):
+        cursor = Cursor(view, int(rows.at[row]), int(rows.end[row]), base=rows.source.base - PAD_BYTES)
+        for _ in range(size):
+            starts.append(cursor.offset)
+            item.walk(cursor)
+        rows.at[row] = cursor.offset
+    owners, numbers = flat(sizes)
+    items = Rows(rows.source, np.array(starts, np.int64), rows.end[index][owners])
+    found.add(item.decode(items), index[owners], before[owners] + numbers)
