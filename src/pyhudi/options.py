@@ -130,6 +130,28 @@ HONOURED: dict[str, Option] = {
     "hoodie.client.heartbeat.interval_in_ms": Option(int, "60000"),
     "hoodie.client.heartbeat.tolerable.misses": Option(int, "2"),
     "hoodie.time.generator.max_expected_clock_skew_ms": Option(int, None),
+    # Table services.
+    "hoodie.clean.automatic": Option(bool, "true"),
+    "hoodie.clean.policy": Option(
+        ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"), None, ("hoodie.cleaner.policy",)
+    ),
+    "hoodie.clean.commits.retained": Option(int, "10", ("hoodie.cleaner.commits.retained",)),
+    "hoodie.clean.fileversions.retained": Option(int, "3", ("hoodie.cleaner.fileversions.retained",)),
+    "hoodie.clean.hours.retained": Option(int, "24", ("hoodie.cleaner.hours.retained",)),
+    "hoodie.clean.trigger.strategy": Option(("NUM_COMMITS",), "NUM_COMMITS"),
+    "hoodie.clean.trigger.max.commits": Option(int, "1", ("hoodie.clean.max.commits",)),
+    "hoodie.clean.incremental.enabled": Option(bool, "true", ("hoodie.cleaner.incremental.mode",)),
+    "hoodie.clean.multiple.enabled": Option(bool, "false", ("hoodie.clean.allow.multiple",)),
+    "hoodie.archive.automatic": Option(bool, "true"),
+    "hoodie.keep.min.commits": Option(int, "20"),
+    "hoodie.keep.max.commits": Option(int, "30"),
+    "hoodie.archive.beyond.savepoint": Option(bool, "false"),
+    "hoodie.timeline.compaction.batch.size": Option(int, "10"),
+    "hoodie.fail.writes.on.inline.table.service.exception": Option(bool, "true"),
+    "hoodie.compact.inline.trigger.strategy": Option(
+        ("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"), "NUM_COMMITS"
+    ),
+    "hoodie.compact.inline.max.delta.commits": Option(int, "5"),
     # Reads.
     "hoodie.datasource.query.type": Option(
         ("snapshot", "read_optimized", "incremental"), "snapshot", ("hoodie.datasource.view.type",)
@@ -152,6 +174,11 @@ MOOT: dict[str, str] = {
     "hoodie.markers.timeline_server_based.batch.interval_ms": "PyHudi runs no timeline server",
     "hoodie.datasource.write.row.writer.enable": "there is one writer, and it works on Arrow columns",
     "hoodie.rollback.parallelism": "deletions of a rollback run on a fixed pool",
+    "hoodie.clean.parallelism": "deletions of a clean run on a fixed pool",
+    "hoodie.cleaner.parallelism": "deletions of a clean run on a fixed pool",
+    "hoodie.archive.delete.parallelism": "instants are removed one after the other, oldest first",
+    "hoodie.archive.merge.enable": "files of the history are always merged",
+    "hoodie.commits.archival.batch": "all instants of one archival go into one file",
     "hoodie.rollback.using.markers": "rollbacks use markers where they exist and listings otherwise",
     "hoodie.auto.adjust.lock.configs": "a storage lock is the default, no adjustment is needed",
     "hoodie.file.group.reader.enabled": "there is one reader",
@@ -184,8 +211,11 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.clustering.inline": ("inline clustering is not built yet", ("false",)),
     "hoodie.clustering.schedule.inline": ("inline clustering is not built yet", ("false",)),
     "hoodie.clustering.async.enabled": ("asynchronous clustering is not built yet", ("false",)),
-    "hoodie.clean.automatic": ("automatic cleaning is not built yet", ("false",)),
-    "hoodie.archive.automatic": ("automatic archival is not built yet", ("false",)),
+    "hoodie.clean.async.enabled": ("cleaning runs after the commit or by a call of its own", ("false",)),
+    "hoodie.clean.async": ("cleaning runs after the commit or by a call of its own", ("false",)),
+    "hoodie.archive.async": ("archival runs after the commit or by a call of its own", ("false",)),
+    "hoodie.clean.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
+    "hoodie.cleaner.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
     "hoodie.table.cdc.enabled": ("change data capture is not written yet", ("false",)),
     "hoodie.datasource.write.drop.partition.columns": ("tables without their partition columns are not written", ("false",)),
     "hoodie.schema.on.read.enable": ("schema on read is not built", ("false",)),

@@ -77,10 +77,13 @@ class SlicingState:
     by_completion_time: bool = True
 
 
-def build_file_groups(partition: str, files: Iterable[FileInfo], state: SlicingState) -> tuple[FileGroup, ...]:
+def build_file_groups(
+    partition: str, files: Iterable[FileInfo], state: SlicingState, *, change_logs: bool = False
+) -> tuple[FileGroup, ...]:
     """Sort the files of one partition into groups and slices.  Names that are no data files are passed over.
 
-    Groups are ordered by file id.  No file is filtered here: that depends on the query.
+    Groups are ordered by file id.  No file is filtered here: that depends on the query.  change_logs: `.cdc` files stand among
+    the logs, as who deletes slices has to see them.
     """
     bases: dict[str, list[BaseFile]] = {}
     logs: dict[str, list[LogFile]] = {}
@@ -88,7 +91,7 @@ def build_file_groups(partition: str, files: Iterable[FileInfo], state: SlicingS
         name = info.path.rsplit("/", 1)[-1]
         if name.startswith("."):
             log = parse_log_file(name)
-            if log is not None and not log.is_cdc:
+            if log is not None and (change_logs or not log.is_cdc):
                 logs.setdefault(log.file_id, []).append(LogFile(info.path, log, info.size_bytes))
             continue
         base = parse_base_file(name)

@@ -1,0 +1,280 @@
+"""Which files a clean deletes: old slices that no query within the retention still needs.
+
+    1. E, the earliest instant to retain, by policy; never past a pending write or service, so that a write under way keeps what
+       it reads
+    2. the partitions to look at: those that commits between the last clean's E and this one changed, or all
+    3. in each partition, by file group, newest slice first:
+           KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   keep the newest slice, the newest one before E, and all from E on
+           KEEP_LATEST_FILE_VERSIONS                   keep the newest n slices
+       a slice that a savepoint names or that a pending compaction will read is kept under every policy; groups that were replaced
+       before E (under KEEP_LATEST_FILE_VERSIONS: at all) go whole
+    4. a partition goes too when nothing but replaced groups was left in it
+
+Everything here is pure.  What this does not do: find the files, or delete them.
+
+Source: writing and services, "Cleaning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from enum import StrEnum
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.actions.clean import SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
+from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, CommitMetadata
+from pyhudi.format.instants import Action, Instant, format_instant_time
+from pyhudi.options import Options
+from pyhudi.table.slices import FileGroup, FileSlice, SlicingState
+from pyhudi.timeline.timeline import Timeline
+
+HOUR_MS = 3_600_000
+
+
+class CleaningPolicy(StrEnum):
+    """`hoodie.clean.policy`."""
+
+    KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
+    KEEP_LATEST_FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+    KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
+
+    @property
+    def has_earliest_instant(self) -> bool:
+        """True when what is kept is told by an instant; file versions are counted in each group."""
+        return self is not CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
+
+
+_RETAINED = {
+    "hoodie.clean.commits.retained": CleaningPolicy.KEEP_LATEST_COMMITS,
+    "hoodie.clean.fileversions.retained": CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
+    "hoodie.clean.hours.retained": CleaningPolicy.KEEP_LATEST_BY_HOURS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningSettings:
+    """What is kept, and when a clean is due.
+
+    trigger_commits: completed writes since the last clean that make the next one due.  incremental: look only at partitions that
+    changed.  several_pending: a clean may be planned while another one is pending.
+    """
+
+    policy: CleaningPolicy
+    commits_retained: int
+    hours_retained: int
+    versions_retained: int
+    trigger_commits: int
+    incremental: bool
+    several_pending: bool
+
+    def __post_init__(self) -> None:
+        for name, value in (("commits", self.commits_retained), ("versions", self.versions_retained)):
+            if value < 1:
+                raise InvalidRequest(f"a clean has to retain at least one of its file {name}, not {value}")
+        if self.hours_retained < 0 or self.trigger_commits < 0:
+            raise InvalidRequest("hoodie.clean.hours.retained and hoodie.clean.trigger.max.commits cannot be negative")
+
+    @classmethod
+    def of(cls, options: Options) -> CleaningSettings:
+        """From checked options.  The policy is that of the one `...retained` option given, when no policy is."""
+        named = options.text("hoodie.clean.policy")
+        given = [policy for key, policy in _RETAINED.items() if options.given(key) is not None]
+        if named is not None:
+            policy = CleaningPolicy(named)
+        else:
+            policy = given[0] if len(given) == 1 else CleaningPolicy.KEEP_LATEST_COMMITS
+        return cls(
+            policy=policy,
+            commits_retained=options.integer("hoodie.clean.commits.retained"),
+            hours_retained=options.integer("hoodie.clean.hours.retained"),
+            versions_retained=options.integer("hoodie.clean.fileversions.retained"),
+            trigger_commits=options.integer("hoodie.clean.trigger.max.commits"),
+            incremental=options.flag("hoodie.clean.incremental.enabled"),
+            several_pending=options.flag("hoodie.clean.multiple.enabled"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LastClean:
+    """What the last completed clean says.  earliest_retained: '' under KEEP_LATEST_FILE_VERSIONS.
+
+    last_completed: the newest completed write that it had seen.  savepoints: those that it had seen.
+    """
+
+    request_time: str
+    earliest_retained: str
+    last_completed: str
+    savepoints: tuple[str, ...]
+
+    @classmethod
+    def of(cls, instant: Instant, metadata: CleanMetadata) -> LastClean:
+        """From the completed file."""
+        savepoints = (metadata.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "")
+        return cls(
+            instant.request_time,
+            metadata.earliest_commit_to_retain.strip(),
+            metadata.last_completed_commit_timestamp,
+            tuple(time for time in savepoints.split(",") if time),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionClean:
+    """What goes from one partition.  files: paths relative to the table.  delete_partition: its folder goes as well."""
+
+    files: tuple[str, ...]
+    delete_partition: bool
+
+
+def earliest_instant_to_retain(timeline: Timeline, settings: CleaningSettings, now_ms: int, zone: tzinfo) -> Instant | None:
+    """The instant from which on everything stays; None when nothing may go by it, or the policy has none.
+
+    now_ms: epoch milliseconds, against which hours are counted.  zone: that of the table's instant times.
+    """
+    completed = timeline.completed_writes()
+    if settings.policy is CleaningPolicy.KEEP_LATEST_COMMITS:
+        if len(completed) <= settings.commits_retained:
+            return None
+        earliest = completed[len(completed) - settings.commits_retained]
+    elif settings.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS:
+        limit = format_instant_time(now_ms - settings.hours_retained * HOUR_MS, zone)
+        found = next((i for i in completed if i.request_time >= limit), None)
+        if found is None:
+            return None
+        earliest = found
+    else:
+        return None
+    # A write under way may still read what stood when it began, whatever the policy.
+    pending = timeline.pending(
+        Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING, Action.COMPACTION, Action.LOGCOMPACTION
+    )
+    if pending and earliest.request_time > pending[0].request_time:
+        before = [i for i in completed if i.request_time < pending[0].request_time]
+        return before[-1] if before else None
+    return earliest
+
+
+def reason_not_to_clean(timeline: Timeline, settings: CleaningSettings, last: LastClean | None) -> str | None:
+    """Why no clean is due, as far as the timeline tells; None when one has to be planned."""
+    completed = timeline.completed_writes()
+    if not completed:
+        return "no completed write"
+    if timeline.pending(Action.CLEAN) and not settings.several_pending:
+        return "a clean is pending"
+    since = sum(1 for i in completed if last is None or i.request_time > last.last_completed)
+    if since < settings.trigger_commits:
+        return f"{since} of {settings.trigger_commits} commits since the last clean"
+    if settings.policy is CleaningPolicy.KEEP_LATEST_COMMITS and len(completed) <= settings.commits_retained:
+        return f"{len(completed)} commits, {settings.commits_retained} are retained"
+    return None
+
+
+def commits_to_inspect(
+    timeline: Timeline,
+    settings: CleaningSettings,
+    last: LastClean | None,
+    earliest: Instant | None,
+    history_is_empty: bool,
+) -> tuple[Instant, ...] | None:
+    """The commits whose partitions have to be looked at; None for all partitions of the table.
+
+    history_is_empty: nothing was archived, so that the active timeline tells of every commit there ever was.
+    """
+    if earliest is None or not settings.incremental:
+        return None
+    if last is None:
+        first = "" if history_is_empty else None
+    elif not last.earliest_retained or timeline.is_before_start(last.earliest_retained):
+        first = None
+    elif not set(last.savepoints) <= {i.request_time for i in timeline.completed(Action.SAVEPOINT)}:
+        # What a deleted savepoint kept may lie in any partition.
+        first = None
+    else:
+        first = last.earliest_retained
+    if first is None:
+        return None
+    return tuple(i for i in timeline.completed_writes() if first <= i.request_time < earliest.request_time)
+
+
+def partitions_with_garbage(metadata: CommitMetadata) -> frozenset[str]:
+    """The partitions in which a commit left an older slice, or a replaced group, behind.
+
+    A partition to which it only added new file groups has nothing of its making to clean.
+    """
+    found = {partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids}
+    for partition, stats in metadata.partition_to_write_stats.items():
+        new_groups = not metadata.compacted and all(
+            stat.prev_commit in (NO_PREVIOUS_COMMIT, None) and stat.prev_base_file is None and stat.log_files is None
+            for stat in stats
+        )
+        if not new_groups:
+            found.add(partition)
+    return frozenset(found)
+
+
+def plan_partition(
+    partition: str,
+    groups: Iterable[FileGroup],
+    state: SlicingState,
+    settings: CleaningSettings,
+    earliest: Instant | None,
+    savepointed: frozenset[str],
+    needed_from: Mapping[tuple[str, str], str],
+) -> PartitionClean:
+    """What goes from one partition.
+
+    groups: all its file groups, with their change logs.  savepointed: names of files that savepoints keep.  needed_from:
+    (partition, file id) -> base instant of the slice that a pending compaction or log compaction of the group reads.
+    """
+    files: list[str] = []
+    emptied = True
+    for group in groups:
+        slices = _completed_slices(group, state)
+        if len(slices) < len(group.slices):
+            emptied = False
+        replaced = state.replaced.get((partition, group.file_id))
+        if replaced is not None:
+            gone = earliest is None or replaced < earliest.request_time
+            going = [s for s in slices if not _is_saved(s, savepointed)] if gone else []
+            emptied = emptied and len(going) == len(slices)
+        else:
+            emptied = False
+            needed = needed_from.get((partition, group.file_id))
+            free = [s for s in slices if needed is None or s.base_instant < needed]
+            if settings.policy.has_earliest_instant:
+                going = _before_earliest(slices, free, earliest)
+            else:
+                going = free[settings.versions_retained - (needed is not None) :]
+            going = [s for s in going if not _is_saved(s, savepointed)]
+        for slice_ in going:
+            files.extend(_files(slice_))
+    return PartitionClean(tuple(files), emptied and partition != "")
+
+
+def savepointed_times(timeline: Timeline) -> tuple[str, ...]:
+    """The instants that have a completed savepoint, ascending."""
+    return tuple(i.request_time for i in timeline.completed(Action.SAVEPOINT))
+
+
+def _completed_slices(group: FileGroup, state: SlicingState) -> list[FileSlice]:
+    """Newest first.  The slice that a pending compaction will fill counts; files of writes under way do not, and stay."""
+    waiting = state.pending_compactions.get((group.partition, group.file_id))
+    return [s for s in group.slices if s.base_instant == waiting or state.timeline.is_completed(s.base_instant)]
+
+
+def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: Instant | None) -> list[FileSlice]:
+    if earliest is None:
+        return []
+    older = [s.base_instant for s in slices if s.base_instant < earliest.request_time]
+    kept = {slices[0].base_instant if slices else "", older[0] if older else ""}
+    return [s for s in free if s.base_instant < earliest.request_time and s.base_instant not in kept]
+
+
+def _is_saved(slice_: FileSlice, savepointed: frozenset[str]) -> bool:
+    return any(path.rsplit("/", 1)[-1] in savepointed for path in _files(slice_))
+
+
+def _files(slice_: FileSlice) -> list[str]:
+    return [*([slice_.base.path] if slice_.base else []), *(log.path for log in slice_.logs)]
