@@ -1,0 +1,1 @@
+"""Programs of the project's workshop; none of them is part of the package."""

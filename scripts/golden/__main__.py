@@ -1,0 +1,67 @@
+"""Makes the golden tables anew: `python -m scripts.golden [case ...]`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.golden.cases import CASES
+from scripts.golden.maker import Case, Maker, store
+from tests.golden_tables import ROOT, golden_cases, load_case
+from tests.interop.oracle import RealHudi
+
+
+def main(arguments: Sequence[str]) -> int:
+    chosen = [case for case in CASES if not arguments or case.name in arguments]
+    unknown = set(arguments) - {case.name for case in CASES}
+    if unknown:
+        print(f"no such case: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
+        hudi = RealHudi(Path(scratch) / "hudi", Path(scratch) / "hudi.log")
+        try:
+            for case in chosen:
+                _make(case, hudi, Path(scratch))
+        finally:
+            hudi.close()
+    (ROOT / "README.md").write_text(_readme(), encoding="utf-8")
+    return 0
+
+
+def _make(case: Case, hudi: RealHudi, scratch: Path) -> None:
+    started = time.monotonic()
+    maker = Maker(hudi, scratch / case.name)
+    case.make(maker)
+    maker.forget_configuration()
+    folder = ROOT / case.name
+    if folder.exists():
+        shutil.rmtree(folder)
+    size_bytes = store(case, maker, folder)
+    print(f"{case.name:32} {len(maker.queries):2} queries {size_bytes:8} bytes {time.monotonic() - started:5.1f} s", flush=True)
+
+
+def _readme() -> str:
+    lines = [
+        "# Tables that Apache Hudi 1.0.2 wrote",
+        "",
+        "Written by `make golden` (scripts/golden/cases.py says how, step by step) with the real Hudi 1.0.2 on Spark 3.5,",
+        "and read by it: `expected.zip` holds the rows of each query in `case.json`. Tests open them through",
+        "`tests/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
+        "Do not edit; make anew.",
+        "",
+        "| case | shows | traits | queries |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name in golden_cases():
+        case = load_case(name)
+        queries = ", ".join(query.name for query in case.queries)
+        lines.append(f"| {name} | {case.shows} | {', '.join(case.traits)} | {queries} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
