@@ -18,7 +18,6 @@ for each distinct value.
 from __future__ import annotations
 
 import re
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -53,16 +52,13 @@ def encode_locations(locations: pa.RecordBatch) -> pa.BinaryArray:
     if any(column.null_count for column in locations.columns):
         raise InvalidRequest("a record location has nulls: partition, file id and instant are needed")
     distinct, places = _distinct(locations)
-    parts = [_split_file_id(file_id) for file_id in distinct.column("file_id").to_pylist()]
+    file_ids = distinct.column("file_id").dictionary_encode()
+    parts = _split_file_ids(file_ids.dictionary)
     fields = {
         "partitionName": distinct.column("partition"),
-        "fileIdHighBits": pa.array([part[0] for part in parts], pa.int64()),
-        "fileIdLowBits": pa.array([part[1] for part in parts], pa.int64()),
-        "fileIndex": pa.array([part[2] for part in parts], pa.int32()),
-        "fileId": pa.array([part[3] for part in parts], pa.string()),
+        **{name: part.take(file_ids.indices) for name, part in parts.items()},
         "instantTime": distinct.column("instant_ms"),
-        "fileIdEncoding": pa.array([_AS_TEXT if part[3] else _AS_UUID for part in parts], pa.int32()),
-        "position": pa.nulls(len(parts), pa.int64()),
+        "position": pa.nulls(distinct.num_rows, pa.int64()),
     }
     kind = payload_type(Payload.RECORD_INDEX)
     payloads = pa.StructArray.from_arrays([fields[field.name] for field in kind], fields=list(kind))
@@ -114,6 +110,18 @@ def _distinct(locations: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
     return locations.take(pa.array(firsts)), pa.array(codes)
 
 
+def _split_file_ids(file_ids: pa.StringArray) -> dict[str, pa.Array]:
+    """The fields that stand for file ids, by name."""
+    parts = [_split_file_id(file_id) for file_id in file_ids.to_pylist()]
+    return {
+        "fileIdHighBits": pa.array([part[0] for part in parts], pa.int64()),
+        "fileIdLowBits": pa.array([part[1] for part in parts], pa.int64()),
+        "fileIndex": pa.array([part[2] for part in parts], pa.int32()),
+        "fileId": pa.array([part[3] for part in parts], pa.string()),
+        "fileIdEncoding": pa.array([_AS_TEXT if part[3] else _AS_UUID for part in parts], pa.int32()),
+    }
+
+
 def _split_file_id(file_id: str) -> tuple[int, int, int, str]:
     """High and low half, index and text of a file id as they are stored."""
     match = _UUID_FILE_ID.fullmatch(file_id)
@@ -121,7 +129,7 @@ def _split_file_id(file_id: str) -> tuple[int, int, int, str]:
         if not file_id:
             raise InvalidRequest("a record location has an empty file id")
         return -1, -1, _NO_INDEX, file_id
-    octets = UUID(match[1]).bytes
+    octets = bytes.fromhex(match[1].replace("-", ""))
     high, low = (int.from_bytes(half, "big", signed=True) for half in (octets[:8], octets[8:]))
     return high, low, int(match[2]) if match[2] is not None else _NO_INDEX, ""
 

@@ -1,0 +1,114 @@
+"""Definitions of indexes: the document `.hoodie/.index_defs/index.json`.
+Source: storage format, "Metadata table", index definitions.
+
+    { "indexDefinitions" : { <name> : { indexName, indexType, indexFunction, sourceFields [...], indexOptions {...} } } }
+
+    name                type                         function      source fields            options
+    column_stats        column_stats                 column_stats  columns with statistics  none
+    secondary_index_x   secondary_index              identity      the column               none
+    expr_index_x        column_stats, bloom_filters  its name      the column               expr, and what the function takes
+
+The name is that of the index's partition in the metadata table.  Readers take the columns that they may prune by from the
+`column_stats` entry, and fail on filtered queries when a table has column statistics and no such entry.  Readers look at the
+document only when the table's property hoodie.table.index.defs.path names it.  Fields that we do not know are kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyhudi.errors import CorruptData, InvalidRequest
+
+DEFAULT_PATH = ".hoodie/.index_defs/index.json"
+"""Where the document stands, relative to the table; also the value of the property that names it."""
+
+_KNOWN = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """One index.  options: in the order of the document; other: fields of later versions as JSON texts."""
+
+    name: str
+    kind: str
+    function: str
+    source_fields: tuple[str, ...]
+    options: tuple[tuple[str, str], ...] = ()
+    other: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.kind:
+            raise InvalidRequest(f"an index definition needs a name and a type: {self!r}")
+
+    def option(self, name: str) -> str | None:
+        """The value of an option; None when it is not set."""
+        return dict(self.options).get(name)
+
+
+def column_stats_definition(columns: Iterable[str]) -> IndexDefinition:
+    """The definition of the column statistics over these columns, in the order that the document shall have."""
+    return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns))
+
+
+def parse_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
+    """The definitions by name, in the order of the document.  Raises CorruptData when it is no such document."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise CorruptData(f"the index definitions are not JSON: {error}") from error
+    entries = document.get("indexDefinitions") if isinstance(document, dict) else None
+    if not isinstance(entries, dict):
+        raise CorruptData("the index definitions have no indexDefinitions")
+    return {name: _parse_definition(name, entry) for name, entry in entries.items()}
+
+
+def format_index_definitions(definitions: Iterable[IndexDefinition]) -> bytes:
+    """The document, laid out as the Java writer does.  Raises InvalidRequest when two definitions have one name."""
+    entries: dict[str, Any] = {}
+    for definition in definitions:
+        if definition.name in entries:
+            raise InvalidRequest(f"two index definitions are named {definition.name!r}")
+        entries[definition.name] = {
+            "indexName": definition.name,
+            "indexType": definition.kind,
+            "indexFunction": definition.function,
+            "sourceFields": list(definition.source_fields),
+            "indexOptions": dict(definition.options),
+            **{name: json.loads(text) for name, text in definition.other},
+        }
+    return _format({"indexDefinitions": entries}, "").encode()
+
+
+def _parse_definition(name: str, entry: Any) -> IndexDefinition:
+    if not isinstance(entry, dict):
+        raise CorruptData(f"the definition of index {name!r} is no object")
+    kind, function = entry.get("indexType"), entry.get("indexFunction")
+    fields, options = entry.get("sourceFields") or [], entry.get("indexOptions") or {}
+    if not name or not isinstance(kind, str) or not kind or not isinstance(function, str | None):
+        raise CorruptData(f"the definition of index {name!r} has no type or function")
+    if not isinstance(fields, list) or not all(isinstance(field, str) for field in fields) or not isinstance(options, dict):
+        raise CorruptData(f"the definition of index {name!r} has no proper fields or options")
+    return IndexDefinition(
+        name,
+        kind,
+        function or "",
+        tuple(fields),
+        tuple((key, value if isinstance(value, str) else json.dumps(value)) for key, value in options.items()),
+        tuple((key, json.dumps(value)) for key, value in entry.items() if key not in _KNOWN),
+    )
+
+
+def _format(value: Any, indent: str) -> str:
+    """JSON with a line for each field, a blank on both sides of the colon, and arrays on one line."""
+    if isinstance(value, Mapping):
+        if not value:
+            return "{ }"
+        inner = indent + "  "
+        lines = (f"{inner}{json.dumps(key, ensure_ascii=False)} : {_format(item, inner)}" for key, item in value.items())
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list):
+        return "[ " + ", ".join(_format(item, indent) for item in value) + " ]" if value else "[ ]"
+    return json.dumps(value, ensure_ascii=False)
