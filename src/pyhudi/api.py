@@ -9,34 +9,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound, TableState, Unsupported
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.execute.read_slice import rows_without_columns, run_read
 from pyhudi.format.instants import Instant
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
+from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
 from pyhudi.options import Options, parse_options
-from pyhudi.plan.read import ReadPlan, plan_slices, prune_partitions
-from pyhudi.records.merge import MergeRule, built_in_rule
-from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.records.predicates import Expr, bind, parse_filter
-from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.plan.incremental import CompletionRange
+from pyhudi.plan.read import ReadPlan
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
@@ -44,7 +40,9 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-Filter = str | Expr | Sequence[Any]
+    from pyhudi.engines.spark.convert import DataFrame, SparkSession
+
+__all__ = ["Filter", "Scan", "Table"]
 
 
 class Table:
@@ -153,7 +151,7 @@ class Table:
 
     def schema(self, *, meta_columns: bool = False) -> pa.Schema:
         """The columns of the latest commit.  Raises TableState for a table without commits that was created without a schema."""
-        return _table_schema(self._snapshot(), meta_columns)
+        return table_schema(self._snapshot(), meta_columns=meta_columns)
 
     def timeline(self) -> Timeline:
         """The active timeline as it stands."""
@@ -228,12 +226,43 @@ class Table:
         Nothing is read until one of the scan's `to_...` methods is called.
         """
         parsed = self._parse(options)
-        time = as_of or parsed.text("as.of.instant")
-        return Scan(self._context.reloaded(), parsed, columns, filter, time)
+        query = plan_snapshot_query(
+            self._context.reloaded(),
+            columns,
+            filter,
+            as_of=as_of or parsed.text("as.of.instant"),
+            values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+        )
+        return Scan(query, parsed.integer("pyhudi.threads"))
 
     def read_optimized(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Scan:
         """The rows of base files alone; on a copy-on-write table the same as `scan`."""
-        return Scan(self._context.reloaded(), self._options, columns, filter, None, base_files_only=True)
+        query = plan_snapshot_query(self._context.reloaded(), columns, filter, base_files_only=True)
+        return Scan(query, self._options.integer("pyhudi.threads"))
+
+    def incremental(
+        self,
+        start: str,
+        end: str | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Filter | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> Scan:
+        """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
+
+        start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.  Deletes do not appear.
+        """
+        parsed = self._parse(options)
+        query = plan_incremental_query(
+            self._context.reloaded(),
+            CompletionRange.parse(start, end),
+            columns,
+            filter,
+            fall_back=parsed.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),
+            values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+        )
+        return Scan(query, parsed.integer("pyhudi.threads"))
 
     # Private
 
@@ -242,7 +271,7 @@ class Table:
     ) -> WriteResult:
         parsed = self._parse(options)
         context = self._context.reloaded()
-        chosen = engine or LocalEngine(parsed.integer("pyhudi.threads"))
+        chosen = engine or _engine_for(data, parsed)
         return run_write(context, chosen, data, WriteSettings.of(parsed, operation))
 
     def _keys_matching(self, where: Filter) -> pa.Table:
@@ -273,65 +302,44 @@ class Table:
 
 
 class Scan:
-    """A read that is described and not yet carried out."""
+    """A read that is described and planned, and not yet carried out."""
 
-    def __init__(
-        self,
-        context: TableContext,
-        options: Options,
-        columns: Sequence[str] | None,
-        condition: Filter | None,
-        as_of: str | None,
-        *,
-        base_files_only: bool = False,
-    ) -> None:
-        self._context = context
-        self._options = options
-        self._as_of = as_of
-        self._base_files_only = base_files_only
-        self._snapshot = load_snapshot(context, as_of=as_of)
-        stored = _table_schema(self._snapshot, True)
-        names = _chosen_columns(stored, columns)
-        self._condition = None if condition is None else bind(parse_filter(condition), stored)
-        self._stored = stored
-        self._output = pa.schema([stored.field(name) for name in names])
+    def __init__(self, query: Query, threads: int = 0) -> None:
+        self._query = query
+        self._threads = threads
+
+    def __repr__(self) -> str:
+        return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.plan.slices)} file slices)"
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that the scan gives."""
-        return self._output
-
-    def plan(self) -> ReadPlan:
-        """Which file slices will be read."""
-        config = self._context.config
-        partitions, pruning = prune_partitions(self._snapshot.listing.partitions(), config.keys, self._stored, self._condition)
-        return plan_slices(self._snapshot.slices(partitions, self._as_of), pruning)
+        return self._query.spec.output
 
     def explain(self) -> ReadPlan:
-        """The plan; prints as text."""
-        return self.plan()
+        """Which file slices are read, and what passed the others over; prints as text."""
+        return self._query.plan
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch, in no promised order; one file slice after the other, so memory holds one row group."""
-        spec = self._spec()
-        for slice_ in self._slices():
-            for table in run_read(spec, slice_):
-                yield from table.to_batches()
+        return _batches(self._query)
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The rows as an Arrow stream."""
-        return pa.RecordBatchReader.from_batches(self._output, self.to_batches())
+        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
-        spec = self._spec()
-        engine = LocalEngine(self._options.integer("pyhudi.threads"))
-        parts = engine.map(lambda slice_: list(run_read(spec, slice_)), self._slices())
+        query = self._query
+        engine = LocalEngine(self._threads)
+        parts = engine.map(lambda slice_: list(run_read(query.spec, slice_)), query.plan.slices)
         tables = [table for part in parts for table in part]
-        return pa.concat_tables([self._output.empty_table(), *tables]) if self._output.names else _only_counted(tables)
+        if not self.schema.names:
+            return rows_without_columns(sum(table.num_rows for table in tables))
+        return pa.concat_tables([self.schema.empty_table(), *tables])
 
     def to_pandas(self) -> pandas.DataFrame:
         """All rows as a pandas frame."""
@@ -345,66 +353,33 @@ class Scan:
         assert isinstance(frame, polars.DataFrame)
         return frame
 
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan."""
+        from pyhudi.engines.spark.read import to_dataframe
+
+        return to_dataframe(spark, self._query.snapshot, self._query.spec, self._query.plan)
+
     def count(self) -> int:
         """How many rows the scan gives."""
-        if self._condition is None:
-            self._output = pa.schema([])
-        return sum(batch.num_rows for batch in self.to_batches())
-
-    def _slices(self) -> tuple[FileSlice, ...]:
-        slices = self.plan().slices
-        return tuple(replace(s, logs=()) for s in slices) if self._base_files_only else slices
-
-    def _spec(self) -> ReadSpec:
-        return ReadSpec(
-            storage=self._context.storage.spec(),
-            table_schema=self._stored,
-            output=self._output,
-            condition=self._condition,
-            keys=self._context.config.keys,
-            rule=read_rule(self._context.config),
-            validity=InstantValidity.of(self._snapshot.timeline, self._as_of),
-            populate_meta_fields=self._context.config.populate_meta_fields,
-            values_from_path=self._options.flag("hoodie.datasource.read.extract.partition.values.from.path"),
-        )
+        return sum(batch.num_rows for batch in _batches(self._query.without_columns()))
 
 
-def _table_schema(snapshot: Snapshot, meta_columns: bool) -> pa.Schema:
-    if snapshot.schema is None:
-        raise TableState(
-            f"the table at {snapshot.context.storage.uri} has no commit yet and was created without a schema; write to it first"
-        )
-    return with_meta_fields(snapshot.schema.arrow) if meta_columns else snapshot.schema.arrow
+def _batches(query: Query) -> Iterator[pa.RecordBatch]:
+    for slice_ in query.plan.slices:
+        for table in run_read(query.spec, slice_):
+            if table.num_columns:
+                yield from table.to_batches()
+            elif table.num_rows:
+                yield pa.RecordBatch.from_arrays([pa.nulls(table.num_rows)], names=[""]).select([])
 
 
-def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[str]:
-    if columns is None:
-        return [name for name in stored.names if name not in META_COLUMNS]
-    if isinstance(columns, str):
-        columns = [columns]
-    names: list[str] = []
-    for name in columns:
-        if name == "*":
-            names.extend(stored.names)
-            continue
-        field_at(stored, name)
-        names.append(name)
-    return names
+def _engine_for(data: Any, options: Options) -> Engine:
+    """The engine that the kind of data calls for: Spark for its DataFrames, threads of this process for the rest."""
+    if type(data).__module__.startswith("pyspark.sql."):
+        from pyhudi.engines.spark.engine import SparkEngine
 
-
-def _only_counted(tables: Sequence[pa.Table]) -> pa.Table:
-    rows = sum(table.num_rows for table in tables)
-    return pa.table({"": pa.nulls(rows)}).select([])
-
-
-def read_rule(config: TableConfig) -> MergeRule:
-    """The rule by which logs are merged.  Raises Unsupported for merge modes that are not built."""
-    rule = built_in_rule(config.merge)
-    if rule is None:
-        raise Unsupported(
-            f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is not read yet"
-        )
-    return rule
+        return SparkEngine(data.sparkSession)
+    return LocalEngine(options.integer("pyhudi.threads"))
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

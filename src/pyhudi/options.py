@@ -157,6 +157,9 @@ HONOURED: dict[str, Option] = {
         ("snapshot", "read_optimized", "incremental"), "snapshot", ("hoodie.datasource.view.type",)
     ),
     "as.of.instant": Option(str, None),
+    "hoodie.datasource.read.begin.instanttime": Option(str, None),
+    "hoodie.datasource.read.end.instanttime": Option(str, None),
+    "hoodie.datasource.read.incr.fallback.fulltablescan.enable": Option(bool, "true"),
     "hoodie.datasource.read.extract.partition.values.from.path": Option(bool, "false"),
     # PyHudi's own.
     "pyhudi.memory.budget.bytes": Option(int, str(1 << 30)),

@@ -1,0 +1,195 @@
+"""Queries: from what a caller asks to the file slices, columns and condition that tasks read.
+
+    snapshot         the latest state, or the state as of a request time
+    read optimized   the base files of the latest state alone
+    incremental      the records that instants completed within a range changed, in their state as of the end of the range
+
+An engine takes a `Query` and reads; nothing below decides which files belong to a query.
+
+Source: reading and merging, "Query types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.read_slice import ReadSpec
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Instant, State
+from pyhudi.plan.incremental import CompletionRange, changed_files, restricted_timeline, select_instants
+from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
+from pyhudi.records.merge import MergeRule, built_in_rule
+from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
+from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
+from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.storage.base import FileInfo
+from pyhudi.table.config import TableConfig
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+
+Filter = str | Expr | Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What will be read: the slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`."""
+
+    snapshot: Snapshot
+    spec: ReadSpec
+    plan: ReadPlan
+
+    def without_columns(self) -> Query:
+        """The same rows without any column, to be counted."""
+        return replace(self, spec=replace(self.spec, output=pa.schema([])))
+
+
+def plan_snapshot_query(
+    context: TableContext,
+    columns: Sequence[str] | None = None,
+    condition: Filter | None = None,
+    *,
+    as_of: str | None = None,
+    base_files_only: bool = False,
+    values_from_path: bool = False,
+) -> Query:
+    """A snapshot, time travel or read-optimized query.  as_of: a request time.
+
+    Raises InvalidRequest for columns or filters that do not fit the table, TableState for a table without a schema.
+    """
+    snapshot = load_snapshot(context, as_of=as_of)
+    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline, as_of), values_from_path)
+    partitions, pruning = prune_partitions(snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition)
+    plan = plan_slices(snapshot.slices(partitions, as_of), pruning)
+    if base_files_only:
+        plan = replace(plan, slices=tuple(replace(s, logs=()) for s in plan.slices if s.base is not None))
+    return Query(snapshot, spec, plan)
+
+
+def plan_incremental_query(
+    context: TableContext,
+    range_: CompletionRange,
+    columns: Sequence[str] | None = None,
+    condition: Filter | None = None,
+    *,
+    fall_back: bool = True,
+    values_from_path: bool = False,
+) -> Query:
+    """The records changed by the instants that completed within the range, both ends included.
+
+    fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
+    whose commit time lies in the range: versions that were overwritten since are gone.  False: raises TableState then.
+    Raises InvalidRequest for a table without meta columns, which has no commit times.
+    """
+    if not context.config.populate_meta_fields:
+        raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
+    snapshot = load_snapshot(context)
+    instants = select_instants(snapshot.timeline, range_)
+    commits = {instant: read_commit(context.timeline, instant) for instant in instants}
+    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), values_from_path)
+    in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
+    spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
+    if not instants:
+        return Query(snapshot, spec, ReadPlan((), (Pruning("completion times", "instants", 0, 0),)))
+    total = len(snapshot.timeline.completed_writes())
+    chosen = Pruning("completion times", "instants", len(instants), total)
+    slices = _slices_of_range(snapshot, commits)
+    if slices is None:
+        if not fall_back:
+            raise TableState(
+                f"files of the instants completed in [{range_.start}, {range_.end or 'now'}] were cleaned; allow the fallback to the latest "
+                "state (hoodie.datasource.read.incr.fallback.fulltablescan.enable=true) or begin later"
+            )
+        partitions, pruning = prune_partitions(
+            snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition
+        )
+        return Query(
+            snapshot, spec, _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
+        )
+    validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
+    return Query(snapshot, replace(spec, validity=validity), _with_steps(plan_slices(slices, None), chosen))
+
+
+def read_rule(config: TableConfig) -> MergeRule:
+    """The rule by which logs are merged.  Raises Unsupported for merge modes that are not built."""
+    rule = built_in_rule(config.merge)
+    if rule is None:
+        raise Unsupported(
+            f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is not read yet"
+        )
+    return rule
+
+
+def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
+    """The table's columns.  Raises TableState for a table without commits that was created without a schema."""
+    if snapshot.schema is None:
+        raise TableState(
+            f"the table at {snapshot.context.storage.uri} has no commit yet and was created without a schema; write to it first"
+        )
+    return with_meta_fields(snapshot.schema.arrow) if meta_columns else snapshot.schema.arrow
+
+
+def _read_spec(
+    snapshot: Snapshot,
+    columns: Sequence[str] | None,
+    condition: Filter | None,
+    validity: InstantValidity,
+    values_from_path: bool,
+) -> ReadSpec:
+    config = snapshot.config
+    stored = table_schema(snapshot, meta_columns=True)
+    return ReadSpec(
+        storage=snapshot.context.storage.spec(),
+        table_schema=stored,
+        output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
+        condition=None if condition is None else bind(parse_filter(condition), stored),
+        keys=config.keys,
+        rule=read_rule(config),
+        validity=validity,
+        populate_meta_fields=config.populate_meta_fields,
+        values_from_path=values_from_path,
+    )
+
+
+def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return [name for name in stored.names if name not in META_COLUMNS]
+    names: list[str] = []
+    for name in [columns] if isinstance(columns, str) else columns:
+        if name == "*":
+            names.extend(stored.names)
+            continue
+        field_at(stored, name)
+        names.append(name)
+    return list(dict.fromkeys(names))
+
+
+def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
+    """The slices made of the files that the commits wrote; None when one of those files is gone."""
+    wanted = changed_files(commits.values())
+    present = snapshot.listing.files(list(wanted))
+    files: dict[str, list[FileInfo]] = {}
+    for partition, paths in wanted.items():
+        by_path = {info.path: info for info in present.get(partition, ())}
+        if any(path not in by_path for path in paths):
+            return None
+        files[partition] = [by_path[path] for path in sorted(paths)]
+    timeline = restricted_timeline(snapshot.timeline, commits)
+    state = SlicingState(
+        timeline, snapshot.slicing.replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time
+    )
+    last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
+    return {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
+
+
+def _with_steps(plan: ReadPlan, first: Pruning, note: str | None = None) -> ReadPlan:
+    steps: Iterable[Pruning] = (first, *plan.prunings)
+    if note is not None:
+        steps = (*steps, Pruning(note, "file slices", len(plan.slices), len(plan.slices)))
+    return replace(plan, prunings=tuple(steps))

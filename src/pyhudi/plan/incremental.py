@@ -1,0 +1,71 @@
+"""Incremental queries: which instants lie between two completion times, and which files they wrote.
+
+Completion times, both ends included.  `earliest` means the beginning of history.  (The real Spark reader finds nothing for it.)
+
+Source: reading and merging, "Incremental".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Action, Instant
+from pyhudi.timeline.timeline import Timeline
+
+EARLIEST = "earliest"
+_FIRST = "000"
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRange:
+    """start, end: completion times as digits, both included; end None: up to now."""
+
+    start: str
+    end: str | None = None
+
+    @classmethod
+    def parse(cls, start: str, end: str | None = None) -> CompletionRange:
+        """From what a caller gives: digits, or `earliest` as the start.  Raises InvalidRequest for anything else."""
+        first = _FIRST if start.strip().lower() == EARLIEST else _digits(start, "start")
+        last = None if end is None else _digits(end, "end")
+        if last is not None and last < first:
+            raise InvalidRequest(f"the range ends before it begins: start {start}, end {end}")
+        return cls(first, last)
+
+    def contains(self, completion_time: str) -> bool:
+        """Whether an instant that completed then lies in the range."""
+        return self.start <= completion_time and (self.end is None or completion_time <= self.end)
+
+
+def select_instants(timeline: Timeline, range_: CompletionRange) -> tuple[Instant, ...]:
+    """The completed writes of the active timeline that completed within the range, by request time."""
+    return tuple(i for i in timeline.completed_writes() if range_.contains(i.completion_time or i.request_time))
+
+
+def changed_files(commits: Iterable[CommitMetadata]) -> dict[str, set[str]]:
+    """The data files that commits wrote, by partition; paths relative to the table."""
+    files: dict[str, set[str]] = {}
+    for metadata in commits:
+        for partition, stats in metadata.partition_to_write_stats.items():
+            paths = {stat.path for stat in stats if stat.path}
+            if paths:
+                files.setdefault(partition, set()).update(paths)
+    return files
+
+
+def restricted_timeline(timeline: Timeline, instants: Iterable[Instant]) -> Timeline:
+    """The timeline as the range sees it: its own instants and pending compactions."""
+    chosen = [*instants, *timeline.pending(Action.COMPACTION)]
+    return Timeline(tuple(sorted(chosen, key=lambda i: i.sort_key)), timeline.archived_completions)
+
+
+def _digits(text: str, role: str) -> str:
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdigit()):
+        raise InvalidRequest(
+            f"the {role} of an incremental query is a completion time in digits (yyyyMMddHHmmssSSS), not {text!r}"
+        )
+    return stripped
