@@ -61,3 +61,61 @@ class WriteResult:
         if self.seconds:
             lines.append(f"  seconds       {', '.join(f'{name} {value:.2f}' for name, value in self.seconds.items())}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanResult:
+    """The outcome of a clean, or of planning one.
+
+    dry_run: nothing was deleted; the figures are those of the plan.  instant, completion_time: None when there was nothing to
+    delete, or in a dry run.  reason: why nothing was deleted, '' when something was.  earliest_retained: the instant from which
+    on everything stays, None when the policy counts file versions.  files: partition -> paths relative to the table.
+    missing: how many files of the plan were gone already.  size_bytes: of the files that were there.  partitions_deleted: whose
+    folders went too.  finished: earlier cleans that had died and were carried out.  rolled_back: failed writes, under the LAZY
+    policy.
+    """
+
+    dry_run: bool
+    instant: str | None
+    completion_time: str | None
+    policy: str
+    reason: str = ""
+    earliest_retained: str | None = None
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    missing: int = 0
+    size_bytes: int = 0
+    partitions_deleted: tuple[str, ...] = ()
+    finished: tuple[str, ...] = ()
+    rolled_back: tuple[str, ...] = ()
+
+    @property
+    def file_count(self) -> int:
+        """How many files were, or would be, deleted."""
+        return sum(len(paths) for paths in self.files.values()) - self.missing
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        head = "clean (dry run)" if self.dry_run else f"clean {self.instant or '(nothing to delete)'}"
+        verb = "would be deleted" if self.dry_run else "deleted"
+        lines = [
+            head,
+            f"  policy        {self.policy}"
+            + (f", everything from {self.earliest_retained} on is kept" if self.earliest_retained else ""),
+            f"  files         {self.file_count:,} {verb} in {len(self.files):,} partitions, {self.size_bytes:,} bytes",
+        ]
+        if self.reason:
+            lines.append(f"  reason        {self.reason}")
+        if self.missing:
+            lines.append(f"  missing       {self.missing:,} files were gone already")
+        if self.partitions_deleted:
+            lines.append(f"  partitions    {', '.join(self.partitions_deleted)} {verb}")
+        if self.finished:
+            lines.append(f"  finished      {', '.join(self.finished)}")
+        if self.rolled_back:
+            lines.append(f"  rolled back   {', '.join(self.rolled_back)}")
+        if self.dry_run and self.file_count:
+            lines.append("  run it with   dry_run=False")
+        return "\n".join(lines)

@@ -1,0 +1,421 @@
+"""Cleaning: delete old file slices, and say on the timeline what was deleted.
+
+    1. under the LAZY policy roll failed writes back; carry out cleans that died
+    2. plan on a loaded timeline, without the lock: `plan.cleaning` says why that is safe
+    3. lock: `<t>.clean.requested` with the plan; unlock; `<t>.clean.inflight` with the plan again
+    4. delete the files
+    5. lock: delete the folders of emptied partitions, unless a write is under way; mirror into the metadata table; publish
+       `<t>_<c>.clean`
+
+A crash leaves a pending clean, whose plan the next one carries out.  Files that are gone already count as failed, as in the real
+Hudi's files, and are no error.
+
+Source: writing and services, "Cleaning".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.format.actions.clean import (
+    SAVEPOINTED_TIMESTAMPS_KEY,
+    ActionInstant,
+    CleanerPlan,
+    CleanFileInfo,
+    CleanMetadata,
+    CleanPartitionMetadata,
+)
+from pyhudi.format.actions.savepoint import SavepointMetadata
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.results import CleanResult
+from pyhudi.operations.rollback import rollback_failed_writes
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import new_instant_time
+from pyhudi.options import Options
+from pyhudi.plan.cleaning import (
+    CleaningSettings,
+    LastClean,
+    PartitionClean,
+    commits_to_inspect,
+    earliest_instant_to_retain,
+    partitions_with_garbage,
+    plan_partition,
+    reason_not_to_clean,
+    savepointed_times,
+)
+from pyhudi.storage.base import FileInfo
+from pyhudi.storage.uris import relative_path
+from pyhudi.table.context import TableContext
+from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
+from pyhudi.table.slices import SlicingState, build_file_groups
+from pyhudi.table.snapshot import (
+    load_compaction_plan,
+    load_pending_compactions,
+    load_replaced_groups,
+    read_commit,
+)
+from pyhudi.timeline.store import TimelineStore
+from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
+
+_DELETING_THREADS = 16
+
+CleanMirror = Callable[[str, CleanMetadata, Timeline], None]
+"""Takes the deleted files out of the metadata table, under the lock, before the clean is published.  Given: the clean's request
+time, what it deleted, the timeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanSettings:
+    """One clean, parsed."""
+
+    cleaning: CleaningSettings
+    commit: CommitSettings
+
+    @classmethod
+    def of(cls, options: Options) -> CleanSettings:
+        """From checked options."""
+        return cls(CleaningSettings.of(options), CommitSettings.of(options))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClean:
+    """What a clean would delete.  plan: None when there is nothing, and `reason` says why.  sizes: path -> bytes."""
+
+    plan: CleanerPlan | None
+    reason: str
+    earliest: Instant | None
+    files: Mapping[str, tuple[str, ...]]
+    sizes: Mapping[str, int]
+    partitions: tuple[str, ...]
+
+
+def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult:
+    """What a clean would delete now; nothing is changed."""
+    planned = plan_clean(context, context.timeline.load(), settings.cleaning)
+    return CleanResult(
+        dry_run=True,
+        instant=None,
+        completion_time=None,
+        policy=str(settings.cleaning.policy),
+        reason=planned.reason,
+        earliest_retained=planned.earliest.request_time if planned.earliest else None,
+        files=planned.files,
+        size_bytes=sum(planned.sizes.values()),
+        partitions_deleted=planned.partitions,
+    )
+
+
+def run_clean(
+    context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None, mirror: CleanMirror | None = None
+) -> CleanResult:
+    """Carry out cleans that died, then clean.  timeline: one that was just loaded, so that it need not be loaded again.
+
+    Raises TableState while a restore is pending, CorruptData for a pending clean whose plan cannot be read.
+    """
+    rolled_back: tuple[str, ...] = ()
+    if settings.commit.failed_writes == "LAZY":
+        rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, settings.commit))
+        timeline = timeline if not rolled_back else None
+    store = context.timeline
+    now = timeline if timeline is not None else store.load()
+    _refuse_while_restoring(context, now)
+    finished = []
+    for pending in now.pending(Action.CLEAN):
+        died = load_pending_plan(context, pending)
+        if died is not None:
+            _execute(context, settings.commit, pending, died, mirror)
+            finished.append(pending.request_time)
+    if finished or now.pending(Action.CLEAN):
+        now = store.load()
+    planned = plan_clean(context, now, settings.cleaning)
+    done: Instant | None = None
+    missing = 0
+    partitions: tuple[str, ...] = ()
+    plan = planned.plan
+    if plan is not None:
+        requested = _request(context, settings, plan)
+        if requested is None:
+            planned = PlannedClean(None, "another process cleans, or made a savepoint", planned.earliest, {}, {}, ())
+        else:
+            done, missing, partitions = _execute(context, settings.commit, requested, plan, mirror)
+    return CleanResult(
+        dry_run=False,
+        instant=done.request_time if done else None,
+        completion_time=done.completion_time if done else None,
+        policy=str(settings.cleaning.policy),
+        reason=planned.reason,
+        earliest_retained=planned.earliest.request_time if planned.earliest else None,
+        files=planned.files,
+        missing=missing,
+        size_bytes=sum(planned.sizes.values()),
+        partitions_deleted=partitions,
+        finished=tuple(finished),
+        rolled_back=rolled_back,
+    )
+
+
+def plan_clean(
+    context: TableContext, timeline: Timeline, settings: CleaningSettings, listing: FileListing | None = None
+) -> PlannedClean:
+    """Decide what to delete.  Lists only the partitions that may hold something; nothing when no clean is due."""
+    store = context.timeline
+    last = load_last_clean(store, timeline)
+    reason = reason_not_to_clean(timeline, settings, last)
+    earliest: Instant | None = None
+    if reason is None and settings.policy.has_earliest_instant:
+        earliest = earliest_instant_to_retain(timeline, settings, context.env.now_ms(), context.config.zone)
+        if earliest is None:
+            reason = "every commit is retained"
+    if reason is not None:
+        return PlannedClean(None, reason, None, {}, {}, ())
+    files_of = listing if listing is not None else DirectoryListing(context.storage)
+    inspected = commits_to_inspect(timeline, settings, last, earliest, last is None and _history_is_empty(context))
+    partitions: Iterable[str]
+    if inspected is None:
+        partitions = files_of.partitions()
+    else:
+        partitions = sorted(set().union(*(partitions_with_garbage(read_commit(store, i)) for i in inspected)))
+    savepoints = savepointed_times(timeline)
+    sizes: dict[str, int] = {}
+    found: dict[str, PartitionClean] = {}
+    if partitions:
+        state, needed_from = _load_slicing(context, timeline)
+        saved = load_savepointed_files(store, timeline)
+        for partition, infos in files_of.files(partitions).items():
+            groups = build_file_groups(partition, infos, state, change_logs=True)
+            choice = plan_partition(partition, groups, state, settings, earliest, saved, needed_from)
+            found[partition] = choice
+            wanted = set(choice.files)
+            sizes.update((info.path, info.size_bytes) for info in infos if info.path in wanted)
+    files = {partition: choice.files for partition, choice in found.items() if choice.files}
+    if not files:
+        return PlannedClean(None, "nothing to delete", earliest, {}, {}, ())
+    emptied = tuple(partition for partition, choice in found.items() if choice.delete_partition)
+    completed = timeline.completed_writes()
+    plan = CleanerPlan(
+        earliest_instant_to_retain=None
+        if earliest is None
+        else ActionInstant(earliest.request_time, earliest.action.value, State.COMPLETED.name),
+        last_completed_commit_timestamp=completed[-1].request_time if completed else "",
+        policy=str(settings.policy),
+        file_paths_to_be_deleted_per_partition={
+            partition: tuple(CleanFileInfo(context.storage.absolute(path), False) for path in paths)
+            for partition, paths in files.items()
+        },
+        partitions_to_be_deleted=emptied,
+        extra_metadata={SAVEPOINTED_TIMESTAMPS_KEY: ",".join(savepoints)} if savepoints else {},
+    )
+    return PlannedClean(plan, "", earliest, files, sizes, emptied)
+
+
+def load_last_clean(store: TimelineStore, timeline: Timeline) -> LastClean | None:
+    """What the newest completed clean says; None without one.  A completed file without content counts as no clean."""
+    for instant in reversed(timeline.completed(Action.CLEAN)):
+        data = store.read(instant)
+        if not data:
+            continue
+        try:
+            return LastClean.of(instant, CleanMetadata.decode(data))
+        except CorruptData as error:
+            raise error.with_path(store.storage.absolute(store.path(instant))) from error
+    return None
+
+
+def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
+    """The names of all files that completed savepoints keep."""
+    names: set[str] = set()
+    for instant in timeline.completed(Action.SAVEPOINT):
+        try:
+            metadata = SavepointMetadata.decode(store.read(instant))
+        except CorruptData as error:
+            raise error.with_path(store.storage.absolute(store.path(instant))) from error
+        for partition in metadata.partition_metadata.values():
+            names.update(partition.savepoint_data_file)
+    return frozenset(names)
+
+
+def _load_slicing(context: TableContext, timeline: Timeline) -> tuple[SlicingState, dict[tuple[str, str], str]]:
+    store = context.timeline
+    state = SlicingState(
+        timeline,
+        load_replaced_groups(store, timeline),
+        load_pending_compactions(store, timeline),
+        context.config.version.has_one_log_file_per_commit,
+    )
+    needed: dict[tuple[str, str], str] = {}
+    for instant in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
+        for operation in load_compaction_plan(store, instant).operations or ():
+            group = operation.partition_path or "", operation.file_id or ""
+            base = operation.base_instant_time or ""
+            needed[group] = min(base, needed.get(group, base))
+    return state, needed
+
+
+def _history_is_empty(context: TableContext) -> bool:
+    return not context.storage.list(context.config.history_path).files
+
+
+def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) -> Instant | None:
+    """Put the plan on the timeline; None when another clean or a savepoint has come first."""
+    store = context.timeline
+    with context.lock.held(settings.commit.lock_wait_ms):
+        timeline = store.load()
+        _refuse_while_restoring(context, timeline)
+        if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
+            return None
+        if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
+            # A savepoint that came after the plan may need what the plan deletes.
+            return None
+        time = new_instant_time(context, timeline, settings.commit)
+        return store.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16)))
+
+
+def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
+    """The plan of a clean that died.  One that has no readable plan, and so deleted nothing, is dropped."""
+    store = context.timeline
+    failure: CorruptData | None = None
+    for state in (State.REQUESTED, State.INFLIGHT):
+        data = store.read_state(pending.request_time, Action.CLEAN, state)
+        if not data:
+            continue
+        try:
+            return CleanerPlan.decode(data)
+        except CorruptData as error:
+            failure = error.with_path(context.storage.absolute(store.path(Instant(pending.request_time, Action.CLEAN, state))))
+    if pending.state is State.REQUESTED:
+        store.remove_pending(pending.request_time, Action.CLEAN)
+        return None
+    raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
+
+
+def _execute(
+    context: TableContext, settings: CommitSettings, pending: Instant, plan: CleanerPlan, mirror: CleanMirror | None
+) -> tuple[Instant | None, int, tuple[str, ...]]:
+    """Delete what a plan names and publish the clean; the completed instant, how many files were missing, the partitions that
+    went.  The instant is None when another process has completed the same clean.
+    """
+    store = context.timeline
+    begun_ms = context.env.now_ms()
+    if pending.state is State.REQUESTED:
+        try:
+            store.start(pending, plan.encode(context.env.token_bytes(16)))
+        except TableState:
+            # Another process carries the same plan out.  Deleting twice does no harm, and one of the two completes it.
+            pass
+    deleted = _delete_files(context, _paths_by_partition(context, plan))
+    missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
+    with context.lock.held(settings.lock_wait_ms):
+        timeline = store.load()
+        current = [i for i in timeline.instants if i.request_time == pending.request_time and i.action is Action.CLEAN]
+        if not current or current[0].state is State.COMPLETED:
+            return None, missing, ()
+        gone = _delete_partitions(context, timeline, plan.partitions_to_be_deleted or ())
+        # Without the plan's word the next clean would look for the first one's time.
+        earliest = plan.earliest_instant_to_retain
+        metadata = CleanMetadata(
+            start_clean_time=pending.request_time,
+            time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
+            total_files_deleted=sum(len(entry.success_delete_files) for entry in deleted.values()),
+            earliest_commit_to_retain=earliest.timestamp if earliest else "",
+            last_completed_commit_timestamp=plan.last_completed_commit_timestamp,
+            partition_metadata={
+                partition: CleanPartitionMetadata(
+                    partition,
+                    plan.policy,
+                    entry.delete_path_patterns,
+                    entry.success_delete_files,
+                    entry.failed_delete_files,
+                    partition in gone,
+                )
+                for partition, entry in {**{p: CleanPartitionMetadata(p, plan.policy) for p in gone}, **deleted}.items()
+            },
+            extra_metadata=dict(plan.extra_metadata or {}),
+        )
+        if mirror is not None:
+            mirror(pending.request_time, metadata, timeline)
+        time = new_instant_time(context, timeline, settings)
+        inflight = Instant(pending.request_time, Action.CLEAN, State.INFLIGHT)
+        done = store.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
+    return done, missing, gone
+
+
+def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, tuple[str, ...]]:
+    named = {
+        partition: [info.file_path or "" for info in infos]
+        for partition, infos in (plan.file_paths_to_be_deleted_per_partition or {}).items()
+    }
+    for partition, files in (plan.files_to_be_deleted_per_partition or {}).items():
+        # The form of plans before version 2: names, or paths of files.
+        prefix = context.storage.absolute(partition)
+        named.setdefault(partition, []).extend(name if "/" in name else f"{prefix}/{name}" for name in files)
+    paths = {}
+    for partition, uris in named.items():
+        found = []
+        for uri in uris:
+            path = relative_path(context.storage.uri, uri)
+            if not path:
+                raise InvalidRequest(
+                    f"the clean plan names {uri}, which is not a file below {context.storage.uri}; nothing of it was deleted"
+                )
+            found.append(path)
+        paths[partition] = tuple(found)
+    return paths
+
+
+def _delete_files(context: TableContext, paths: Mapping[str, tuple[str, ...]]) -> dict[str, CleanPartitionMetadata]:
+    """Delete the files, several partitions at a time.  The patterns and lists of the result hold names."""
+
+    def delete(entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
+        partition, wanted = entry
+        there = {
+            info.path for folder in {path.rpartition("/")[0] for path in wanted} for info in context.storage.list(folder).files
+        }
+        found = [path for path in wanted if path in there]
+        context.storage.delete(found)
+        return CleanPartitionMetadata(
+            partition_path=partition,
+            policy="",
+            delete_path_patterns=_names(wanted),
+            success_delete_files=_names(found),
+            failed_delete_files=_names(path for path in wanted if path not in there),
+        )
+
+    if not paths:
+        return {}
+    with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
+        return {metadata.partition_path: metadata for metadata in pool.map(delete, paths.items())}
+
+
+def _delete_partitions(context: TableContext, timeline: Timeline, partitions: Iterable[str]) -> tuple[str, ...]:
+    """Delete the folders of partitions in which no data file is left.  The caller holds the lock.
+
+    Under the lock no write can begin; one that is under way may be about to add files, and then every folder stays.
+    """
+    wanted = [partition for partition in partitions if partition]
+    if not wanted or timeline.pending(*WRITE_ACTIONS, Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
+        return ()
+    gone = []
+    for partition in wanted:
+        if all(_is_partition_metadata(info) for info in context.storage.walk(partition)):
+            context.storage.delete_folder(partition)
+            gone.append(partition)
+    return tuple(gone)
+
+
+def _is_partition_metadata(info: FileInfo) -> bool:
+    return info.name.startswith(PARTITION_METADATA_STEM)
+
+
+def _refuse_while_restoring(context: TableContext, timeline: Timeline) -> None:
+    restoring = timeline.pending(Action.RESTORE)
+    if restoring:
+        raise TableState(
+            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before cleaning"
+        )
+
+
+def _names(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(path.rsplit("/", 1)[-1] for path in paths)
