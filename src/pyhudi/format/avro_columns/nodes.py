@@ -135,18 +135,13 @@ class NumberNode(Node):
         return numbers // self.factor if self.factor != 1 else numbers
 
 
-class FloatNode(Node):
-    """float and double."""
+class SizedNode(Node):
+    """A type whose values all take the same bytes, in Arrow as in Avro."""
 
     __slots__ = ()
 
     def __init__(self, arrow: pa.DataType) -> None:
         super().__init__(arrow, arrow.bit_width // 8, arrow.bit_width // 8)
-
-    def decode(self, rows: Rows) -> pa.Array:
-        words = rows.word(self.min_bytes)
-        stored: npt.NDArray[Any] = words if self.min_bytes == 8 else words.astype(np.uint32)
-        return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
 
     def skip(self, rows: Rows) -> None:
         rows.skip(self.min_bytes)
@@ -156,6 +151,17 @@ class FloatNode(Node):
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         return [fixed_column(fixed_values(array, np.uint8, self.min_bytes))]
+
+
+class FloatNode(SizedNode):
+    """float and double."""
+
+    __slots__ = ()
+
+    def decode(self, rows: Rows) -> pa.Array:
+        words = rows.word(self.min_bytes)
+        stored: npt.NDArray[Any] = words if self.min_bytes == 8 else words.astype(np.uint32)
+        return pa.Array.from_buffers(self.arrow, len(stored), [None, pa.py_buffer(stored)], 0)
 
 
 class BinaryNode(Node):
@@ -214,26 +220,14 @@ class EnumNode(Node):
         return [varints(numbers.to_numpy().astype(np.int64))]
 
 
-class FixedNode(Node):
+class FixedNode(SizedNode):
     """fixed without a logical type."""
 
     __slots__ = ()
 
-    def __init__(self, arrow: pa.DataType) -> None:
-        super().__init__(arrow, arrow.byte_width, arrow.byte_width)
-
     def decode(self, rows: Rows) -> pa.Array:
         values = rows.ranges(np.full(len(rows), self.min_bytes, np.int64))
         return pa.Array.from_buffers(self.arrow, len(rows), [None, values.buffers()[2] or pa.py_buffer(b"")], 0)
-
-    def skip(self, rows: Rows) -> None:
-        rows.skip(self.min_bytes)
-
-    def walk(self, cursor: Cursor) -> None:
-        cursor.skip(self.min_bytes)
-
-    def encode(self, array: pa.Array) -> list[pa.Array]:
-        return [fixed_column(fixed_values(array, np.uint8, self.min_bytes))]
 
 
 class DecimalNode(Node):
