@@ -1,0 +1,42 @@
+"""Lets `spark.read.format("pyhudi")` work without a call.
+
+Spark imports every module named `pyspark_*` and registers its `DefaultSource`.  All such modules are imported in any session that uses a Python source, so this one loads PyHudi only when the source is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.source import HudiSource
+
+__all__ = ["DefaultSource"]
+
+
+class DefaultSource(DataSource):
+    """The source `pyhudi`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "pyhudi"
+
+    def schema(self) -> StructType:
+        """The table's columns."""
+        return self._source().schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of some of the table's columns."""
+        return self._source().reader(schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer that adds rows."""
+        return self._source().writer(schema, overwrite)
+
+    def _source(self) -> HudiSource:
+        from pyhudi.engines.spark.source import HudiSource
+
+        return HudiSource(self.options)

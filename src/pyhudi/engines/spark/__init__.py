@@ -1,0 +1,15 @@
+"""The Spark engine: the same operations as the embedded one, over DataFrames and tasks on a cluster.
+
+Only the public DataFrame API is used (no JVM gateway, no RDD, no session configuration is changed), so all of it also runs on
+Spark
+Connect.
+
+    convert.py    Spark types <-> Arrow types
+    jobs.py       Python tasks on the cluster, and errors on their way back
+    keys.py       record keys and partition paths as native columns
+    lookup.py     which file groups hold the keys of a DataFrame
+    tasks.py      what runs on workers: streams of rows become file groups
+    engine.py     the Engine protocol over the modules above
+    read.py       file slices as a DataFrame
+    source.py     `spark.read.format("pyhudi")`
+"""

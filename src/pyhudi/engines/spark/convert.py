@@ -1,0 +1,139 @@
+"""Spark types as Arrow types and back, names quoted for expressions, Arrow tables as small DataFrames.
+
+    boolean int long float double string binary date decimal array struct    as one expects
+    byte, short                                                              int8, int16
+    timestamp                                                                timestamp[us, UTC]
+    timestamp_ntz                                                            timestamp[us]
+    char(n), varchar(n)                                                      string
+    map                                                                      entries named key and value, as Hudi's files have
+    them
+
+Other Spark types (intervals, variant, user-defined types) have no place in a Hudi table and are refused by column name.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pyhudi.errors import InvalidRequest, Unsupported
+
+__all__ = [
+    "Column",
+    "DataFrame",
+    "SparkSession",
+    "column",
+    "ddl",
+    "same_type",
+    "small_frame",
+    "to_arrow_schema",
+    "to_spark_schema",
+]
+
+_TO_ARROW: dict[type[T.DataType], pa.DataType] = {
+    T.BooleanType: pa.bool_(),
+    T.ByteType: pa.int8(),
+    T.ShortType: pa.int16(),
+    T.IntegerType: pa.int32(),
+    T.LongType: pa.int64(),
+    T.FloatType: pa.float32(),
+    T.DoubleType: pa.float64(),
+    T.StringType: pa.string(),
+    T.CharType: pa.string(),
+    T.VarcharType: pa.string(),
+    T.BinaryType: pa.binary(),
+    T.DateType: pa.date32(),
+    T.TimestampType: pa.timestamp("us", "UTC"),
+    T.TimestampNTZType: pa.timestamp("us"),
+    T.NullType: pa.null(),
+}
+
+
+def to_arrow_schema(schema: T.StructType) -> pa.Schema:
+    """The Arrow schema of a DataFrame's columns.  Raises InvalidRequest that names the first column without an Arrow type."""
+    return pa.schema([_arrow_field(field, field.name) for field in schema.fields])
+
+
+def to_spark_schema(schema: pa.Schema) -> T.StructType:
+    """The Spark schema of a table's columns.  Raises Unsupported that names the first column that Spark has no type for."""
+    return T.StructType([_spark_field(field, field.name) for field in schema])
+
+
+def same_type(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether two types hold the same values in the same layout; nullability and the names of list and map entries may differ."""
+    types = pa.types
+    if types.is_struct(left) and types.is_struct(right):
+        return left.num_fields == right.num_fields and all(
+            a.name == b.name and same_type(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=True)
+        )
+    if types.is_list(left) and types.is_list(right):
+        return same_type(left.value_type, right.value_type)
+    if types.is_map(left) and types.is_map(right):
+        return same_type(left.key_type, right.key_type) and same_type(left.item_type, right.item_type)
+    return bool(left == right)
+
+
+def column(name: str) -> Column:
+    """A column by its dotted name, whatever characters its parts have."""
+    return F.col(".".join("`" + part.replace("`", "``") + "`" for part in name.split(".")))
+
+
+def ddl(*columns: tuple[str, str]) -> str:
+    """A schema text from (name, type) pairs."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns)
+
+
+def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
+    """An Arrow table of the driver as a DataFrame."""
+    return session.createDataFrame(rows)
+
+
+def _arrow_field(field: T.StructField, path: str) -> pa.Field:
+    return pa.field(field.name, _arrow_type(field.dataType, path), field.nullable)
+
+
+def _arrow_type(kind: T.DataType, path: str) -> pa.DataType:
+    if isinstance(kind, T.DecimalType):
+        return pa.decimal128(kind.precision, kind.scale)
+    if isinstance(kind, T.ArrayType):
+        return pa.list_(pa.field("element", _arrow_type(kind.elementType, path + "[]"), kind.containsNull))
+    if isinstance(kind, T.MapType):
+        value = pa.field("value", _arrow_type(kind.valueType, path + "{}"), kind.valueContainsNull)
+        return pa.map_(pa.field("key", _arrow_type(kind.keyType, path + "{key}"), False), value)
+    if isinstance(kind, T.StructType):
+        return pa.struct([_arrow_field(child, f"{path}.{child.name}") for child in kind.fields])
+    for spark, arrow in _TO_ARROW.items():
+        if type(kind) is spark:
+            return arrow
+    raise InvalidRequest(
+        f"column {path!r} has the Spark type {kind.simpleString()}, which a Hudi table cannot hold: cast it first"
+    )
+
+
+def _spark_field(field: pa.Field, path: str) -> T.StructField:
+    comment = (field.metadata or {}).get(b"comment")
+    metadata = {"comment": comment.decode()} if comment else None
+    return T.StructField(field.name, _spark_type(field.type, path), field.nullable, metadata)
+
+
+def _spark_type(kind: pa.DataType, path: str) -> T.DataType:
+    types = pa.types
+    if types.is_decimal128(kind):
+        return T.DecimalType(kind.precision, kind.scale)
+    if types.is_list(kind):
+        return T.ArrayType(_spark_type(kind.value_type, path + "[]"), kind.value_field.nullable)
+    if types.is_map(kind):
+        value = _spark_type(kind.item_type, path + "{}")
+        return T.MapType(_spark_type(kind.key_type, path + "{key}"), value, kind.item_field.nullable)
+    if types.is_struct(kind):
+        return T.StructType([_spark_field(child, f"{path}.{child.name}") for child in kind.fields])
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return T.TimestampNTZType() if kind.tz is None else T.TimestampType()
+    if types.is_fixed_size_binary(kind):
+        return T.BinaryType()
+    for spark, arrow in _TO_ARROW.items():
+        if kind == arrow and spark not in (T.CharType, T.VarcharType, T.NullType):
+            return spark()
+    raise Unsupported(f"column {path!r} of type {kind} has no Spark type: leave it out with columns=")

@@ -1,0 +1,686 @@
+"""The Engine protocol over DataFrames.
+
+A write in jobs:
+
+    1. prepare    columns cast to the table's, record key and partition path in front; persisted, counted by partition path
+    2. look up    few keys: to the driver, then one small job over the files; many keys: a native join (lookup.py)
+    3. write      rows get the number of their file group, one shuffle brings each group into one task, sorted by group, and one
+                  `mapInArrow` merges and writes group after group (tasks.py); the driver collects write statuses only
+
+Duplicates are combined where the rows of a key meet anyway: in the writing task, after a sort by key, so that combining costs
+no shuffle
+of its own.  Only under a global index, where rows of one key may be bound for different partitions, is there a shuffle by key
+before.
+
+Of two rows with one key and equal ordering values the later one in the DataFrame's own order wins, which Spark does not promise
+to keep.
+
+What is not here: slices with log files are not written; see the operations for what they refuse.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.jobs import REFUSAL, parallelism, run_tasks, translated_errors
+from pyhudi.engines.spark.keys import auto_key_column, key_column, path_column
+from pyhudi.engines.spark.lookup import FEW_KEY_BYTES, FEW_KEYS, HOME, HOMES, Ints, KeyTable, look_up_few, look_up_many
+from pyhudi.engines.spark.tasks import (
+    FILE,
+    FILES,
+    GROUP,
+    ORDER,
+    STATUS_SCHEMA,
+    CombineKeys,
+    GroupTarget,
+    SettleMoves,
+    WriteGroups,
+    WritePartitions,
+    decode_statuses,
+    task_token,
+    wire_schema,
+)
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
+from pyhudi.execute.incoming import incoming_rows, incoming_schema
+from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION
+from pyhudi.execute.tag import TagFile
+from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.plan.write import WorkloadProfile
+from pyhudi.records.keys import KeySpec, partition_columns
+from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema import normalise
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+_TASKS_A_CORE = 4
+"""Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
+
+_TASKS_SHARING_A_BUDGET = 4
+"""Tasks that one executor process is taken to run at once; each takes its share of the memory budget."""
+
+
+class SparkEngine:
+    """Runs on the cluster of a Spark session, classic or Connect."""
+
+    name = "spark"
+
+    def __init__(self, session: SparkSession) -> None:
+        self.session = session
+
+    def input_schema(self, data: Any) -> pa.Schema:
+        """The schema of a DataFrame.  Raises InvalidRequest for anything else and for types that Arrow lacks."""
+        return to_arrow_schema(_frame(data).schema)
+
+    def prepare(self, data: Any, request: PrepareRequest) -> SparkIncoming:
+        """Describe the preparation of the rows; nothing runs until the rows are asked for."""
+        frame = _frame(data)
+        return SparkIncoming(self, _prepared(frame, to_arrow_schema(frame.schema), request), request)
+
+    def partition_paths(self, data: Any, keys: KeySpec) -> list[str]:
+        """The distinct partition paths of a DataFrame's rows, sorted."""
+        frame = _frame(data)
+        path = path_column(keys, normalise(to_arrow_schema(frame.schema)))
+        with translated_errors():
+            return sorted(row["path"] for row in frame.select(path.alias("path")).distinct().collect())
+
+    def map(self, function: Callable[[A], R], tasks: Iterable[A]) -> list[R]:
+        """Run tasks on the cluster; results in order.  The first error fails the job and is raised."""
+        return run_tasks(self.session, function, tasks)
+
+
+class SparkIncoming:
+    """Prepared rows: the incoming layout, and ORDER while duplicates are still to be combined."""
+
+    def __init__(self, engine: SparkEngine, rows: DataFrame, request: PrepareRequest) -> None:
+        self._engine = engine
+        self._request = request
+        self._persisted: list[DataFrame] = []
+        self._counts: dict[str, int] | None = None
+        self._key_bytes = 0
+        self.rows = rows
+        self.schema = incoming_schema(request)
+        self.combine = request.combine
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the rows."""
+        return self._engine.session
+
+    @property
+    def budget_bytes(self) -> int:
+        """Bytes of incoming rows that one task may hold in memory."""
+        return max(1 << 20, self._request.memory_budget_bytes // _TASKS_SHARING_A_BUDGET)
+
+    def partitions(self) -> dict[str, int]:
+        """Rows by partition path, before duplicates are combined.  Computes the rows and keeps them until `release`."""
+        if self._counts is None:
+            self.rows = self.keep(self.rows)
+            grouped = self.rows.groupBy(PARTITION_PATH).agg(
+                F.count(F.lit(1)).alias("n"), F.sum(F.octet_length(RECORD_KEY)).alias("bytes")
+            )
+            with translated_errors():
+                found = grouped.collect()
+            self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in found}
+            self._key_bytes = sum(int(row["bytes"]) for row in found)
+        return dict(self._counts)
+
+    def tag(self, request: TagRequest) -> FewTagged | ManyTagged:
+        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        _check_reachable(request.spec)
+        rows = sum(self.partitions().values())
+        if rows > FEW_KEYS or self._key_bytes > FEW_KEY_BYTES:
+            if request.global_keys:
+                self._combine_now()
+            hits = self.keep(look_up_many(self.session, self.rows, request))
+            return ManyTagged.of(self, request, hits)
+        keys = KeyTable.collect(self.rows)
+        if request.global_keys and self.combine and (keys.has_duplicates or not keys.keys_are_unique):
+            self._combine_now()
+            keys = KeyTable.collect(self.rows)
+        pair_row, pair_file = look_up_few(self.session, keys, request)
+        return FewTagged.of(self, request, keys, pair_row, pair_file)
+
+    def untagged(self) -> ManyTagged:
+        """All rows as inserts."""
+        return ManyTagged(self, (), self.rows.withColumn(FILE, F.lit(None).cast("int")), self.partitions(), {}, not self.combine)
+
+    def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
+        """Write all rows to new file groups."""
+        _check_reachable(plan.spec)
+        if self._request.global_keys:
+            self._combine_now()
+        rows, ordered = self._sorted_for_bulk(plan)
+        job = WritePartitions(
+            plan.spec,
+            wire_schema(self.schema),
+            str(uuid.UUID(plan.new_file_id())),
+            ordered,
+            self.combine,
+            self._request.rule,
+            self.budget_bytes,
+        )
+        with translated_errors():
+            return decode_statuses(rows.mapInArrow(job, STATUS_SCHEMA).toArrow())
+
+    def release(self) -> None:
+        """Let Spark drop what was kept."""
+        for frame in self._persisted:
+            frame.unpersist()
+        self._persisted.clear()
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The same rows, computed once and kept until `release`."""
+        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        self._persisted.append(kept)
+        return kept
+
+    def _combine_now(self) -> None:
+        """One row for each key, whatever its partition."""
+        if not self.combine:
+            return
+        job = CombineKeys(self.schema, self._request.rule)
+        sorted_rows = self.rows.repartition(RECORD_KEY).sortWithinPartitions(RECORD_KEY, ORDER)
+        self.rows = self.keep(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
+        self.combine = False
+        self._counts = None
+
+    def _sorted_for_bulk(self, plan: BulkPlan) -> tuple[DataFrame, bool]:
+        rows = self.rows
+        some = (plan.parallelism,) if plan.parallelism > 0 else ()
+        if self.combine:
+            return rows.repartition(*some, PARTITION_PATH, RECORD_KEY).sortWithinPartitions(
+                PARTITION_PATH, RECORD_KEY, ORDER
+            ), True
+        match plan.sort:
+            case "NONE":
+                return (rows.coalesce(plan.parallelism) if some else rows), False
+            case "GLOBAL_SORT":
+                return rows.repartitionByRange(*some, PARTITION_PATH, RECORD_KEY).sortWithinPartitions(
+                    PARTITION_PATH, RECORD_KEY
+                ), True
+            case "PARTITION_SORT":
+                return rows.sortWithinPartitions(PARTITION_PATH, RECORD_KEY), True
+            case "PARTITION_PATH_REPARTITION":
+                return rows.repartition(*some, PARTITION_PATH), False
+            case "PARTITION_PATH_REPARTITION_AND_SORT":
+                return rows.repartition(*some, PARTITION_PATH).sortWithinPartitions(PARTITION_PATH), True
+            case other:
+                raise Unsupported(f"bulk insert sort mode {other}")
+
+
+@dataclass(frozen=True, slots=True)
+class FewTagged:
+    """Rows whose keys the driver knows.
+
+    pair_row, pair_file: a key (its number in `keys`) and a file that it goes to; pair_path: the partition path that such rows
+    get, by
+    number of the file, or None to keep their own.  inserts: keys that stand nowhere.  moved: rows that changed their partition,
+    already settled (see SettleMoves).
+    """
+
+    incoming: SparkIncoming
+    files: tuple[TagFile, ...]
+    keys: KeyTable
+    pair_row: Ints
+    pair_file: Ints
+    takes_home_path: bool
+    inserts: Ints
+    moved: _Moved | None
+
+    @classmethod
+    def of(cls, incoming: SparkIncoming, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_file: Ints) -> FewTagged:
+        """From the pairs that a lookup found."""
+        found = np.zeros(len(keys.keys), dtype=np.bool_)
+        found[pair_row] = True
+        inserts = np.flatnonzero(~found).astype(np.int64)
+        if not request.global_keys or not len(pair_row):
+            return cls(incoming, request.files, keys, pair_row, pair_file, False, inserts, None)
+        own = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
+        homes = np.array([file.partition for file in request.files], dtype=object)[pair_file]
+        away = (homes != own) & (own != PLACEHOLDER_PARTITION)
+        if not request.update_partition_path or not away.any():
+            return cls(incoming, request.files, keys, pair_row, pair_file, True, inserts, None)
+        # A record moves as a whole: with one copy elsewhere, all its copies are settled together.
+        moving_keys = np.unique(pair_row[away])
+        moving = np.isin(pair_row, moving_keys)
+        table = _files_by_key(keys, pair_row[moving], pair_file[moving])
+        moved = _settle(
+            incoming,
+            request,
+            incoming.rows.join(F.broadcast(incoming.session.createDataFrame(table)), [RECORD_KEY, PARTITION_PATH]),
+        )
+        return cls(incoming, request.files, keys, pair_row[~moving], pair_file[~moving], True, inserts, moved)
+
+    def profile(self) -> WorkloadProfile:
+        """Counts of distinct keys, so exact also before duplicates are combined."""
+        numbers, sizes = np.unique(self.pair_file, return_counts=True)
+        updates = Counter(dict(zip(numbers.tolist(), sizes.tolist(), strict=True)))
+        codes, sizes = np.unique(self.keys.path_codes[self.inserts], return_counts=True)
+        inserts = Counter({self.keys.paths[code]: size for code, size in zip(codes.tolist(), sizes.tolist(), strict=True)})
+        if self.moved is not None:
+            updates.update(self.moved.updates)
+            inserts.update(self.moved.inserts)
+        return WorkloadProfile(_by_group(self.files, updates), dict(inserts))
+
+    def without_existing(self) -> FewTagged:
+        """Only rows that stand nowhere."""
+        nothing = np.zeros(0, np.int64)
+        return replace(self, pair_row=nothing, pair_file=nothing, moved=None)
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """Each file group in one task."""
+        groups = _Groups(plan, self.files, parallelism(self.incoming.session))
+        row, number = self._placed(groups)
+        labels = groups.label(np.concatenate([number, groups.numbers_of(self.moved)]))
+        rows = None
+        if len(row):
+            route = self._route(row, labels[number])
+            joined = self.incoming.rows.join(F.broadcast(route), [c for c in route.columns if c in (RECORD_KEY, PARTITION_PATH)])
+            path = column(HOME) if HOME in route.columns else column(PARTITION_PATH)
+            rows = _with_path(joined, path)
+        combine = self.incoming.combine and self.keys.has_duplicates
+        return _write_groups(self.incoming, plan, groups, labels, rows, self.moved, combine)
+
+    def _placed(self, groups: _Groups) -> tuple[Ints, Ints]:
+        """Keys and the number of the group that takes each; inserts fill their targets in order."""
+        rows, numbers = [self.pair_row], [groups.of_files[self.pair_file] if len(self.pair_file) else self.pair_file]
+        codes = self.keys.path_codes[self.inserts]
+        for code, path in enumerate(self.keys.paths):
+            targets = groups.inserts.get(path)
+            if targets is None:
+                continue
+            mine = self.inserts[codes == code]
+            ends = np.cumsum([count for _, count in targets])
+            which = np.minimum(np.searchsorted(ends, np.arange(len(mine)), side="right"), len(targets) - 1)
+            rows.append(mine)
+            numbers.append(np.array([number for number, _ in targets], dtype=np.int64)[which])
+        return np.concatenate(rows), np.concatenate(numbers)
+
+    def _route(self, row: Ints, labels: Ints) -> DataFrame:
+        at = pa.array(row)
+        columns: dict[str, pa.Array] = {RECORD_KEY: self.keys.keys.take(at)}
+        if not self.keys.keys_are_unique:
+            columns[PARTITION_PATH] = self.keys.path_array().take(at)
+        columns[GROUP] = pa.array(labels, pa.int32())
+        if self.takes_home_path:
+            homes = pa.array([file.partition for file in self.files], pa.string()).take(pa.array(self.pair_file))
+            own = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
+            columns[HOME] = pa.concat_arrays([homes, own])
+        return self.incoming.session.createDataFrame(pa.table(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class ManyTagged:
+    """Rows that carry their place: the incoming layout, ORDER, and FILE, null for inserts.
+
+    insert_counts: inserts by partition path, at least as many as there are; update_counts: by number of the file.
+    """
+
+    incoming: SparkIncoming
+    files: tuple[TagFile, ...]
+    rows: DataFrame
+    insert_counts: Mapping[str, int]
+    update_counts: Mapping[int, int]
+    exact: bool
+    moved: _Moved | None = None
+
+    @classmethod
+    def of(cls, incoming: SparkIncoming, request: TagRequest, hits: DataFrame) -> ManyTagged:
+        """From the hits of a lookup (see `look_up_many`)."""
+        names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
+        joined = incoming.rows.join(hits, names, "left")
+        moved = None
+        if request.global_keys and request.update_partition_path:
+            stays = (
+                column(FILES).isNull()
+                | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)
+                | ((F.size(HOMES) == 1) & (F.element_at(HOMES, 1) == column(PARTITION_PATH)))
+            )
+            moved = _settle(incoming, request, joined.where(~stays))
+            joined = joined.where(stays)
+        with translated_errors():
+            updates = joined.select(F.explode(FILES).alias(FILE)).groupBy(FILE).count().collect()
+            inserts = joined.where(column(FILES).isNull()).groupBy(PARTITION_PATH).count().collect()
+        rows = joined.withColumn(FILE, F.explode_outer(FILES))
+        if request.global_keys:
+            homes = pa.table(
+                {
+                    FILE: pa.array(range(len(request.files)), pa.int32()),
+                    HOME: pa.array([f.partition for f in request.files], pa.string()),
+                }
+            )
+            placed = rows.join(F.broadcast(incoming.session.createDataFrame(homes)), FILE, "left")
+            rows = placed.withColumn(PARTITION_PATH, F.coalesce(HOME, PARTITION_PATH))
+        return cls(
+            incoming,
+            request.files,
+            rows,
+            {row[PARTITION_PATH]: int(row["count"]) for row in inserts},
+            {row[FILE]: int(row["count"]) for row in updates},
+            not incoming.combine,
+            moved,
+        )
+
+    def profile(self) -> WorkloadProfile:
+        """Counts of rows; upper bounds while duplicates are still to be combined."""
+        updates, inserts = Counter(dict(self.update_counts)), Counter(dict(self.insert_counts))
+        if self.moved is not None:
+            updates.update(self.moved.updates)
+            inserts.update(self.moved.inserts)
+        return WorkloadProfile(_by_group(self.files, updates), dict(inserts), self.exact)
+
+    def without_existing(self) -> ManyTagged:
+        """Only rows that stand nowhere."""
+        return replace(self, rows=self.rows.where(column(FILE).isNull()), update_counts={}, moved=None)
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """Each file group in one task."""
+        groups = _Groups(plan, self.files, parallelism(self.incoming.session))
+        used = [groups.of_files[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
+        used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
+        labels = groups.label(np.concatenate([*used, groups.numbers_of(self.moved)]))
+        return _write_groups(
+            self.incoming, plan, groups, labels, _placed(self.rows, groups, labels), self.moved, self.incoming.combine
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """Settled moves: rows in the incoming layout with DELETE_COLUMN and FILE, and their counts."""
+
+    rows: DataFrame
+    updates: Mapping[int, int]
+    inserts: Mapping[str, int]
+
+
+class _Groups:
+    """The file groups of a plan, numbered.
+
+    of_files: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
+    order.
+    """
+
+    def __init__(self, plan: WritePlan, files: Sequence[TagFile], cores: int) -> None:
+        self._cores = cores
+        self.targets: list[GroupTarget] = []
+        self._weights: list[int] = []
+        self._known: dict[tuple[str, str], int] = {}
+        self._plan = plan
+        self.of_files: Ints = np.array([self._number(file.partition, file.file_id, 0) for file in files], dtype=np.int64)
+        self.inserts: dict[str, list[tuple[int, int]]] = {
+            path: [(self._number(t.partition, t.file_id, t.row_count), t.row_count) for t in targets]
+            for path, targets in plan.inserts.items()
+            if targets
+        }
+
+    def numbers_of(self, moved: _Moved | None) -> Ints:
+        """The groups that settled moves may go to."""
+        if moved is None:
+            return np.zeros(0, np.int64)
+        inserts = [number for path in moved.inserts for number, _ in self.inserts.get(path, ())]
+        updates = self.of_files[np.array(sorted(moved.updates), dtype=np.int64)]
+        return np.concatenate([updates, np.array(inserts, dtype=np.int64)])
+
+    def label(self, used: Ints) -> Ints:
+        """For each group its label, -1 for those not used.
+
+        The label modulo `task_count` is the task; heavy groups are spread first.
+        """
+        labels = np.full(len(self.targets), -1, dtype=np.int64)
+        numbers = np.unique(used)
+        tasks = self.task_count = max(1, min(len(numbers), _TASKS_A_CORE * self._cores))
+        load = np.zeros(tasks, dtype=np.int64)
+        filled = np.zeros(tasks, dtype=np.int64)
+        weights = np.array(self._weights, dtype=np.int64)[numbers] if len(numbers) else numbers
+        for number in numbers[np.argsort(-weights, kind="stable")].tolist():
+            task = int(np.argmin(load))
+            labels[number] = task + tasks * filled[task]
+            filled[task] += 1
+            load[task] += self._weights[number] + 1
+        return labels
+
+    def _number(self, partition: str, file_id: str, row_count: int) -> int:
+        known = self._known.get((partition, file_id))
+        if known is not None:
+            return known
+        slice_ = self._plan.slices.get((partition, file_id))
+        base = slice_.base if slice_ is not None else None
+        self._known[partition, file_id] = len(self.targets)
+        self.targets.append(GroupTarget(partition, file_id, None if base is None else base.path))
+        # Rewriting a byte and writing a new row of some hundred bytes cost about the same.
+        self._weights.append(base.size_bytes if base is not None else row_count * 100)
+        return len(self.targets) - 1
+
+
+def _write_groups(
+    incoming: SparkIncoming,
+    plan: WritePlan,
+    groups: _Groups,
+    labels: Ints,
+    rows: DataFrame | None,
+    moved: _Moved | None,
+    combine: bool,
+) -> list[WriteStatus]:
+    """rows: the incoming layout, GROUP (a label), and ORDER when combining."""
+    _check_reachable(plan.spec)
+    schema = incoming.schema
+    if moved is not None:
+        schema = _with_delete(schema)
+        placed = _placed(moved.rows, groups, labels)
+        names = [*schema.names, GROUP]
+        settled = placed.select(*map(column, names))
+        if rows is None:
+            rows = settled
+        else:
+            flagged = rows if DELETE_COLUMN in rows.columns else rows.withColumn(DELETE_COLUMN, F.lit(False))
+            rows = flagged.select(*map(column, names)).unionByName(settled)
+        combine = False
+    if rows is None:
+        return []
+    schema = wire_schema(schema)
+    sort = [GROUP, RECORD_KEY, ORDER] if combine else [GROUP]
+    kept = rows.select(*map(column, [*schema.names, GROUP, *([ORDER] if combine else [])]))
+    routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
+    targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
+    job = WriteGroups(plan.spec, schema, targets, plan.rule, plan.match_keys, combine, incoming.budget_bytes)
+    with translated_errors():
+        return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
+
+
+def _placed(rows: DataFrame, groups: _Groups, labels: Ints) -> DataFrame:
+    """Rows with FILE to rows with GROUP.
+
+    Inserts are dealt out over their targets by the hash of their key; those without a target are dropped (a delete has none).
+    """
+    session = rows.sparkSession
+    if len(groups.of_files):
+        files = pa.table(
+            {
+                FILE: pa.array(range(len(groups.of_files)), pa.int32()),
+                "_pyhudi_update": pa.array(labels[groups.of_files], pa.int32()),
+            }
+        )
+        rows = rows.join(F.broadcast(session.createDataFrame(files)), FILE, "left")
+        group = column("_pyhudi_update")
+    else:
+        group = F.lit(None).cast("int")
+    if groups.inserts:
+        ends = [np.cumsum([count for _, count in targets]) for targets in groups.inserts.values()]
+        places = pa.table(
+            {
+                PARTITION_PATH: pa.array(list(groups.inserts), pa.string()),
+                "_pyhudi_ends": pa.array([(end[:-1] / max(1, end[-1])).tolist() for end in ends], pa.list_(pa.float64())),
+                "_pyhudi_inserts": pa.array(
+                    [labels[[n for n, _ in targets]].tolist() for targets in groups.inserts.values()], pa.list_(pa.int32())
+                ),
+            }
+        )
+        rows = rows.join(F.broadcast(session.createDataFrame(places)), PARTITION_PATH, "left")
+        share = F.xxhash64(RECORD_KEY).bitwiseAND(F.lit((1 << 52) - 1)) / F.lit(float(1 << 52))
+        passed = F.size(F.filter("_pyhudi_ends", lambda end: end <= share))
+        insert = F.when(
+            column(FILE).isNull() & column("_pyhudi_inserts").isNotNull(), F.element_at("_pyhudi_inserts", passed + 1)
+        )
+        group = F.coalesce(group, insert)
+    return rows.withColumn(GROUP, group).where(column(GROUP).isNotNull())
+
+
+def _settle(incoming: SparkIncoming, request: TagRequest, rows: DataFrame) -> _Moved:
+    """rows: the incoming layout and FILES."""
+    job = SettleMoves(request, incoming.schema)
+    spark_schema = to_spark_schema(wire_schema(_with_delete(incoming.schema))).add(FILE, T.IntegerType())
+    by_file = rows.repartition(F.element_at(FILES, 1)).sortWithinPartitions(F.element_at(FILES, 1))
+    settled = incoming.keep(by_file.select(*map(column, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
+    with translated_errors():
+        counts = settled.groupBy(FILE, PARTITION_PATH).count().collect()
+    updates: Counter[int] = Counter()
+    inserts: Counter[str] = Counter()
+    for row in counts:
+        if row[FILE] is None:
+            inserts[row[PARTITION_PATH]] += int(row["count"])
+        else:
+            updates[row[FILE]] += int(row["count"])
+    return _Moved(settled, updates, inserts)
+
+
+def _with_delete(schema: pa.Schema) -> pa.Schema:
+    return schema if DELETE_COLUMN in schema.names else schema.append(pa.field(DELETE_COLUMN, pa.bool_()))
+
+
+def _with_path(rows: DataFrame, path: Column) -> DataFrame:
+    return rows.withColumn("_pyhudi_path", path).drop(PARTITION_PATH).withColumnRenamed("_pyhudi_path", PARTITION_PATH)
+
+
+def _files_by_key(keys: KeyTable, pair_row: Ints, pair_file: Ints) -> pa.Table:
+    order = np.lexsort((pair_file, pair_row))
+    rows, starts = np.unique(pair_row[order], return_index=True)
+    files = pa.ListArray.from_arrays(pa.array(np.r_[starts, len(order)], pa.int32()), pa.array(pair_file[order], pa.int32()))
+    at = pa.array(rows)
+    return pa.table({RECORD_KEY: keys.keys.take(at), PARTITION_PATH: keys.path_array().take(at), FILES: files})
+
+
+def _by_group(files: Sequence[TagFile], counts: Mapping[int, int]) -> dict[tuple[str, str], int]:
+    return {(files[number].partition, files[number].file_id): count for number, count in sorted(counts.items())}
+
+
+# Preparation
+
+
+def _prepared(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame:
+    rows = _key_rows(frame, given, request) if request.keys_only else _native_rows(frame, given, request)
+    if rows is None:
+        schema = to_spark_schema(incoming_schema(request))
+        rows = frame.mapInArrow(_Prepare(request), schema)
+    return rows.withColumn(ORDER, F.monotonically_increasing_id()) if request.combine else rows
+
+
+class _Prepare:
+    """Rows to the incoming layout, for columns that need a cast which Spark does otherwise than Hudi."""
+
+    def __init__(self, request: PrepareRequest) -> None:
+        self._request = request
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first_row = 0
+        task = task_token().partition
+        for batch in batches:
+            rows = incoming_rows(self._request, batch, first_row=first_row, task_partition=task)
+            first_row += batch.num_rows
+            yield from rows.combine_chunks().to_batches()
+
+
+def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame | None:
+    """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
+    data: list[Column] = []
+    types = to_spark_schema(request.data_schema)
+    columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
+    for field, spark in zip(request.data_schema, types.fields, strict=True):
+        if field.name not in columns.names:
+            if not field.nullable:
+                raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
+            data.append(F.lit(None).cast(spark.dataType).alias(field.name))
+            continue
+        raw, normal = given.field(field.name), columns.field(field.name)
+        if same_type(raw.type, field.type):
+            value = column(field.name)
+        elif _safe_cast(raw.type, field.type) or (same_type(normal.type, field.type) and _safe_cast(raw.type, normal.type)):
+            value = column(field.name).cast(spark.dataType)
+        else:
+            return None
+        if not field.nullable and raw.nullable:
+            why = F.raise_error(F.lit(f"{REFUSAL}column {field.name!r} may not be null, and is in a row"))
+            value = F.when(value.isNull(), why).otherwise(value)
+        data.append(value.alias(field.name))
+    key = (
+        auto_key_column(request.instant_time)
+        if request.keys.generates_keys
+        else key_column(request.keys, _fitting(columns, request.data_schema))
+    )
+    path = path_column(request.keys, _fitting(columns, request.data_schema))
+    cast = frame.select(*data)
+    # Keys are made of the cast values, as the embedded engine makes them.
+    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(column, cast.columns))
+
+
+def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
+    """The table's columns, nullable where the incoming ones are."""
+    fields = []
+    for field in data_schema:
+        nullable = field.nullable if field.name not in columns.names else columns.field(field.name).nullable and field.nullable
+        fields.append(field.with_nullable(nullable))
+    return pa.schema(fields)
+
+
+def _key_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame:
+    if {RECORD_KEY, PARTITION_PATH} <= set(given.names):
+        why = F.raise_error(F.lit(f"{REFUSAL}{RECORD_KEY} is null in a row to delete"))
+        key = F.when(column(RECORD_KEY).isNull(), why).otherwise(column(RECORD_KEY))
+        path = F.coalesce(PARTITION_PATH, F.lit(""))
+    else:
+        columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
+        key = key_column(request.keys, columns)
+        named = all(name.split(".")[0] in given.names for name in partition_columns(request.keys))
+        path = path_column(request.keys, columns) if named else F.lit(PLACEHOLDER_PARTITION)
+    return frame.select(
+        key.cast("string").alias(RECORD_KEY), path.cast("string").alias(PARTITION_PATH), F.lit(True).alias(DELETE_COLUMN)
+    )
+
+
+def _safe_cast(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether Spark's cast gives the value that `records.schema.conform` gives, for each value and in every session."""
+    types = pa.types
+    if types.is_integer(source) and types.is_integer(target):
+        return bool(source.bit_width <= target.bit_width)
+    if types.is_integer(source) and (types.is_floating(target) or types.is_string(target)):
+        return True
+    if types.is_decimal(source) and types.is_decimal(target):
+        return bool(source.scale <= target.scale and source.precision - source.scale <= target.precision - target.scale)
+    return bool(types.is_date32(source) and types.is_string(target))
+
+
+def _frame(data: Any) -> DataFrame:
+    if isinstance(data, DataFrame):
+        return data
+    raise InvalidRequest(f"the Spark engine takes a Spark DataFrame, not {type(data).__module__}.{type(data).__name__}")
+
+
+def _check_reachable(spec: WriterSpec) -> None:
+    if spec.storage.uri.startswith("memory:"):
+        raise Unsupported(
+            f"{spec.storage.uri} lives in the memory of one process, which Spark's workers cannot reach; "
+            "use a path or an object store"
+        )

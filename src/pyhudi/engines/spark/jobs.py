@@ -1,0 +1,137 @@
+"""Python tasks on the cluster, and errors on their way back.
+
+A task is a pickled value, a result is a pickled value; both travel as binary rows of a small DataFrame through `mapInArrow`.
+One Spark
+task runs one task, so Spark's own retry and speculation apply to each.
+
+Errors: what PyHudi raises on a worker comes back as the same kind of error with the same text.  A native expression refuses a
+row through
+`raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  Any other failure of a job stays Spark's
+own exception.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyhudi import errors
+from pyhudi.engines.spark.convert import ddl
+from pyhudi.errors import HudiError, Internal, InvalidRequest
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+REFUSAL = "pyhudi refuses: "
+"""Stands before the text of `raise_error` in native expressions."""
+
+_CLOSURE_BYTES = 1 << 20
+"""Tasks up to this size travel inside the function; Spark ships it to every task, and no shuffle is needed to deal them out."""
+
+_MOST_SPARK_TASKS = 4096
+
+_RAISED = re.compile(r"^pyhudi\.errors\.(\w+): ", re.MULTILINE)
+_JVM_TRACE = re.compile(r"\n\s*JVM stacktrace:.*|\n\s+at org\.apache\..*", re.DOTALL)
+
+_CORES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
+
+
+def run_tasks(session: SparkSession, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+    """Run independent tasks on the cluster; results in the order of the tasks.  function and tasks must be picklable."""
+    blobs = [pickle.dumps(task, protocol=5) for task in tasks]
+    if not blobs:
+        return []
+    frame = task_frame(session, blobs).mapInArrow(_Runner(function), ddl(("task", "long"), ("result", "binary")))
+    with translated_errors():
+        answers = frame.toArrow()
+    results: list[Any] = [None] * len(blobs)
+    seen = 0
+    for number, blob in zip(answers.column("task").to_pylist(), answers.column("result").to_pylist(), strict=True):
+        results[number] = pickle.loads(blob)
+        seen += 1
+    if seen != len(blobs):
+        raise Internal(f"{len(blobs)} tasks were sent to Spark and {seen} results came back")
+    return results
+
+
+def task_frame(session: SparkSession, blobs: list[bytes]) -> DataFrame:
+    """A DataFrame with columns task (long, its number) and blob (binary), one row for each task and, up to a limit, one Spark
+    partition for each row.
+    """
+    slots = min(len(blobs), _MOST_SPARK_TASKS)
+    if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES and slots == len(blobs):
+        return session.range(0, slots, 1, slots).mapInArrow(_Dealer(blobs), ddl(("task", "long"), ("blob", "binary")))
+    rows = pa.table({"task": pa.array(range(len(blobs)), pa.int64()), "blob": pa.array(blobs, pa.binary())})
+    return session.createDataFrame(rows).repartitionById(slots, F.pmod("task", F.lit(slots)).cast("int"))
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Errors of PyHudi that a Spark job brings back are raised as themselves."""
+    try:
+        yield
+    except PySparkException as error:
+        found = error_of(str(error))
+        if found is None:
+            raise
+        raise found from error
+
+
+def error_of(text: str) -> HudiError | None:
+    """The error of PyHudi that the message of a Spark exception carries, None when there is none."""
+    text = _JVM_TRACE.sub("", text)
+    raised = list(_RAISED.finditer(text))
+    if raised:
+        kind = getattr(errors, raised[-1].group(1), None)
+        if isinstance(kind, type) and issubclass(kind, HudiError):
+            return kind(text[raised[-1].end() :].strip())
+    at = text.find(REFUSAL)
+    if at >= 0:
+        return InvalidRequest(re.sub(r"\s*SQLSTATE: \w+\s*$", "", text[at + len(REFUSAL) :].strip()))
+    return None
+
+
+def parallelism(session: SparkSession) -> int:
+    """How many tasks the cluster runs at once, as Spark itself assumes; at least 1.  Asked once a session."""
+    known = _CORES.get(session)
+    if known is None:
+        numbers = session.range(1 << 16).select(F.spark_partition_id().alias("n")).agg(F.max("n").alias("n"))
+        known = _CORES[session] = int(numbers.collect()[0]["n"]) + 1
+    return known
+
+
+class _Dealer:
+    """Turns a partition's number into its task."""
+
+    def __init__(self, blobs: list[bytes]) -> None:
+        self._blobs = blobs
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = batch.column(0)
+            blobs = pa.array([self._blobs[n] for n in numbers.to_pylist()], pa.binary())
+            yield pa.RecordBatch.from_arrays([numbers, blobs], names=["task", "blob"])
+
+
+class _Runner:
+    """Runs the tasks of its rows, one after the other."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number, blob in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+                result = pickle.dumps(self._function(pickle.loads(blob)), protocol=5)
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array([number], pa.int64()), pa.array([result], pa.binary())], names=["task", "result"]
+                )

@@ -1,0 +1,253 @@
+"""Which file groups hold the keys of a DataFrame.
+
+Two ways, by the size of the incoming keys:
+
+    few keys     they come to the driver once; tasks on the cluster get the keys of their partition and read the key columns of
+    some of its
+                 files (`execute.tag`, with key filters under a Bloom index); the driver then knows the place of each key
+    many keys    a native join of the incoming keys with the key columns of the affected partitions' files; under a Bloom index
+    files whose
+                 key range lies outside the incoming keys' are left out first
+
+Both give hits: each key that stands somewhere, with the numbers of all files that hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pyhudi.engines.spark.convert import column, to_spark_schema
+from pyhudi.engines.spark.jobs import parallelism, run_tasks, translated_errors
+from pyhudi.engines.spark.keys import key_column
+from pyhudi.engines.spark.tasks import FILE, FILES
+from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text
+from pyhudi.execute.engine import TagRequest
+from pyhudi.execute.tag import TagFile, TagTask, run_tag
+from pyhudi.records.merge import row_codes
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec
+
+Ints = npt.NDArray[np.int64]
+
+FEW_KEYS = 1_000_000
+FEW_KEY_BYTES = 48 << 20
+"""Up to both of these the incoming keys are few."""
+
+HOME = "_pyhudi_home"
+"""Partition path of a file that holds a key."""
+
+HOMES = "_pyhudi_homes"
+"""Partition paths of all files that hold a key."""
+
+_LOOKUPS_A_CORE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTable:
+    """The distinct keys of the incoming rows, on the driver.
+
+    keys: record keys; paths, path_codes: the distinct partition paths and the one of each key; row_count: incoming rows before
+    duplicates are counted out.
+    """
+
+    keys: pa.StringArray
+    paths: tuple[str, ...]
+    path_codes: Ints
+    row_count: int
+
+    @classmethod
+    def collect(cls, rows: DataFrame) -> KeyTable:
+        """From rows with a key and a partition path."""
+        with translated_errors():
+            table = rows.select(RECORD_KEY, PARTITION_PATH).toArrow()
+        table = table.cast(pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]))
+        codes = row_codes(table, [RECORD_KEY, PARTITION_PATH])
+        _, first = np.unique(codes, return_index=True)
+        if len(first) < table.num_rows:
+            distinct = table.take(pa.array(np.sort(first)))
+        else:
+            distinct = table
+        paths = pc.dictionary_encode(distinct.column(PARTITION_PATH).combine_chunks())
+        return cls(
+            distinct.column(RECORD_KEY).combine_chunks(),
+            tuple(paths.dictionary.to_pylist()),
+            np.asarray(paths.indices, dtype=np.int64),
+            table.num_rows,
+        )
+
+    @property
+    def has_duplicates(self) -> bool:
+        """Whether some (key, path) pair came more than once."""
+        return len(self.keys) < self.row_count
+
+    @property
+    def keys_are_unique(self) -> bool:
+        """Whether no key came with two partition paths."""
+        return int(pc.count_distinct(self.keys).as_py()) == len(self.keys)
+
+    def path_array(self) -> pa.StringArray:
+        """The partition path of each key."""
+        return pa.array(self.paths, pa.string()).take(pa.array(self.path_codes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lookup:
+    """Some files of one partition and the keys to look for.  rows: the number of each key in the key table."""
+
+    task: TagTask
+    numbers: Ints
+    keys: pa.StringArray
+    rows: Ints
+
+    def run(self) -> tuple[Ints, Ints]:
+        hits = run_tag(self.task, [self.keys])[0]
+        if not len(hits.row):
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        # A file may hold a key twice; one pair is enough.
+        pairs = np.unique(np.stack([hits.row, hits.file]), axis=1)
+        return self.rows[pairs[0]], self.numbers[pairs[1]]
+
+
+def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
+    """Pairs of a key (its number in the key table) and a file (its number in the request) that holds it."""
+    lookups: list[_Lookup] = []
+    by_partition: dict[str | None, list[int]] = {}
+    for number, file in enumerate(request.files):
+        by_partition.setdefault(None if request.global_keys else file.partition, []).append(number)
+    wanted = _LOOKUPS_A_CORE * parallelism(session)
+    total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
+    code_of = {path: code for code, path in enumerate(keys.paths)}
+    for path, numbers in by_partition.items():
+        if path is None:
+            rows = np.arange(len(keys.keys), dtype=np.int64)
+        elif path in code_of:
+            rows = np.flatnonzero(keys.path_codes == code_of[path]).astype(np.int64)
+        else:
+            continue
+        mine = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
+        pieces = max(1, min(len(numbers), round(wanted * len(numbers) / max(1, total))))
+        for part in np.array_split(np.array(numbers, dtype=np.int64), pieces):
+            lookups.append(_Lookup(_tag_task(request, part), part, mine, rows))
+    # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
+    bins = min(len(lookups), wanted)
+    found = run_tasks(session, _run_lookups, [lookups[i::bins] for i in range(bins)])
+    nothing = np.zeros(0, np.int64)
+    return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+
+
+def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
+    """Hits of all keys of the rows: RECORD_KEY, unless the keys are global also PARTITION_PATH, and FILES (array of int,
+    sorted); for
+    global keys HOMES, too (array of string, sorted).
+    """
+    names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
+    asked = rows.select(*names)
+    numbers = list(range(len(request.files)))
+    if request.bloom and request.prune_by_ranges:
+        numbers = _files_in_range(session, asked, request)
+    stored = stored_keys(session, request, numbers)
+    if stored is None:
+        none = asked.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
+        return none.withColumn(HOMES, F.lit(None).cast("array<string>")) if request.global_keys else none
+    on = asked[RECORD_KEY] == stored["_pyhudi_stored_key"]
+    if not request.global_keys:
+        on = on & (asked[PARTITION_PATH] == stored[HOME])
+    hits = stored.join(asked.distinct(), on)
+    homes = [F.sort_array(F.collect_set(HOME)).alias(HOMES)] if request.global_keys else []
+    return hits.groupBy(*names).agg(F.sort_array(F.collect_set(FILE)).alias(FILES), *homes)
+
+
+def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
+    """The keys that stand in files: `_pyhudi_stored_key`, HOME and FILE (its number).  None without files."""
+    if not numbers:
+        return None
+    storage = open_storage(request.spec.storage)
+    files = [request.files[number] for number in numbers]
+    spec = request.spec
+    if spec.populate_meta_fields:
+        schema, key = pa.schema([(RECORD_KEY, pa.string())]), column(RECORD_KEY)
+    else:
+        heads = {name.split(".")[0] for name in spec.keys.record_fields}
+        schema = pa.schema([field for field in spec.data_schema if field.name in heads])
+        key = key_column(spec.keys, schema)
+    table = pa.table(
+        {
+            "_pyhudi_name": pa.array([file.path.rsplit("/", 1)[-1] for file in files], pa.string()),
+            HOME: pa.array([file.partition for file in files], pa.string()),
+            FILE: pa.array(list(numbers), pa.int32()),
+        }
+    )
+    scan = (
+        session.read.schema(to_spark_schema(schema))
+        .option("recursiveFileLookup", "true")
+        .parquet(*[storage.absolute(f.path) for f in files])
+    )
+    named = scan.select(key.alias("_pyhudi_stored_key"), column("_metadata.file_name").alias("_pyhudi_name"))
+    return named.join(F.broadcast(session.createDataFrame(table)), "_pyhudi_name").select("_pyhudi_stored_key", HOME, FILE)
+
+
+def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
+    found = [lookup.run() for lookup in lookups]
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _tag_task(request: TagRequest, numbers: Ints) -> TagTask:
+    files: tuple[TagFile, ...] = tuple(request.files[int(number)] for number in numbers)
+    spec = request.spec
+    return TagTask(spec.storage, files, spec.keys, spec.populate_meta_fields, request.bloom, request.prune_by_ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class _RangeTask:
+    """Files whose key ranges are asked for."""
+
+    storage: StorageSpec
+    paths: tuple[str, ...]
+
+
+def _run_ranges(task: _RangeTask) -> list[tuple[str | None, str | None]]:
+    storage = open_storage(task.storage)
+    ranges = []
+    for path in task.paths:
+        with pq.ParquetFile(storage.open_input(path)) as file:
+            ranges.append((footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)))
+    return ranges
+
+
+def _files_in_range(session: SparkSession, asked: DataFrame, request: TagRequest) -> list[int]:
+    """The numbers of the files that may hold some of the keys, by the key ranges in their footers."""
+    bounds = asked.groupBy() if request.global_keys else asked.groupBy(PARTITION_PATH)
+    with translated_errors():
+        found = bounds.agg(F.min(RECORD_KEY).alias("least"), F.max(RECORD_KEY).alias("greatest")).collect()
+    wanted = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
+    bins = min(len(request.files), _LOOKUPS_A_CORE * parallelism(session))
+    numbered = [list(range(start, len(request.files), bins)) for start in range(bins)]
+    tasks = [_RangeTask(request.spec.storage, tuple(request.files[n].path for n in numbers)) for numbers in numbered]
+    kept: list[int] = []
+    for numbers, ranges in zip(numbered, run_tasks(session, _run_ranges, tasks), strict=True):
+        for number, (least, greatest) in zip(numbers, ranges, strict=True):
+            keys = wanted.get(None if request.global_keys else request.files[number].partition)
+            if keys is not None and _overlap(keys[0], keys[1], least, greatest):
+                kept.append(number)
+    return sorted(kept)
+
+
+def _overlap(first: str | None, last: str | None, least: str | None, greatest: str | None) -> bool:
+    if first is None or last is None:
+        return False
+    if least is None or greatest is None:
+        return True
+    if any(character >= "\ud800" for text in (first, last, least, greatest) for character in text):
+        # Java orders these characters otherwise than UTF-8 does, so a range that one wrote says nothing to the other.
+        return True
+    return first <= greatest and least <= last

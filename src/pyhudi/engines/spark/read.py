@@ -1,0 +1,313 @@
+"""File slices as a DataFrame.
+
+    base file alone, columns as the table has them    Spark's own Parquet scan, with its pruning, pushdown and statistics
+    the same, some columns narrower than today's      the same scan, one for each older schema, with the columns cast
+    anything else                                     tasks that read the slice into Arrow (`execute.read_slice`), through
+    `mapInArrow`
+
+"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows, and
+files whose
+name Spark would take for a pattern.  All parts are united; the filter is applied to each, and Spark pushes it into its own
+scans.
+
+Which schema a file has is known from the commit that wrote it; footers are read only for files of commits that left the
+timeline, and only
+when the table's schema changed since.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column
+
+from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, to_spark_schema
+from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_frame
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.format.instants import Instant, State
+from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query
+from pyhudi.options import Options
+from pyhudi.plan.incremental import CompletionRange
+from pyhudi.plan.read import ReadPlan
+from pyhudi.records.keys import path_valued_columns
+from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.predicates import columns as filter_columns
+from pyhudi.records.predicates import to_spark_sql
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import Snapshot, TableSchema, read_commit
+from pyhudi.timeline.store import TimelineStore
+
+_GLOB_CHARACTERS = frozenset("{}[]*?\\")
+"""Spark takes a path with one of these for a pattern."""
+
+_FOOTERS_A_TASK = 64
+
+
+def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan: ReadPlan) -> DataFrame:
+    """The rows of a plan with the columns of `spec.output`, filtered.  Nothing but the table's state is read before Spark runs.
+
+    Raises Unsupported for a table that Spark cannot reach and for columns that Spark has no type for.
+    """
+    if spec.storage.uri.startswith("memory:"):
+        raise Unsupported(
+            f"{spec.storage.uri} lives in the memory of one process, which Spark's workers cannot reach; read it with to_arrow()"
+        )
+    native, others = _divided(session, snapshot, spec, plan.slices)
+    frames = [_scanned(session, spec, schema, paths) for schema, paths in native]
+    if others:
+        frames.append(_through_tasks(session, spec, others))
+    if not frames:
+        return session.createDataFrame([], to_spark_schema(spec.output))
+    return functools.reduce(DataFrame.unionByName, frames)
+
+
+def plan_query(context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None) -> Query:
+    """The query that Hudi's read options describe.  columns, condition: those of `pyhudi.columns` and `pyhudi.filter` when
+    None, else
+    every column, the `_hoodie_` columns among them, and every row.
+    """
+    chosen: Sequence[str] = columns if columns is not None else (options.names("pyhudi.columns") or ["*"])
+    wanted = condition if condition is not None else options.text("pyhudi.filter")
+    from_path = options.flag("hoodie.datasource.read.extract.partition.values.from.path")
+    kind = options.word("hoodie.datasource.query.type")
+    if kind == "incremental":
+        start = options.text("hoodie.datasource.read.begin.instanttime")
+        if start is None:
+            raise InvalidRequest("an incremental query needs hoodie.datasource.read.begin.instanttime")
+        range_ = CompletionRange.parse(start, options.text("hoodie.datasource.read.end.instanttime"))
+        fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
+        return plan_incremental_query(context, range_, chosen, wanted, fall_back=fall_back, values_from_path=from_path)
+    return plan_snapshot_query(
+        context,
+        chosen,
+        wanted,
+        as_of=options.text("as.of.instant"),
+        base_files_only=kind == "read_optimized",
+        values_from_path=from_path,
+    )
+
+
+def _divided(
+    session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Sequence[FileSlice]
+) -> tuple[list[tuple[pa.Schema, list[str]]], list[FileSlice]]:
+    """Base files by the schema to scan them with, and the slices that tasks have to read."""
+    needed = _needed(spec)
+    storage = open_storage(spec.storage)
+    others: list[FileSlice] = []
+    plain: list[FileSlice] = []
+    from_path = set(path_valued_columns(spec.keys)).intersection(needed.names)
+    path_only = bool(from_path) and (spec.values_from_path or snapshot.config.drop_partition_columns)
+    if snapshot.config.base_file_format != "PARQUET":
+        raise Unsupported(f"base files of format {snapshot.config.base_file_format} are not read")
+    for slice_ in slices:
+        uri = "" if slice_.base is None else storage.absolute(slice_.base.path)
+        (others if path_only or slice_.logs or slice_.base is None or _GLOB_CHARACTERS.intersection(uri) else plain).append(
+            slice_
+        )
+    by_schema: dict[pa.Schema | None, list[str]] = {}
+    known = _schemas_of(session, snapshot, spec, plain)
+    for slice_ in plain:
+        assert slice_.base is not None, "slices without a base file were set apart"
+        physical = _scan_schema(needed, known[slice_.base.path])
+        if physical is None:
+            others.append(slice_)
+        else:
+            by_schema.setdefault(physical, []).append(storage.absolute(slice_.base.path))
+    return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], others
+
+
+def _needed(spec: ReadSpec) -> pa.Schema:
+    """The columns to read: the output's and the filter's."""
+    names = list(spec.output.names)
+    if spec.condition is not None:
+        names += [name.split(".")[0] for name in filter_columns(spec.condition)]
+    return pa.schema([spec.table_schema.field(name).with_nullable(True) for name in dict.fromkeys(names)])
+
+
+def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | None:
+    """The needed columns with the types that the files have; None when a difference is more than a cast of a plain column.
+
+    stored: the files' data columns; None when they are those of the table.
+    """
+    if stored is None:
+        return needed
+    fields = []
+    for field in needed:
+        position = stored.get_field_index(field.name)
+        if position < 0 or field.name in META_COLUMNS or same_type(stored.field(position).type, field.type):
+            fields.append(field)
+        elif pa.types.is_nested(field.type) or _cast_of(column(field.name), stored.field(position).type, field.type) is None:
+            return None
+        else:
+            fields.append(field.with_type(stored.field(position).type))
+    return pa.schema(fields)
+
+
+def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
+    frame = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true").parquet(*paths)
+    casts: dict[str, Column] = {}
+    for field in schema:
+        wanted = spec.table_schema.field(field.name).type
+        if not same_type(field.type, wanted):
+            cast = _cast_of(column(field.name), field.type, wanted)
+            assert cast is not None, "columns without a cast were left to tasks"
+            casts[field.name] = cast
+    if casts:
+        frame = frame.withColumns(casts)
+    if spec.condition is not None:
+        frame = frame.where(to_spark_sql(spec.condition, spec.table_schema))
+    return frame.select(*[column(name) for name in spec.output.names])
+
+
+def _cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
+    """Hudi's widening of a plain column in Spark's words; None when Spark would give another value."""
+    types = pa.types
+    spark = to_spark_schema(pa.schema([("c", target)])).fields[0].dataType
+    if types.is_integer(source) and (types.is_integer(target) or types.is_floating(target) or types.is_string(target)):
+        return value.cast(spark)
+    if types.is_float32(source) and types.is_float64(target):
+        # By way of the shortest text: 0.1 as a float becomes 0.1, not 0.10000000149011612.
+        return value.cast("string").cast(spark)
+    if types.is_date32(source) and types.is_string(target):
+        return value.cast(spark)
+    return None
+
+
+def _through_tasks(session: SparkSession, spec: ReadSpec, slices: Sequence[FileSlice]) -> DataFrame:
+    blobs = [pickle.dumps(slice_, protocol=5) for slice_ in slices]
+    output = replace(spec, output=pa.schema([field.with_nullable(True) for field in spec.output]))
+    return task_frame(session, blobs).mapInArrow(_ReadSlices(output), to_spark_schema(output.output))
+
+
+class _ReadSlices:
+    """Pickled file slices to their rows."""
+
+    def __init__(self, spec: ReadSpec) -> None:
+        self._spec = spec
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob in batch.column(1).to_pylist():
+                for rows in run_read(self._spec, pickle.loads(blob)):
+                    for part in rows.to_batches():
+                        if part.num_rows:
+                            yield part.cast(self._spec.output) if part.num_columns else part
+
+
+# Schemas of files
+
+
+def _schemas_of(
+    session: SparkSession, snapshot: Snapshot, spec: ReadSpec, slices: Iterable[FileSlice]
+) -> Mapping[str, pa.Schema | None]:
+    """The data columns of each base file; None where they are those of the table now."""
+    found: dict[str, pa.Schema | None] = {}
+    unknown: list[str] = []
+    changed = _schema_changed(snapshot)
+    for slice_ in slices:
+        assert slice_.base is not None, "slices without a base file were set apart"
+        if not changed:
+            found[slice_.base.path] = None
+            continue
+        instant = _completed(snapshot, slice_.base.name.instant_time)
+        text = None if instant is None else _schema_text(snapshot.context.timeline, instant)
+        if not text:
+            unknown.append(slice_.base.path)
+        elif snapshot.schema is not None and text == snapshot.schema.avro:
+            found[slice_.base.path] = None
+        else:
+            found[slice_.base.path] = TableSchema.from_avro(text).arrow
+    tasks = [_FooterTask(spec.storage, tuple(unknown[i : i + _FOOTERS_A_TASK])) for i in range(0, len(unknown), _FOOTERS_A_TASK)]
+    if len(tasks) < parallelism(session) and unknown:
+        tasks = [_FooterTask(spec.storage, (path,)) for path in unknown]
+    for task, schemas in zip(tasks, run_tasks(session, _run_footers, tasks), strict=True):
+        found.update(zip(task.paths, schemas, strict=True))
+    return found
+
+
+def _schema_changed(snapshot: Snapshot) -> bool:
+    """Whether a commit of the active timeline, or the table's creation, states another schema than the newest.
+
+    The oldest active instant may itself stand for archived ones of another schema, so a timeline that was cut counts as
+    changed.
+    """
+    if snapshot.schema is None:
+        return False
+    store = snapshot.context.timeline
+    writes = snapshot.timeline.completed_writes()
+    texts = {text for instant in writes if (text := _schema_text(store, instant))}
+    stated = snapshot.config.create_schema
+    return (
+        len(texts) > 1
+        or _was_archived(snapshot)
+        or (stated is not None and bool(texts) and _columns(stated) != _columns(snapshot.schema.avro))
+    )
+
+
+def _was_archived(snapshot: Snapshot) -> bool:
+    store = snapshot.context.timeline
+    return any(True for _ in store.storage.list(snapshot.config.history_path).files)
+
+
+def _columns(avro: str) -> pa.Schema:
+    return TableSchema.from_avro(avro).arrow
+
+
+def _completed(snapshot: Snapshot, request_time: str) -> Instant | None:
+    for instant in snapshot.timeline.completed_writes():
+        if instant.request_time == request_time and instant.state is State.COMPLETED:
+            return instant
+    return None
+
+
+_TEXTS: dict[tuple[str, str, str], str] = {}
+_MOST_TEXTS = 4096
+
+
+def _schema_text(store: TimelineStore, instant: Instant) -> str:
+    """The schema that a commit states, '' for none.  A completed instant never changes, so what was read once is kept."""
+    key = (store.storage.uri, instant.request_time, instant.completion_time or "")
+    text = _TEXTS.get(key)
+    if text is None:
+        text = dict(read_commit(store, instant).extra_metadata).get("schema", "")
+        if len(_TEXTS) >= _MOST_TEXTS:
+            _TEXTS.clear()
+        _TEXTS[key] = text
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _FooterTask:
+    storage: StorageSpec
+    paths: tuple[str, ...]
+
+
+def _run_footers(task: _FooterTask) -> list[pa.Schema]:
+    storage = open_storage(task.storage)
+    schemas = []
+    for path in task.paths:
+        try:
+            with pq.ParquetFile(storage.open_input(path)) as file:
+                schemas.append(_without_metadata(file.schema_arrow))
+        except pa.ArrowInvalid as error:
+            raise CorruptData(f"no Parquet footer can be read: {error}", path=storage.absolute(path)) from error
+    return schemas
+
+
+def _without_metadata(schema: pa.Schema) -> pa.Schema:
+    fields = []
+    for field in schema:
+        kind = field.type
+        if pa.types.is_timestamp(kind):
+            kind = pa.timestamp("us", None if kind.tz is None else "UTC")
+        fields.append(pa.field(field.name, kind))
+    return pa.schema(fields)

@@ -1,0 +1,224 @@
+"""`spark.read.format("pyhudi")` and `df.write.format("pyhudi")`: a table as a Spark Data Source in Python.
+
+It is the door for SQL, temporary views and jobs that name a format.  `pyhudi.spark.read` is faster, because there base files go
+through
+Spark's own Parquet scan.
+
+Reading: one input partition holds some file slices.  Spark prunes no columns for such sources; a schema given by `.schema(...)`
+or the
+option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`; they
+choose
+partitions and row groups, and Spark applies them again.
+
+Writing: a source cannot ask Spark for a shuffle, so only `bulk_insert` and `insert` are done (to new file groups, without
+filling up small
+files), in mode append.  Everything else is refused with the name of `pyhudi.spark.write`.  The writer's process is not kept
+alive between
+tasks and commit, so it cannot renew a heartbeat: only tables with one writer at a time are written this way.
+
+Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are handed to the storage without that prefix.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.datasource import Filter as PushedFilter
+from pyspark.sql.types import StructType
+
+from pyhudi.engines.spark.convert import same_type, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.read import plan_query
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.operations.create import check_against_table
+from pyhudi.operations.query import Query
+from pyhudi.operations.settings import lock_settings
+from pyhudi.options import Options, parse_options
+from pyhudi.plan.read import prune_partitions
+from pyhudi.records.predicates import And, Expr, bind, parse_filter
+from pyhudi.storage import open_storage
+from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.locks import open_lock
+from pyhudi.table.config import load_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
+
+FORMAT = "pyhudi"
+
+_STORAGE_PREFIX = "pyhudi.storage."
+_PARTITION_BYTES = 64 << 20
+_PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
+# Spark hands the keys of options over in lower case; these of Hudi's have capitals.
+_CAPITALS = {"primarykey": "primaryKey", "precombinefield": "preCombineField"}
+
+
+def register(spark: SparkSession, alias: str | None) -> None:
+    """Register the source in a session as `pyhudi`, and as `alias` too; let filters reach its readers."""
+    spark.dataSource.register(HudiSource)
+    if alias is not None and alias != FORMAT:
+        spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), {"name": classmethod(lambda cls: alias)}))
+    spark.conf.set(_PUSHDOWN_CONF, "true")
+
+
+class HudiSource(DataSource):
+    """A table at the option `path`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns that a read without a schema of its own gives."""
+        return to_spark_schema(self._query(None).spec.output)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of the columns of `schema`, which are some of the table's."""
+        wanted = to_arrow_schema(schema)
+        query = self._query(wanted.names)
+        for field, stored in zip(wanted, query.spec.output, strict=True):
+            if not same_type(field.type, stored.type):
+                raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
+        # Spark refuses a reader with pushFilters where the session does not push filters, and only its own planning knows.
+        pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
+        return (PushedHudiReader if pushing else HudiReader)(query, wanted)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Refused: see `pyhudi.spark.write`."""
+        raise Unsupported("writing through format() is not built yet; use pyhudi.spark.write(df, path, options=...)")
+
+    def _query(self, columns: Sequence[str] | None) -> Query:
+        options, storage_options, path = _divided_options(self.options)
+        storage = open_storage(path, storage_options)
+        config = load_table_config(storage)
+        check_against_table(options, config)
+        environment = SystemEnvironment()
+        context = TableContext(storage, environment, config, open_lock(lock_settings(options), storage, environment))
+        return plan_query(context, options, columns, None)
+
+
+@dataclass(frozen=True)
+class SlicesPartition(InputPartition):
+    """File slices that one task reads."""
+
+    slices: tuple[FileSlice, ...]
+
+    def __init__(self, slices: tuple[FileSlice, ...]) -> None:
+        object.__setattr__(self, "slices", slices)
+        object.__setattr__(self, "value", None)
+
+
+class HudiReader(DataSourceReader):
+    """Reads the slices of a query.  wanted: the columns as Spark expects them."""
+
+    def __init__(self, query: Query, wanted: pa.Schema) -> None:
+        self._spec: ReadSpec = query.spec
+        self._slices: tuple[FileSlice, ...] = query.plan.slices
+        self._wanted = wanted
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Slices together up to some size; one partition at least, because Spark reads an empty list as one unnamed partition."""
+        found: list[SlicesPartition] = []
+        held: list[FileSlice] = []
+        size = 0
+        for slice_ in self._slices:
+            held.append(slice_)
+            size += slice_.size_bytes
+            if size >= _PARTITION_BYTES:
+                found.append(SlicesPartition(tuple(held)))
+                held, size = [], 0
+        if held or not found:
+            found.append(SlicesPartition(tuple(held)))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of the partition's slices."""
+        assert isinstance(partition, SlicesPartition)
+        for slice_ in partition.slices:
+            for rows in run_read(self._spec, slice_):
+                for batch in rows.to_batches():
+                    if batch.num_rows:
+                        yield pa.RecordBatch.from_arrays(
+                            [c.cast(f.type) for c, f in zip(batch.columns, self._wanted, strict=True)], schema=self._wanted
+                        )
+
+
+class PushedHudiReader(HudiReader):
+    """The same, choosing partitions and row groups by the filters that Spark pushes."""
+
+    def __init__(self, query: Query, wanted: pa.Schema) -> None:
+        super().__init__(query, wanted)
+        self._keys = query.snapshot.config.keys
+
+    def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
+        """Take what can be said in our terms; Spark applies all filters again."""
+        known = [found for one in filters if (found := _as_expression(one)) is not None]
+        if known:
+            condition = bind(known[0] if len(known) == 1 else And(tuple(known)), self._spec.table_schema)
+            paths = dict.fromkeys(slice_.partition for slice_ in self._slices)
+            kept = set(prune_partitions(paths, self._keys, self._spec.table_schema, condition)[0])
+            self._slices = tuple(slice_ for slice_ in self._slices if slice_.partition in kept)
+            given = self._spec.condition
+            self._spec = replace(self._spec, condition=condition if given is None else And((given, condition)))
+        yield from filters
+
+
+def _as_expression(pushed: PushedFilter) -> Expr | None:
+    """The filter as an expression; None for one that has no counterpart."""
+    path = getattr(pushed, "attribute", None)
+    if path is None or len(path) != 1:
+        return None
+    name = path[0]
+    signs: Mapping[type[PushedFilter], str] = {
+        EqualTo: "=",
+        GreaterThan: ">",
+        GreaterThanOrEqual: ">=",
+        LessThan: "<",
+        LessThanOrEqual: "<=",
+    }
+    try:
+        if type(pushed) in signs:
+            value: Any = getattr(pushed, "value")  # noqa: B009 - the base class does not have it
+            return None if value is None else parse_filter([(name, signs[type(pushed)], value)])
+        if isinstance(pushed, In):
+            values = [value for value in pushed.value if value is not None]
+            return parse_filter([(name, "in", values)]) if values else None
+        if isinstance(pushed, IsNull):
+            return parse_filter(f"`{name}` is null")
+        if isinstance(pushed, IsNotNull):
+            return parse_filter(f"`{name}` is not null")
+    except InvalidRequest:
+        # A value that our filters have no type for (an interval, say) is left to Spark.
+        return None
+    return None
+
+
+def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
+    """Options of Hudi and PyHudi, options of the storage, and the path."""
+    path = given.get("path")
+    if not path:
+        raise InvalidRequest('the source needs a path: .load(path), or OPTIONS (path "...")')
+    storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in given.items() if key.startswith(_STORAGE_PREFIX)}
+    rest = {
+        _CAPITALS.get(key, key): value for key, value in given.items() if key != "path" and not key.startswith(_STORAGE_PREFIX)
+    }
+    return parse_options(rest), storage, path

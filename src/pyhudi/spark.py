@@ -1,0 +1,127 @@
+"""Hudi tables in Spark jobs, with Hudi's own option names.
+
+from pyhudi import spark as hs
+
+df = hs.read(spark, path)                                          # spark.read.format("hudi").load(path)
+hs.write(df, path, mode="append", options={...})                   #
+df.write.format("hudi").options(...).mode("append").save(path)
+hs.enable(spark)                                                   # spark.read.format("hudi") reads through PyHudi
+
+Works on classic sessions and on Spark Connect.  Workers need PyHudi installed beside PySpark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from pyhudi.api import Filter, Table
+from pyhudi.engines.spark.convert import DataFrame, SparkSession
+from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.read import plan_query, to_dataframe
+from pyhudi.engines.spark.source import register
+from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.operations.results import WriteResult
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.options import Options, parse_options
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.storage import open_storage
+
+__all__ = ["enable", "read", "write"]
+
+_MODES = {
+    "append": "append",
+    "overwrite": "overwrite",
+    "error": "errorifexists",
+    "errorifexists": "errorifexists",
+    "ignore": "ignore",
+}
+
+
+def read(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    filter: Filter | None = None,
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The rows of a table.
+
+    columns: all by default, the `_hoodie_` columns among them, as Hudi's own source gives them.  filter: SQL text such as
+    `"fare > 10 and city = 'sf'"` or tuples; partitions that cannot match are not read.  options: `hoodie.datasource.query.type`
+    with the options of each
+    type, `as.of.instant`, `pyhudi.columns`, `pyhudi.filter`.  storage_options: credentials for PyHudi's own access; Spark's
+    scan
+    takes its own from the session.
+    Raises TableNotFound, InvalidRequest for a filter or column that does not fit.
+    """
+    parsed = parse_options(options, stacklevel=3)
+    query = plan_query(Table(path, storage_options, options).context, parsed, columns, filter)
+    return to_dataframe(spark, query.snapshot, query.spec, query.plan)
+
+
+def write(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    mode: str = "append",
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """Write a DataFrame to a table, creating it from the options when there is none.
+
+    mode: append; overwrite (deletes the table first, unless the operation is insert_overwrite_table); errorifexists; ignore.
+    options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
+    key).
+    Raises TableExists under errorifexists, InvalidRequest for options or columns that do not fit the table, WriteConflict when
+    other
+    writers won.
+    """
+    save_mode = _MODES.get(mode.strip().lower())
+    if save_mode is None:
+        raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
+    parsed = parse_options(options, stacklevel=3)
+    exists = Table.exists(path, storage_options)
+    if exists and save_mode == "errorifexists":
+        raise TableExists(f"there is a Hudi table at {path} already; mode append adds to it")
+    operation = _operation(parsed, df, Table(path, storage_options) if exists else None)
+    if exists and save_mode == "ignore":
+        return WriteResult(str(operation), None, None)
+    if save_mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
+        raise InvalidRequest(f"{operation} needs mode append, not {mode}")
+    if exists and save_mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
+        open_storage(path, storage_options).delete_folder("")
+        exists = False
+    if exists:
+        table = Table(path, storage_options, options)
+    else:
+        if operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
+            raise InvalidRequest(f"there is no Hudi table at {path}, so {operation} has nothing to work on")
+        table = Table.create(path, storage_options=storage_options, options=options)
+    engine = SparkEngine(df.sparkSession)
+    settings = WriteSettings.of(parsed, operation)
+    context = table.context.reloaded()
+    if operation is WriteOperation.DELETE_PARTITION:
+        paths = parsed.names("hoodie.datasource.write.partitions.to.delete") or engine.partition_paths(df, context.config.keys)
+        return run_delete_partitions(context, paths, settings)
+    return run_write(context, engine, df, settings)
+
+
+def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
+    """Register `format("pyhudi")` in a session, under `alias` too, and let its filters reach the reader.
+
+    `format("pyhudi")` works without this call where Spark finds the package by itself; the alias, for jobs that say
+    `format("hudi")`, needs it, and
+    goes only where Hudi's own bundle is not on the class path.  Sets `spark.sql.python.filterPushdown.enabled` in this session.
+    """
+    register(spark, alias)
+
+
+def _operation(options: Options, df: DataFrame, table: Table | None) -> WriteOperation:
+    given = options.given("hoodie.datasource.write.operation")
+    if given is not None:
+        return WriteOperation(given)
+    named = options.text("hoodie.datasource.write.recordkey.field") is not None or RECORD_KEY in df.columns
+    if table is not None:
+        named = not table.config.keys.generates_keys
+    return WriteOperation.UPSERT if named else WriteOperation.BULK_INSERT
