@@ -1,8 +1,7 @@
 """The embedded engine: Arrow tables and threads of one process.
 
 Incoming batches are conformed and keyed as they arrive and held in a `RowBuffer`; beyond the memory budget they lie on local
-disk.  Lookups and writing tasks run
-on a thread pool; Arrow releases the interpreter lock in all of them.
+disk.  Lookups and writing tasks run on a thread pool; Arrow releases the interpreter lock in all of them.
 """
 
 from __future__ import annotations

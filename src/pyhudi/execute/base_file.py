@@ -1,8 +1,7 @@
 """Base files being written: one Parquet file with meta columns, key filter and key range in its footer.
 
 Rows arrive as tables in the stored layout but for `_hoodie_file_name`, which the writer fills in.  They are cut into row groups
-of bounded size, so the
-memory of a writer is one row group however large the file grows.
+of bounded size, so the memory of a writer is one row group however large the file grows.
 
 Source: data files, "Parquet base file"; the footer keys stand in "Footer key-values".
 """
@@ -47,9 +46,8 @@ class BaseFileWriter:
     """Writes one base file; use as a context manager.  The file appears when the block ends without an error, whole or not at
     all.
 
-    schema: the stored layout (meta columns, then data columns).  inherited: a filter to start from instead of an empty one; rows
-    whose keys it holds
-    already are written with `keys_known=True`.
+    schema: the stored layout (meta columns, then data columns).  inherited: a filter to start from instead of an empty one;
+    rows whose keys it holds already are written with `keys_known=True`.
     """
 
     def __init__(

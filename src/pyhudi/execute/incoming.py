@@ -79,8 +79,7 @@ def resolve_moves(
     """Let records change their partition: delete at the old place, insert at the new one.
 
     goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
-    incoming row is
-    dropped; an incoming delete that wins deletes at the old place.  Returns the rows to write and their pairs.
+    incoming row is dropped; an incoming delete that wins deletes at the old place.  Returns the rows to write and their pairs.
     """
     if DELETE_COLUMN not in rows.column_names:
         rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))

@@ -43,8 +43,7 @@ class InstantValidity:
     """Which instants' blocks count.
 
     completed: request times of completed writes of the active timeline; pending: of those under way; start: the first write of
-    the active timeline, before
-    which everything counts as complete; limit: the newest request time that the query sees.
+    the active timeline, before which everything counts as complete; limit: the newest request time that the query sees.
     """
 
     completed: frozenset[str]
@@ -103,9 +102,8 @@ def scan_logs(
     """The merged records of a slice's logs.
 
     schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
-    them; key fields too when meta
-    fields are not populated.
-    Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
+    them; key fields too when meta fields are not populated. Raises CorruptData naming file and offset, Unsupported for blocks
+    that are not read.
     """
     blocks, corrupt, rollbacks = find_blocks(storage, logs, validity)
     merger = LogMerger(schema, rule)

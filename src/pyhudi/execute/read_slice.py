@@ -1,12 +1,9 @@
 """Tasks that read file slices into Arrow.
 
 A slice without log files is its base file: only the wanted columns are read, row groups whose statistics exclude the filter are
-passed over, and the filter is
-applied to what is left.  A slice with log files is the merge of both: the logs are reduced to one record for each key, the base
-file streams past by row
-group, and the records that met no row come last; the filter is applied after merging.  Columns that a file lacks are null;
-columns whose type was
-widened since are cast.
+passed over, and the filter is applied to what is left.  A slice with log files is the merge of both: the logs are reduced to
+one record for each key, the base file streams past by row group, and the records that met no row come last; the filter is
+applied after merging.  Columns that a file lacks are null; columns whose type was widened since are cast.
 
 Memory: the merged log records of one slice in the wanted columns, and one row group.
 

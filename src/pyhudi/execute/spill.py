@@ -1,9 +1,8 @@
 """Rows held within a memory budget: in memory while they fit, then in files on local disk that are mapped into memory.
 
-Rows are spread over buckets by the hash of their key once they spill, so that work on keys (combining duplicates, lookups) needs
-the keys of one bucket at a
-time.  What a reader of the buckets gets are ordinary Arrow tables; those of spilled buckets are backed by the mapped file, not by
-memory of the process.
+Rows are spread over buckets by the hash of their key once they spill, so that work on keys (combining duplicates, lookups)
+needs the keys of one bucket at a time.  What a reader of the buckets gets are ordinary Arrow tables; those of spilled buckets
+are backed by the mapped file, not by memory of the process.
 
 The budget bounds rows; of keys, at most one bucket in `SPILL_BUCKETS` is in memory.
 """

@@ -11,13 +11,11 @@ from typing import Any
 class WriteResult:
     """The outcome of a write.
 
-    instant, completion_time: request and completion time; None when there was nothing to commit.  Rows: incoming after combining
-    duplicates,
-    inserted, updated, deleted.  file_groups_new / _rewritten: how many were created and rewritten.  bytes_written: all bytes of
-    data files;
-    bytes_rewritten: those of rewritten file groups.  index: which index found the keys, None when no lookup was needed.
-    conflict_retries: how often the write was planned again.  rolled_back: failed instants that this write cleaned up.
-    services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
+    instant, completion_time: request and completion time; None when there was nothing to commit.  Rows: incoming after
+    combining duplicates, inserted, updated, deleted.  file_groups_new / _rewritten: how many were created and rewritten.
+    bytes_written: all bytes of data files; bytes_rewritten: those of rewritten file groups.  index: which index found the keys,
+    None when no lookup was needed. conflict_retries: how often the write was planned again.  rolled_back: failed instants that
+    this write cleaned up. services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
     """
 
     operation: str

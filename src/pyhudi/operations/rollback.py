@@ -5,8 +5,9 @@
     3. delete the files
     4. under the lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
-A rollback that died is found by its pending instant and finished from its plan.  Log files are deleted like base files (table
-version 8).
+A rollback that died is found by its pending instant and finished from its plan, by several processes at once if need be: each
+step may be repeated.  A write cannot complete while a rollback of it is pending (see `transaction`).  Log files are deleted
+like base files (table version 8).
 
 Source: writing and services, "Rollback"; timeline document, "Rollback policy".
 """
@@ -16,17 +17,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
-from pyhudi.storage.markers import Markers
+from pyhudi.storage.heartbeats import list_heartbeats
+from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 
@@ -43,8 +46,7 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
     """Roll back the writes of writers that died, newest first, after finishing rollbacks that died themselves.
 
     A pending write counts as dead when its heartbeat says so; a writer that keeps none (real Hudi under the EAGER policy) is
-    taken for dead.  Pending
-    compactions and clusterings are left alone: their plans are carried out later.
+    taken for dead.  Pending compactions and clusterings are left alone: their plans are carried out later.
     """
     timeline = context.timeline.load()
     finished = [_finish_pending_rollback(context, settings, instant) for instant in timeline.pending(Action.ROLLBACK)]
@@ -53,54 +55,81 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
     done = [result for result in finished if result is not None]
     rolled = {result.rolled_back for result in done}
     for instant in reversed(timeline.pending_writes()):
-        if instant.request_time not in rolled and not liveness.is_alive(
-            context.storage, context.env, instant.request_time, settings.heartbeats
-        ):
-            done.append(rollback_instant(context, instant, settings))
-            liveness.forget(context.storage, instant.request_time)
+        if instant.request_time not in rolled and not _is_alive(context, settings, instant):
+            planned = _request(context, instant, settings, failed_only=True)
+            if planned is not None:
+                done.append(_execute(context, settings, *planned))
+    _remove_leftovers(context, settings)
     return tuple(done)
 
 
 def rollback_instant(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
     """Roll one write back, pending or completed.
 
-    Raises TableState for a savepointed instant and for one that later completed writes build on, Unsupported for layouts before
-    table version 8.
+    Raises TableState for a savepointed instant, for one that later writes build on and for one whose writer lives,
+    InstantNotFound when it is gone, Unsupported for layouts before table version 8.
+    """
+    planned = _request(context, instant, settings, failed_only=False)
+    assert planned is not None, "only a rollback of failed writes finds nothing to do"
+    return _execute(context, settings, *planned)
+
+
+def _request(
+    context: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
+) -> tuple[Instant, RollbackPlan] | None:
+    """Put the rollback of a write on the timeline, or find the one that stands there: its instant and plan.
+
+    The write is looked up anew under the lock: since the caller saw it, it may have completed or gone.
+    failed_only: None then, and when its writer turns out to live.
     """
     if not context.config.version.has_one_log_file_per_commit:
         raise Unsupported(f"rollback on table version {int(context.config.version)} is not built; upgrade the table first")
     store = context.timeline
     with context.lock.held(settings.lock_wait_ms):
         timeline = store.load()
-        if instant.state is State.COMPLETED:
-            _check_may_go(timeline, instant)
-        requests = _plan_requests(context, instant)
-        plan = RollbackPlan(InstantInfo(instant.request_time, instant.action.value), requests)
+        pending = load_rollback_targets(store, timeline).get(instant.request_time)
+        if pending is not None:
+            return pending, _read_plan(context, pending)
+        present = next((i for i in timeline.instants if i.step == instant.step), None)
+        if failed_only and (present is None or present.is_completed or _is_alive(context, settings, present)):
+            return None
+        if present is None:
+            raise InstantNotFound(f"instant {instant.request_time} of {context.storage.uri} is gone: it was rolled back already")
+        if present.is_completed:
+            _check_may_go(timeline, present)
+        elif _is_alive(context, settings, present):
+            raise TableState(
+                f"the writer of {present.action} {present.request_time} lives; stop it before rolling its write back"
+            )
+        plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(context, present))
         time = new_instant_time(context, timeline, settings)
-        requested = store.request(time, Action.ROLLBACK, plan.encode(context.env.token_bytes(16)))
-    return _execute(context, settings, requested, plan, started=False)
+        return store.request(time, Action.ROLLBACK, plan.encode(context.env.token_bytes(16))), plan
 
 
 def _finish_pending_rollback(context: TableContext, settings: CommitSettings, instant: Instant) -> RollbackResult | None:
     """Carry a rollback that died to its end.  One whose plan is unreadable and that deleted nothing is dropped."""
-    data = context.timeline.read_state(instant.request_time, Action.ROLLBACK, State.REQUESTED)
     try:
-        plan = RollbackPlan.decode(data or b"")
-    except CorruptData as error:
+        plan = _read_plan(context, instant)
+    except CorruptData:
         if instant.state is State.REQUESTED:
             context.timeline.remove_pending(instant.request_time, Action.ROLLBACK)
             return None
-        raise error.with_path(context.storage.absolute(context.timeline.path(instant))) from error
+        raise
+    return _execute(context, settings, instant, plan)
+
+
+def _read_plan(context: TableContext, instant: Instant) -> RollbackPlan:
     requested = Instant(instant.request_time, Action.ROLLBACK, State.REQUESTED)
-    return _execute(context, settings, requested, plan, started=instant.state is State.INFLIGHT)
+    try:
+        return RollbackPlan.decode(context.timeline.read_state(instant.request_time, Action.ROLLBACK, State.REQUESTED) or b"")
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(context.timeline.path(requested))) from error
 
 
-def _execute(
-    context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan, started: bool
-) -> RollbackResult:
+def _execute(context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan) -> RollbackResult:
     store, storage = context.timeline, context.storage
-    if not started:
-        store.start(requested)
+    if requested.state is State.REQUESTED:
+        store.start_or_join(requested)
     if plan.instant_to_rollback is None:
         raise CorruptData("a rollback plan names no instant").with_path(storage.absolute(store.path(requested)))
     target, action = plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
@@ -128,20 +157,45 @@ def _execute(
             instants_rollback=(InstantInfo(target, action.value),),
         )
         store.remove_pending(target, action)
-        time = new_instant_time(context, timeline, settings)
-        store.complete(requested, Action.ROLLBACK, time, metadata.encode(context.env.token_bytes(16)))
+        # Another process may have carried out the same plan and published it first.
+        if any(i.request_time == requested.request_time for i in timeline.pending(Action.ROLLBACK)):
+            time = new_instant_time(context, timeline, settings)
+            store.complete(requested, Action.ROLLBACK, time, metadata.encode(context.env.token_bytes(16)))
     Markers(storage, target).delete()
+    liveness.forget(storage, target)
     return RollbackResult(requested.request_time, target, tuple(deleted))
+
+
+def _is_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+    return liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats)
+
+
+def _remove_leftovers(context: TableContext, settings: CommitSettings) -> None:
+    """Markers and heartbeats that stand beside no pending instant: their writer or rollback died when all but this was done.
+
+    They are listed before the timeline, on which a write stands before its first marker; a heartbeat comes a moment earlier, and
+    then its writer lives.
+    """
+    marked, beating = marked_instants(context.storage), list_heartbeats(context.storage)
+    if not marked and not beating:
+        return
+    pending = {instant.request_time for instant in context.timeline.load().pending()}
+    for request_time in marked:
+        if request_time not in pending:
+            Markers(context.storage, request_time).delete()
+    for request_time in beating:
+        if request_time not in pending and not liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
+            liveness.forget(context.storage, request_time)
 
 
 def _check_may_go(timeline: Timeline, instant: Instant) -> None:
     if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
         raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
-    later = [i for i in timeline.completed_writes() if i.request_time > instant.request_time]
+    later = [i for i in (*timeline.completed_writes(), *timeline.pending_writes()) if i.request_time > instant.request_time]
     if later:
         raise TableState(
             f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
-            f"(the next is {later[0].request_time}); roll the later ones back first"
+            f"(such as {later[0].request_time}); roll the later ones back first"
         )
 
 

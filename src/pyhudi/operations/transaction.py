@@ -7,19 +7,20 @@
                 delete files of lost task attempts; the metadata table; completion time; completed file by put-if-absent; unlock
     tidy up     markers and heartbeat
 
-A crash at any point leaves a table that every reader reads as before: data files count only when their instant has its completed
-file.  The next writer
-rolls the rest back.  Outcomes: committed; `WriteConflict` (this write was taken back); `CommitUnknown` (the store did not say).
+A crash at any point leaves a table that every reader reads as before: data files count only when their instant has its
+completed file.  The next writer rolls the rest back.  Outcomes: committed; `WriteConflict` (this write was taken back);
+`CommitUnknown` (the store did not say).
 
 Source: timeline document, "Write protocol"; writing and services, "Commit: exact order".
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyhudi.errors import CommitUnknown, StorageUnavailable, TableState, WriteConflict
+from pyhudi.errors import CommitUnknown, HudiError, StorageUnavailable, TableState, WriteConflict
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
@@ -30,9 +31,11 @@ from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import load_compaction_plan, read_commit
+from pyhudi.table.snapshot import load_compaction_plan, load_rollback_targets, read_commit
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
+
+_LOG = logging.getLogger("pyhudi.operations.transaction")
 
 MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], None]
 """Mirrors a commit into the metadata table, under the lock, before the commit is published."""
@@ -61,6 +64,7 @@ class Transaction:
     action: Action
     heartbeat: RunningWrite
     completed: Instant | None = field(default=None)
+    publishing: bool = field(default=False)
 
     @classmethod
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
@@ -117,25 +121,38 @@ class Transaction:
             done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
             self.context.lock.check()
             self._publish(done, metadata.encode(self.context.env.token_bytes(16)))
-        self.completed = done
-        Markers(self.context.storage, self.instant_time).delete()
-        self.heartbeat.stop(delete=True)
+            self.completed = done
+        self._tidy_up()
         return done
 
     def may_take_back(self, error: BaseException) -> bool:
         """Whether a failure proves that the commit did not land, so that its files may be removed by this process."""
-        return (
-            self.completed is None and isinstance(error, (Exception, KeyboardInterrupt)) and not isinstance(error, CommitUnknown)
-        )
+        if self.completed is not None or isinstance(error, CommitUnknown):
+            return False
+        return isinstance(error, Exception) or (isinstance(error, KeyboardInterrupt) and not self.publishing)
 
     def let_go(self) -> None:
         """Stop the heartbeat of a transaction that will not commit; its instant is left for a rollback."""
         self.heartbeat.stop(delete=False)
 
+    def _tidy_up(self) -> None:
+        # The commit stands.  What cannot be removed now, the next writer finds beside a completed instant and removes.
+        try:
+            Markers(self.context.storage, self.instant_time).delete()
+            self.heartbeat.stop(delete=True)
+        except HudiError as error:
+            self.heartbeat.stop(delete=False)
+            _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
+
     def _check_ours(self, now: Timeline) -> None:
-        for instant in now.instants:
-            if instant.request_time == self.instant_time and instant.action is self.action and instant.state is State.INFLIGHT:
-                return
+        if self.instant_time not in load_rollback_targets(self.context.timeline, now):
+            for instant in now.instants:
+                if (
+                    instant.request_time == self.instant_time
+                    and instant.action is self.action
+                    and instant.state is State.INFLIGHT
+                ):
+                    return
         raise WriteConflict(
             f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while it was under way",
             instants=(self.instant_time,),
@@ -170,6 +187,7 @@ class Transaction:
 
     def _publish(self, done: Instant, content: bytes) -> None:
         path = self.context.timeline.path(done)
+        self.publishing = True
         try:
             landed = settle_put_if_absent(self.context.storage, path, content, self.context.env)
         except StorageUnavailable as error:

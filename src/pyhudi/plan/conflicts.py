@@ -1,8 +1,8 @@
 """Two sets of file groups, one verdict: may a write that is about to complete go on?
 
-A write conflicts with another instant when both touch one file group, and the other instant either completed since the write read
-the table or is a
-service that will rewrite the group.  Two writes that insert the same new key into different new groups do not meet here.
+A write conflicts with another instant when both touch one file group, and the other instant either completed since the write
+read the table or is a service that will rewrite the group.  Two writes that insert the same new key into different new groups
+do not meet here.
 
 Source: writing and services, "OCC check".
 """
@@ -75,8 +75,7 @@ def find_conflicts(
     """The instants among `others` that touch a group of ours.
 
     compactions: request times of those that are compactions, pending or completed.  One requested before this write is no
-    conflict: log files that
-    complete later join the slice that it makes.
+    conflict: log files that complete later join the slice that it makes.
     """
     mine = frozenset(touched)
     conflicts = []

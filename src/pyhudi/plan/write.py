@@ -1,8 +1,7 @@
 """Where the records of a write go: updates to their file groups, inserts into small files first, then into new files.
 
-Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target size;
-split what is left
-over new file groups.
+Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target
+size; split what is left over new file groups.
 
 Source: writing and services, "Upsert partitioner" and "Record size estimate".
 """
@@ -26,8 +25,7 @@ class WorkloadProfile:
     """How many records of a write go where, before inserts are placed.
 
     updates: (partition, file id) -> records found there.  inserts: partition -> records found nowhere.  exact: False when the
-    counts
-    are upper bounds.
+    counts are upper bounds.
     """
 
     updates: Mapping[tuple[str, str], int]

@@ -1,8 +1,7 @@
 """Merging records of one key, whole columns at a time.
 
 Records travel as Arrow tables in the *incoming layout* or the *stored layout*: the meta columns first, then the data columns of
-the table.  A rule never
-looks at one row: it is given aligned columns of the older and the newer record and answers with masks.
+the table.  A rule never looks at one row: it is given aligned columns of the older and the newer record and answers with masks.
 
     COMMIT_TIME_ORDERING   the newer record wins
     EVENT_TIME_ORDERING    the newer record wins unless the older one has the larger ordering value; ties go to the newer one;
@@ -46,8 +45,7 @@ class MergeRule(Protocol):
         """For aligned rows: True where the newer version wins.
 
         older, newer: same number of rows, each with the table's data columns.  newer_is_plain_delete: True where the newer
-        version is
-        a delete that carries no row and no ordering value; None when there is none.
+        version is a delete that carries no row and no ordering value; None when there is none.
         """
         ...
 
@@ -64,9 +62,8 @@ class MergeRule(Protocol):
 class Merged:
     """The outcome of merging aligned rows.
 
-    rows: the merged rows, in the newer's columns.  alive: False where the record is deleted.  changed: False where the older row
-    stays as it is,
-    its commit time included.
+    rows: the merged rows, in the newer's columns.  alive: False where the record is deleted.  changed: False where the older
+    row stays as it is, its commit time included.
     """
 
     rows: pa.Table

@@ -1,8 +1,8 @@
 """Which rule decides between two records of one key: merge mode, strategy id and payload class, and how they imply each other.
 
-A table stores all three (`hoodie.record.merge.mode`, `hoodie.record.merge.strategy.id`, `hoodie.compaction.payload.class`); they
-must agree, or real readers
-refuse the table.  `infer_merge_settings` completes what the caller left open and refuses what contradicts.
+A table stores all three (`hoodie.record.merge.mode`, `hoodie.record.merge.strategy.id`, `hoodie.compaction.payload.class`);
+they must agree, or real readers refuse the table.  `infer_merge_settings` completes what the caller left open and refuses what
+contradicts.
 
 Source: record mergers; timeline document, "Merge mode, strategy ids, payload".
 """

@@ -1,10 +1,8 @@
 """Is the writer of a pending instant alive?
 
 Every writer of ours keeps a heartbeat, under every policy, and writes into it where it runs.  So a writer that died on this
-machine is known to be dead at
-once, without waiting for the heartbeat to expire; one on another machine is dead when its heartbeat has expired.  A writer
-without a heartbeat (real Hudi
-under the EAGER policy) counts as dead, as real Hudi counts it.
+machine is known to be dead at once, without waiting for the heartbeat to expire; one on another machine is dead when its
+heartbeat has expired.  A writer without a heartbeat (real Hudi under the EAGER policy) counts as dead, as real Hudi counts it.
 
 The content is one line of JSON: host, boot id, process id, the process's start time, an id of this module's load.  Real Hudi
 reads only the file's time.

@@ -1,8 +1,7 @@
 """The table's own settings: `hoodie.properties` as a typed value, loaded, created and changed.
 
 A change is crash-safe by the backup rule: the new content goes to `hoodie.properties.backup` first, then replaces the file; a
-reader that finds the
-file missing or its checksum wrong takes the backup.
+reader that finds the file missing or its checksum wrong takes the backup.
 
 Source: storage format, "Table properties"; timeline document, "hoodie.properties".
 """

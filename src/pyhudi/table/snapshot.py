@@ -14,6 +14,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.records.schema import arrow_to_avro, avro_to_arrow
 from pyhudi.table.config import TableConfig
@@ -126,6 +127,21 @@ def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple
             for file_id in file_ids:
                 replaced[partition, file_id] = instant.request_time
     return replaced
+
+
+def load_rollback_targets(store: TimelineStore, timeline: Timeline) -> dict[str, Instant]:
+    """Request time of each write that a pending rollback will remove -> that rollback.  Plans that cannot be read are left out:
+    whoever finishes rollbacks finds them.
+    """
+    targets: dict[str, Instant] = {}
+    for instant in timeline.pending(Action.ROLLBACK):
+        try:
+            plan = RollbackPlan.decode(store.read_state(instant.request_time, Action.ROLLBACK, State.REQUESTED) or b"")
+        except CorruptData:
+            continue
+        if plan.instant_to_rollback is not None:
+            targets[plan.instant_to_rollback.commit_time] = instant
+    return targets
 
 
 def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
