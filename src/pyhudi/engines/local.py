@@ -446,7 +446,8 @@ def _reader(data: Any) -> pa.RecordBatchReader:
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     raise InvalidRequest(
-        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, batch or reader, "
+        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
+        f"batch or reader, "
         "a Polars or pandas frame, or any object with the Arrow PyCapsule interface"
     )
 

@@ -337,6 +337,7 @@ def live_rows(rows: pa.Table) -> pa.Table:
 
 
 def plain_deletes(rows: pa.Table) -> BoolMask | None:
+    """True where an incoming row only deletes its key; None when no row does."""
     if DELETE_COLUMN not in rows.column_names:
         return None
     flags = np.asarray(pc.fill_null(rows.column(DELETE_COLUMN), False).combine_chunks(), dtype=np.bool_)
@@ -367,4 +368,5 @@ def _ensure_partition(storage: Storage, partition: str, instant_time: str) -> No
 
 
 def path_in(partition: str, name: str) -> str:
+    """The path of a file in a partition, relative to the table."""
     return f"{partition}/{name}" if partition else name

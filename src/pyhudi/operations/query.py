@@ -39,7 +39,7 @@ Filter = str | Expr | Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What will be read: the slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`."""
+    """The slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`."""
 
     snapshot: Snapshot
     spec: ReadSpec
@@ -103,7 +103,8 @@ def plan_incremental_query(
     if slices is None:
         if not fall_back:
             raise TableState(
-                f"files of the instants completed in [{range_.start}, {range_.end or 'now'}] were cleaned; allow the fallback to the latest "
+                f"files of the instants completed in [{range_.start}, {range_.end or 'now'}] were cleaned; allow the "
+                f"fallback to the latest "
                 "state (hoodie.datasource.read.incr.fallback.fulltablescan.enable=true) or begin later"
             )
         partitions, pruning = prune_partitions(

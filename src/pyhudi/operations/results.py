@@ -44,7 +44,8 @@ class WriteResult:
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
             f"  rows          {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, {self.rows_deleted:,} deleted",
-            f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, {self.file_groups_replaced:,} replaced",
+            f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, "
+            f"{self.file_groups_replaced:,} replaced",
             f"  bytes         {self.bytes_written:,} written, {self.bytes_rewritten:,} of them by rewriting",
             f"  index         {self.index or 'not needed'}",
         ]

@@ -154,7 +154,8 @@ class Transaction:
                 ):
                     return
         raise WriteConflict(
-            f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while it was under way",
+            f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
+            f"it was under way",
             instants=(self.instant_time,),
         )
 
@@ -169,7 +170,8 @@ class Transaction:
         conflicts = find_conflicts(self.instant_time, touched, others, frozenset(compactions))
         if conflicts:
             raise WriteConflict(
-                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other instants changed meanwhile: "
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other "
+                f"instants changed meanwhile: "
                 f"{describe_conflicts(conflicts)}; plan the write again",
                 instants=tuple(c.instant.request_time for c in conflicts),
             )

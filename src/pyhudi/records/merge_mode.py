@@ -67,13 +67,15 @@ def infer_merge_settings(
         by_strategy = _mode_of_strategy(strategy_id) if strategy_id else None
         if version >= 8 and by_payload and by_strategy and by_strategy is not MergeMode.CUSTOM and by_payload is not by_strategy:
             raise InvalidRequest(
-                f"payload class {payload_class} and record merge strategy id {strategy_id} contradict each other; set only one of them"
+                f"payload class {payload_class} and record merge strategy id {strategy_id} contradict each other; set "
+                f"only one of them"
             )
         first, second = (by_strategy, by_payload) if version >= 8 else (by_payload, by_strategy)
         found = first or second or MergeMode.CUSTOM
     if given and given is not found:
         raise InvalidRequest(
-            f"record merge mode {given} does not go with payload class {payload_class} and record merge strategy id {strategy_id}, "
+            f"record merge mode {given} does not go with payload class {payload_class} and record merge strategy id "
+            f"{strategy_id}, "
             f"which mean {found}; set only one of them"
         )
     if found is not MergeMode.CUSTOM:

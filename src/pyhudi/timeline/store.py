@@ -37,7 +37,8 @@ class TimelineStore:
         listing = self.storage.list(self.folder)
         if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
             raise TableState(
-                f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an empty folder is a table without commits)"
+                f"the timeline folder {self.storage.absolute(self.folder)} is missing; the table cannot be read (an "
+                f"empty folder is a table without commits)"
             )
         instants = []
         for info in listing.files:
@@ -94,7 +95,8 @@ class TimelineStore:
     def _create(self, instant: Instant, content: bytes) -> Instant:
         if not self.storage.put_if_absent(self.path(instant), content):
             raise TableState(
-                f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries out this action"
+                f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries "
+                f"out this action"
             )
         return instant
 
