@@ -22,7 +22,7 @@ from pyhudi.operations.create import check_against_table, create_table, name_fro
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.settings import CommitSettings, lock_settings
 from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import CompletionRange
@@ -30,7 +30,7 @@ from pyhudi.plan.read import ReadPlan
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
-from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.storage.locks import open_lock
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, load_snapshot
@@ -72,7 +72,7 @@ class Table:
         self._options = parse_options(options, stacklevel=3)
         config = load_table_config(storage)
         check_against_table(self._options, config)
-        self._context = TableContext(storage, env, config, open_lock(_lock_settings(self._options), storage, env))
+        self._context = TableContext(storage, env, config, open_lock(lock_settings(self._options), storage, env))
 
     @classmethod
     def create(
@@ -386,14 +386,3 @@ def _joined(names: str | Sequence[str] | None) -> str | None:
     if names is None:
         return None
     return names if isinstance(names, str) else ",".join(names)
-
-
-def _lock_settings(options: Options) -> LockSettings:
-    return LockSettings(
-        provider=options.text("hoodie.write.lock.provider"),
-        wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
-        file_system_path=options.text("hoodie.write.lock.filesystem.path"),
-        file_system_expire_ms=options.integer("hoodie.write.lock.filesystem.expire") * 60_000,
-        validity_ms=options.integer("hoodie.write.lock.storage.validity.timeout.secs") * 1000,
-        renew_ms=options.integer("hoodie.write.lock.storage.heartbeat.poll.secs") * 1000,
-    )

@@ -1,6 +1,7 @@
 """Lets `spark.read.format("pyhudi")` work without a call.
 
-Spark imports every module named `pyspark_*` and registers its `DefaultSource`.  All such modules are imported in any session that uses a Python source, so this one loads PyHudi only when the source is used.
+Spark imports every module named `pyspark_*` and registers its `DefaultSource`.  It does so in any session that uses a Python
+source, so this module loads PyHudi only when the source is used.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyhudi.options import Options
 from pyhudi.storage.heartbeats import HeartbeatSettings
+from pyhudi.storage.locks import LockSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +41,15 @@ class CommitSettings:
             clock_skew_ms=int(skew) if skew else 0,
             commit_metadata_prefix=options.word("hoodie.datasource.write.commitmeta.key.prefix"),
         )
+
+
+def lock_settings(options: Options) -> LockSettings:
+    """How the table lock is taken, from checked options."""
+    return LockSettings(
+        provider=options.text("hoodie.write.lock.provider"),
+        wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
+        file_system_path=options.text("hoodie.write.lock.filesystem.path"),
+        file_system_expire_ms=options.integer("hoodie.write.lock.filesystem.expire") * 60_000,
+        validity_ms=options.integer("hoodie.write.lock.storage.validity.timeout.secs") * 1000,
+        renew_ms=options.integer("hoodie.write.lock.storage.heartbeat.poll.secs") * 1000,
+    )

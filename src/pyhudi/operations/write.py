@@ -200,7 +200,8 @@ def check_writable(context: TableContext) -> None:
     config = context.config
     if not config.version.is_writable:
         raise Unsupported(
-            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 (upgrade it first, nothing is upgraded unasked)"
+            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 (upgrade "
+            f"it first, nothing is upgraded unasked)"
         )
     if config.bootstrap_base_path:
         raise Unsupported(
@@ -214,7 +215,8 @@ def check_writable(context: TableContext) -> None:
         raise Unsupported("the table records change data (hoodie.table.cdc.enabled=true); such tables are not written yet")
     if config.metadata_partitions or config.metadata_partitions_inflight:
         raise Unsupported(
-            f"the table at {context.storage.uri} has a metadata table ({', '.join(config.metadata_partitions)}), which is not written yet; "
+            f"the table at {context.storage.uri} has a metadata table ({', '.join(config.metadata_partitions)}), "
+            f"which is not written yet; "
             "writing without it would hide the new files from readers"
         )
 
@@ -333,7 +335,8 @@ class _Schemas:
         rule = built_in_rule(config.merge)
         if rule is None:
             raise Unsupported(
-                f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is not written yet"
+                f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is "
+                f"not written yet"
             )
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
@@ -365,7 +368,9 @@ class _Write:
     def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
         incoming = self.engine.prepare(data, self._prepare_request(snapshot))
         try:
-            counts = incoming.partitions()
+            # A bulk insert places nothing, so its rows need not be held and counted before they are written.
+            uncounted = self.operation is WriteOperation.BULK_INSERT and self.settings.allow_empty
+            counts = {} if uncounted else incoming.partitions()
             self.phases.end("prepare")
             if not counts and not self.settings.allow_empty and self.operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
                 return WriteResult(str(self.operation), None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
@@ -483,7 +488,8 @@ class _Write:
             existing = sum(tagged.profile().updates.values())
             if existing:
                 raise InvalidRequest(
-                    f"{existing} of the rows to insert have keys that are in the table already (hoodie.datasource.insert.dup.policy=fail)"
+                    f"{existing} of the rows to insert have keys that are in the table already "
+                    f"(hoodie.datasource.insert.dup.policy=fail)"
                 )
         return tagged.without_existing()
 
@@ -603,11 +609,13 @@ def _refuse_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
         partition, file_id = min(clustered)
         raise TableState(
             f"{operation} would change {len(clustered)} file groups that a pending clustering is about to replace "
-            f"(such as {file_id} in {partition or 'the table'}), and the change would be lost; run or roll back the clustering first"
+            f"(such as {file_id} in {partition or 'the table'}), and the change would be lost; run or roll back the "
+            f"clustering first"
         )
     if operation.replaces:
         compacted = set(snapshot.slicing.pending_compactions).intersection(groups)
         if compacted:
             raise TableState(
-                f"{operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the compaction first"
+                f"{operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the "
+                f"compaction first"
             )
