@@ -41,10 +41,11 @@ from pyhudi.format.avro_columns import (
     join,
 )
 from pyhudi.format.coding import Cursor, encode_zigzag
-from pyhudi.format.metadata.schema import KIND_OF_WRAPPER, PAYLOAD_OF_TYPE, RECORD_SCHEMA, Payload, RecordType, WrappedKind
+from pyhudi.format.metadata.schema import PAYLOAD_OF_TYPE, RECORD_SCHEMA, WRAPPER_OF_RECORD, Payload, RecordType
+from pyhudi.format.ordering_values import Wrapper
 
 WRAPPED = pa.struct([pa.field("kind", pa.uint8(), nullable=False), pa.field("value", pa.binary(), nullable=False)])
-"""A bound of a column: its WrappedKind, and the Avro bytes of the value (none when the kind is NULL)."""
+"""A bound of a column: its Wrapper, and the Avro bytes of the value (none when the kind is NULL)."""
 
 UNKNOWN_KIND = 255
 """Stands for a wrapper that a later version of Hudi added."""
@@ -181,7 +182,7 @@ class _WrappedNode(Node):
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         kinds, values = array.flatten()
-        branches = pa.array([encode_zigzag(kind) for kind in WrappedKind], pa.binary())
+        branches = pa.array([encode_zigzag(kind) for kind in Wrapper], pa.binary())
         return [branches.take(kinds), values]
 
 
@@ -275,9 +276,9 @@ def _compile(node: avro.Node) -> Node:
 def _wrapper(branch: avro.Node) -> tuple[int, Node | None]:
     """The kind of a branch of a union of wrappers, and the node of the value."""
     if branch is avro.NULL:
-        return WrappedKind.NULL, _NoneNode()
+        return Wrapper.NULL, _NoneNode()
     if isinstance(branch, avro.Record) and len(branch.fields) == 1 and branch.fields[0].node in _PRIMITIVES:
-        return KIND_OF_WRAPPER.get(branch.name.rpartition(".")[2], UNKNOWN_KIND), _compile(branch.fields[0].node)
+        return WRAPPER_OF_RECORD.get(branch.name.rpartition(".")[2], UNKNOWN_KIND), _compile(branch.fields[0].node)
     return UNKNOWN_KIND, None
 
 

@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.metadata.codec import WRAPPED, decode_payload, encode_payload, payload_field, payload_type
-from pyhudi.format.metadata.schema import Payload, RecordType, WrappedKind
+from pyhudi.format.metadata.schema import Payload, RecordType
+from pyhudi.format.ordering_values import Wrapper
 
 COLUMN_STATS_SCHEMA = pa.schema(
     [
@@ -73,7 +74,7 @@ def encode_column_stats(stats: pa.RecordBatch, kind: RecordType) -> pa.BinaryArr
     if kind not in (RecordType.COLUMN_STATS, RecordType.PARTITION_STATS):
         raise InvalidRequest(f"column statistics are no records of type {kind.name}")
     kinds = [stats.column(name).field("kind") for name in ("min", "max")]
-    one_sided = pc.not_equal(pc.equal(kinds[0], int(WrappedKind.NULL)), pc.equal(kinds[1], int(WrappedKind.NULL)))
+    one_sided = pc.not_equal(pc.equal(kinds[0], int(Wrapper.NULL)), pc.equal(kinds[1], int(Wrapper.NULL)))
     if pc.any(one_sided).as_py():
         row = stats.filter(one_sided).slice(0, 1).to_pylist()[0]
         raise InvalidRequest(f"the statistics of column {row['column_name']} in {row['file_name']} have one bound only")

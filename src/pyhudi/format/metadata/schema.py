@@ -21,6 +21,8 @@ import json
 from enum import IntEnum, StrEnum
 from typing import Any
 
+from pyhudi.format.ordering_values import DECIMAL, Wrapper
+
 
 class RecordType(IntEnum):
     """What a record of the metadata table is about."""
@@ -55,53 +57,28 @@ PAYLOAD_OF_TYPE = {
 }
 
 
-class WrappedKind(IntEnum):
-    """Branches of the union that holds a column's smallest and largest value: how its bytes are to be read.
-
-    NULL no value | BOOLEAN one byte | INT, LONG zig-zag varint | FLOAT, DOUBLE little endian | BYTES, STRING length and bytes
-    DATE, LOCAL_DATE days, as INT | DECIMAL length and unscaled number at 15 decimals | TIME, TIMESTAMP microseconds, as LONG
-    """
-
-    NULL = 0
-    BOOLEAN = 1
-    INT = 2
-    LONG = 3
-    FLOAT = 4
-    DOUBLE = 5
-    BYTES = 6
-    STRING = 7
-    DATE = 8
-    DECIMAL = 9
-    TIME = 10
-    TIMESTAMP = 11
-    LOCAL_DATE = 12
-
-
-DECIMAL_PRECISION = 30
-DECIMAL_SCALE = 15
-
 _STRING = {"type": "string", "avro.java.string": "String"}
 
-_WRAPPERS: tuple[tuple[WrappedKind, str, Any], ...] = (
-    (WrappedKind.BOOLEAN, "BooleanWrapper", "boolean"),
-    (WrappedKind.INT, "IntWrapper", "int"),
-    (WrappedKind.LONG, "LongWrapper", "long"),
-    (WrappedKind.FLOAT, "FloatWrapper", "float"),
-    (WrappedKind.DOUBLE, "DoubleWrapper", "double"),
-    (WrappedKind.BYTES, "BytesWrapper", "bytes"),
-    (WrappedKind.STRING, "StringWrapper", _STRING),
-    (WrappedKind.DATE, "DateWrapper", "int"),
+_WRAPPERS: tuple[tuple[Wrapper, str, Any], ...] = (
+    (Wrapper.BOOLEAN, "BooleanWrapper", "boolean"),
+    (Wrapper.INT, "IntWrapper", "int"),
+    (Wrapper.LONG, "LongWrapper", "long"),
+    (Wrapper.FLOAT, "FloatWrapper", "float"),
+    (Wrapper.DOUBLE, "DoubleWrapper", "double"),
+    (Wrapper.BYTES, "BytesWrapper", "bytes"),
+    (Wrapper.STRING, "StringWrapper", _STRING),
+    (Wrapper.DATE, "DateWrapper", "int"),
     (
-        WrappedKind.DECIMAL,
+        Wrapper.DECIMAL,
         "DecimalWrapper",
-        {"type": "bytes", "logicalType": "decimal", "precision": DECIMAL_PRECISION, "scale": DECIMAL_SCALE},
+        {"type": "bytes", "logicalType": "decimal", "precision": DECIMAL.precision, "scale": DECIMAL.scale},
     ),
-    (WrappedKind.TIME, "TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}),
-    (WrappedKind.TIMESTAMP, "TimestampMicrosWrapper", "long"),
-    (WrappedKind.LOCAL_DATE, "LocalDateWrapper", "int"),
+    (Wrapper.TIME_MICROS, "TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}),
+    (Wrapper.TIMESTAMP_MICROS, "TimestampMicrosWrapper", "long"),
+    (Wrapper.LOCAL_DATE, "LocalDateWrapper", "int"),
 )
 
-KIND_OF_WRAPPER = {name: kind for kind, name, _ in _WRAPPERS}
+WRAPPER_OF_RECORD = {name: kind for kind, name, _ in _WRAPPERS}
 
 
 def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@
     timestamp, time                  LONG        the stored number: microseconds
     decimal                          DECIMAL     zig-zag length, big-endian two's complement of the value at 15 decimals
 
-TIME, TIMESTAMP and LOCAL_DATE are read and not written: Hudi's readers expect the kinds above.
+TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read and not written: Hudi's readers expect the kinds above.
 
 What it is read as depends on the column's type of today, which may be wider than the type that the statistics were made with.  A
 bound that does not fit the type is not known; that is not the same as no bound, which says that every value is null.
@@ -42,52 +42,51 @@ from pyhudi.format.avro_columns import (
     join,
 )
 from pyhudi.format.metadata.codec import WRAPPED
-from pyhudi.format.metadata.schema import DECIMAL_PRECISION, DECIMAL_SCALE, WrappedKind
+from pyhudi.format.ordering_values import DECIMAL, Wrapper
 
-_DECIMAL = pa.decimal128(DECIMAL_PRECISION, DECIMAL_SCALE)
 _TYPE_OF_KIND = {
-    WrappedKind.BOOLEAN: pa.bool_(),
-    WrappedKind.INT: pa.int32(),
-    WrappedKind.LONG: pa.int64(),
-    WrappedKind.FLOAT: pa.float32(),
-    WrappedKind.DOUBLE: pa.float64(),
-    WrappedKind.BYTES: pa.binary(),
-    WrappedKind.STRING: pa.string(),
-    WrappedKind.DATE: pa.int32(),
-    WrappedKind.DECIMAL: _DECIMAL,
-    WrappedKind.TIME: pa.int64(),
-    WrappedKind.TIMESTAMP: pa.int64(),
-    WrappedKind.LOCAL_DATE: pa.int32(),
+    Wrapper.BOOLEAN: pa.bool_(),
+    Wrapper.INT: pa.int32(),
+    Wrapper.LONG: pa.int64(),
+    Wrapper.FLOAT: pa.float32(),
+    Wrapper.DOUBLE: pa.float64(),
+    Wrapper.BYTES: pa.binary(),
+    Wrapper.STRING: pa.string(),
+    Wrapper.DATE: pa.int32(),
+    Wrapper.DECIMAL: DECIMAL,
+    Wrapper.TIME_MICROS: pa.int64(),
+    Wrapper.TIMESTAMP_MICROS: pa.int64(),
+    Wrapper.LOCAL_DATE: pa.int32(),
 }
 
 
-def wrapped_kind(column: pa.DataType) -> WrappedKind | None:
+def wrapped_kind(column: pa.DataType) -> Wrapper | None:
     """The wrapper that bounds of a column of this type are stored in; None when such columns have no statistics."""
     types = pa.types
     if types.is_boolean(column):
-        return WrappedKind.BOOLEAN
+        return Wrapper.BOOLEAN
     if types.is_int8(column) or types.is_int16(column) or types.is_int32(column):
-        return WrappedKind.INT
+        return Wrapper.INT
     if types.is_int64(column) or types.is_time64(column) or types.is_timestamp(column):
-        return WrappedKind.LONG
+        return Wrapper.LONG
     if types.is_float32(column):
-        return WrappedKind.FLOAT
+        return Wrapper.FLOAT
     if types.is_float64(column):
-        return WrappedKind.DOUBLE
+        return Wrapper.DOUBLE
     if types.is_binary(column) or types.is_fixed_size_binary(column):
-        return WrappedKind.BYTES
+        return Wrapper.BYTES
     if types.is_string(column):
-        return WrappedKind.STRING
+        return Wrapper.STRING
     if types.is_date32(column):
-        return WrappedKind.DATE
+        return Wrapper.DATE
     if types.is_decimal128(column) and fits_wrapped_decimal(column.precision, column.scale):
-        return WrappedKind.DECIMAL
+        return Wrapper.DECIMAL
     return None
 
 
 def fits_wrapped_decimal(precision: int, scale: int) -> bool:
     """Whether every decimal of this type can be held at 30 digits, 15 of them decimals."""
-    return scale <= DECIMAL_SCALE and precision + (DECIMAL_SCALE - scale) <= DECIMAL_PRECISION
+    return bool(scale <= DECIMAL.scale and precision + (DECIMAL.scale - scale) <= DECIMAL.precision)
 
 
 def wrap(bounds: pa.Array) -> pa.StructArray:
@@ -102,7 +101,7 @@ def wrap(bounds: pa.Array) -> pa.StructArray:
     there = bounds.drop_null()
     values = join(_node(stored).encode(there.view(stored) if _is_number(bounds.type) else there.cast(stored)), len(there))
     is_there = bounds.is_valid()
-    kinds = np.where(is_there.to_numpy(zero_copy_only=False), np.uint8(kind), np.uint8(WrappedKind.NULL))
+    kinds = np.where(is_there.to_numpy(zero_copy_only=False), np.uint8(kind), np.uint8(Wrapper.NULL))
     if bounds.null_count:
         places = np.cumsum(is_there.to_numpy(zero_copy_only=False)) - 1
         values = values.take(pa.array(places, mask=~is_there.to_numpy(zero_copy_only=False))).fill_null(b"")
@@ -115,7 +114,7 @@ def wrap_stored(bounds: Sequence[Any], column: pa.DataType) -> pa.StructArray:
     if kind is None:
         raise InvalidRequest(f"columns of type {column} have no statistics in the metadata table")
     try:
-        array = pa.array(bounds, column if kind is WrappedKind.DECIMAL else _TYPE_OF_KIND[kind])
+        array = pa.array(bounds, column if kind is Wrapper.DECIMAL else _TYPE_OF_KIND[kind])
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise InvalidRequest(f"a column bound is no {column}: {error}") from error
     return wrap(array.view(column) if _is_number(column) else array)
@@ -130,15 +129,15 @@ def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.N
     """
     kinds: npt.NDArray[np.uint8] = bounds.field("kind").to_numpy()
     values = bounds.field("value")
-    known = kinds == WrappedKind.NULL
+    known = kinds == Wrapper.NULL
     places = np.full(len(bounds), -1, dtype=np.int64)
     parts: list[pa.Array] = []
     placed = 0
     for number in np.unique(kinds).tolist():
         rows = np.flatnonzero(kinds == number)
-        if number == WrappedKind.NULL or number not in _TYPE_OF_KIND:
+        if number == Wrapper.NULL or number not in _TYPE_OF_KIND:
             continue
-        kind = WrappedKind(number)
+        kind = Wrapper(number)
         part = _decode(values.take(pa.array(rows)), _TYPE_OF_KIND[kind])
         converted = _convert(part, kind, column)
         if converted is None:
@@ -152,14 +151,14 @@ def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.N
     return pa.concat_arrays(parts).take(pa.array(places, mask=places < 0)), known
 
 
-def _convert(part: pa.Array, kind: WrappedKind, column: pa.DataType) -> pa.Array | None:
+def _convert(part: pa.Array, kind: Wrapper, column: pa.DataType) -> pa.Array | None:
     """Values of a kind in the column's type, exactly; None when that is not possible."""
     wanted = wrapped_kind(column)
-    if wanted is WrappedKind.LONG and _is_number(column):
-        is_fit = kind in (WrappedKind.LONG, WrappedKind.TIME if pa.types.is_time64(column) else WrappedKind.TIMESTAMP)
+    if wanted is Wrapper.LONG and _is_number(column):
+        is_fit = kind in (Wrapper.LONG, Wrapper.TIME_MICROS if pa.types.is_time64(column) else Wrapper.TIMESTAMP_MICROS)
         return part.view(column) if is_fit else None
-    if wanted is WrappedKind.DATE:
-        return part.view(column) if kind in (WrappedKind.DATE, WrappedKind.LOCAL_DATE, WrappedKind.INT) else None
+    if wanted is Wrapper.DATE:
+        return part.view(column) if kind in (Wrapper.DATE, Wrapper.LOCAL_DATE, Wrapper.INT) else None
     if kind is not wanted and (kind, wanted) not in _WIDENED:
         return None
     try:
@@ -170,9 +169,9 @@ def _convert(part: pa.Array, kind: WrappedKind, column: pa.DataType) -> pa.Array
 
 # Numbers that a wider column holds exactly; a long is not always a double.
 _WIDENED = (
-    (WrappedKind.INT, WrappedKind.LONG),
-    (WrappedKind.INT, WrappedKind.DOUBLE),
-    (WrappedKind.FLOAT, WrappedKind.DOUBLE),
+    (Wrapper.INT, Wrapper.LONG),
+    (Wrapper.INT, Wrapper.DOUBLE),
+    (Wrapper.FLOAT, Wrapper.DOUBLE),
 )
 
 
