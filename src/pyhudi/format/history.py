@@ -155,9 +155,13 @@ def encode_history(rows: Sequence[HistoryRow], compression: str = "gzip") -> byt
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, HISTORY_SCHEMA, compression=compression, store_schema=False) as writer:
         writer.write_table(history_table(rows))
-        # What the real writer leaves in the footer, so that Hudi's reader resolves the rows as it does its own.
-        writer.add_key_value_metadata({"parquet.avro.schema": ROW_SCHEMA.text, "writer.model.name": "avro"})
+        writer.add_key_value_metadata(history_footer())
     return sink.getvalue()
+
+
+def history_footer() -> dict[str, str]:
+    """What the real writer leaves in the footer, so that Hudi's reader resolves the rows as it does its own."""
+    return {"parquet.avro.schema": ROW_SCHEMA.text, "writer.model.name": "avro"}
 
 
 def history_table(rows: Sequence[HistoryRow]) -> pa.Table:

@@ -118,3 +118,37 @@ class CleanResult:
         if self.dry_run and self.file_count:
             lines.append("  run it with   dry_run=False")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """The outcome of an archival.
+
+    instants: request times of what left the active timeline, oldest first.  start: request time of the first write that stayed.
+    leftover_files: files of failed attempts that were removed.  history_merges: how often files of the history were merged.
+    reason: why nothing left, '' when something did.
+    """
+
+    instants: tuple[str, ...] = ()
+    start: str | None = None
+    leftover_files: int = 0
+    history_merges: int = 0
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        if not self.instants:
+            return f"archive (nothing to archive)\n  reason        {self.reason}"
+        lines = [
+            f"archive {self.instants[0]} to {self.instants[-1]}",
+            f"  instants      {len(self.instants):,} moved to the history",
+            f"  timeline      begins at {self.start}",
+        ]
+        if self.leftover_files:
+            lines.append(f"  leftovers     {self.leftover_files:,} files of failed attempts removed")
+        if self.history_merges:
+            lines.append(f"  history       {self.history_merges} merges")
+        return "\n".join(lines)

@@ -11,6 +11,7 @@ from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.config import TableConfig, load_table_config
+from pyhudi.timeline.history import HistoryStore
 from pyhudi.timeline.store import TimelineStore
 
 
@@ -27,7 +28,9 @@ class TableContext:
     def timeline(self) -> TimelineStore:
         """The table's timeline folder."""
         config = self.config
-        return TimelineStore(self.storage, config.timeline_path, config.version.layout, config.zone)
+        layout = config.version.layout
+        history = HistoryStore(self.storage, config.history_path if layout.has_lsm_history else "")
+        return TimelineStore(self.storage, config.timeline_path, layout, config.zone, history)
 
     def reloaded(self) -> TableContext:
         """The same table with `hoodie.properties` read again."""

@@ -7,6 +7,7 @@ Source: timeline document, "Write protocol".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 
@@ -15,6 +16,7 @@ from pyhudi.format.instants import Action, Instant, State, format_instant_time, 
 from pyhudi.format.versions import TimelineLayout
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.timeline.history import ArchivedCompletions, HistoryStore
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -25,15 +27,28 @@ class TimelineStore:
     folder: relative to the table, `.hoodie/timeline` from table version 8 on, `.hoodie` before.  layout: how this table names
     them.
     zone: the zone of the table's instant times, needed where completion times are file times.
+    history: where archived instants are.
     """
 
     storage: Storage
     folder: str
     layout: TimelineLayout
     zone: tzinfo
+    history: HistoryStore
 
     def load(self) -> Timeline:
-        """The active timeline as it stands.  Raises TableState when the folder is missing on a store that has folders."""
+        """The active timeline as it stands; of the history nothing is read before somebody asks for it.
+
+        Raises TableState when the folder is missing on a store that has folders.
+        """
+        return self.timeline_of(self.load_files())
+
+    def timeline_of(self, files: Iterable[Instant]) -> Timeline:
+        """The timeline of instant files that were just loaded."""
+        return Timeline.of(files, ArchivedCompletions(self.history) if self.history.folder else {})
+
+    def load_files(self) -> tuple[Instant, ...]:
+        """Every instant file as it stands: an instant has one for each state it went through.  Raises as `load`."""
         listing = self.storage.list(self.folder)
         if not listing.files and self.layout.has_timeline_folder and self.storage.has_folders and not self._folder_exists():
             raise TableState(
@@ -48,7 +63,7 @@ class TimelineStore:
             if instant.state is State.COMPLETED and instant.completion_time is None:
                 instant = replace(instant, completion_time=format_instant_time(info.modified_ms, self.zone))
             instants.append(instant)
-        return Timeline.of(instants)
+        return tuple(instants)
 
     def path(self, instant: Instant) -> str:
         """The file of an instant in its state."""

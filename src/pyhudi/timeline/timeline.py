@@ -24,7 +24,7 @@ SLICING_ACTIONS = WRITE_ACTIONS | {Action.COMPACTION, Action.LOGCOMPACTION, Acti
 class Timeline:
     """The active instants of a table, ordered by (request time, comparable action).
 
-    archived_completions: completion times of instants that left the active timeline, as far as they were loaded.
+    archived_completions: completion times of instants that left the active timeline; read from the history when asked for.
     """
 
     instants: tuple[Instant, ...]
@@ -94,9 +94,14 @@ class Timeline:
         raise InstantNotFound(f"the active timeline has no instant {request_time}{kinds}")
 
     def completion_time(self, request_time: str) -> str | None:
-        """When a data-writing instant completed; None when it is pending, unknown, or its history was not loaded."""
+        """When a data-writing instant completed; None when it is pending or unknown.
+
+        The history is asked only about instants that may stand there: those before the start of the active timeline.
+        """
         found = self._completions.get(request_time)
-        return found if found is not None else self.archived_completions.get(request_time)
+        if found is not None or (self._start is not None and request_time >= self._start):
+            return found
+        return self.archived_completions.get(request_time)
 
     def is_completed(self, request_time: str) -> bool:
         """True when files of that instant count: it completed, or it is older than the whole active timeline."""

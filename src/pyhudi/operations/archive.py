@@ -1,0 +1,205 @@
+"""Archival: move the oldest instants from the active timeline to the history.
+
+All under the table lock:
+
+    1. plan on a fresh timeline
+    2. remove what task attempts and failed writes left behind whose instant is about to lie before the active timeline, where
+       its files would count as committed
+    3. history: one Parquet file with the instants, then the manifest, then the version file
+    4. delete from the active timeline: first their requested and inflight files, then the completed ones, oldest first
+    5. merge small files of the history; delete old manifests and what only they named
+
+A crash between 3 and 4 leaves instants in both places; the active timeline wins, and the next archival removes them.  A crash
+within 4 leaves the newer part of them, as completed as before.
+
+Source: timeline document, "LSM history"; writing and services, "Archival triggers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.history import HistoryRow
+from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.operations.clean import load_last_clean
+from pyhudi.operations.results import ArchiveResult
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.options import Options
+from pyhudi.plan.archival import (
+    ArchivalBounds,
+    ArchivalSettings,
+    merged_manifest,
+    plan_archival,
+    plan_history_merge,
+    reason_not_to_archive,
+)
+from pyhudi.storage.markers import Markers, marked_instants
+from pyhudi.table.config import load_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.timeline.timeline import Timeline
+
+METADATA_TABLE = ".hoodie/metadata"
+
+_PLANNED_ACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLEAN, Action.CLUSTERING, Action.REPLACECOMMIT)
+_ARROW_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """One archival, parsed.  compression: of the history's files, as Arrow calls it."""
+
+    archival: ArchivalSettings
+    commit: CommitSettings
+    compression: str
+
+    @classmethod
+    def of(cls, options: Options) -> ArchiveSettings:
+        """From checked options."""
+        codec = options.word("hoodie.parquet.compression.codec")
+        return cls(ArchivalSettings.of(options), CommitSettings.of(options), _ARROW_CODECS.get(codec, codec))
+
+
+def run_archive(
+    context: TableContext,
+    settings: ArchiveSettings,
+    *,
+    timeline: Timeline | None = None,
+    data_table: Timeline | None = None,
+) -> ArchiveResult:
+    """Archive what is due.
+
+    timeline: one that was just loaded; when it tells that nothing is due, nothing is read.  data_table: when the table is a
+    metadata table, the timeline of its data table.
+    """
+    reason = None if timeline is None else reason_not_to_archive(timeline, settings.archival)
+    if reason is not None:
+        return ArchiveResult(reason=reason)
+    store = context.timeline
+    with context.lock.held(settings.commit.lock_wait_ms):
+        files = store.load_files()
+        now = store.timeline_of(files)
+        if now.pending(Action.RESTORE):
+            return ArchiveResult(reason="a restore is pending")
+        reason = reason_not_to_archive(now, settings.archival)
+        if reason is not None:
+            return ArchiveResult(reason=reason)
+        bounds = _load_bounds(context, now, data_table)
+        plan = plan_archival(now, settings.archival, bounds, is_cow=context.config.is_cow, zone=context.config.zone)
+        if not plan.instants:
+            return ArchiveResult(reason=plan.reason)
+        leftovers = _remove_leftovers(context, now, plan.start)
+        rows = [_to_row(context, instant, files) for instant in plan.instants]
+        context.lock.check()
+        store.history.append(rows, settings.compression)
+        _remove_instants(context, plan.instants, files)
+        merges = _merge_history(context, settings)
+    return ArchiveResult(
+        instants=tuple(i.request_time for i in plan.instants),
+        start=plan.start,
+        leftover_files=leftovers,
+        history_merges=merges,
+    )
+
+
+def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline | None) -> ArchivalBounds:
+    last_clean = load_last_clean(context.timeline, timeline)
+    if not context.config.has_metadata_table:
+        return ArchivalBounds(last_clean, data_table=data_table)
+    child = context.storage.child(METADATA_TABLE)
+    metadata_table = TableContext(child, context.env, load_table_config(child), context.lock)
+    compactions = metadata_table.timeline.load().completed(Action.COMMIT)
+    return ArchivalBounds(last_clean, True, compactions[-1].request_time if compactions else None, data_table)
+
+
+def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -> HistoryRow:
+    """The row of an instant: its completed file as it stands, and its plan.  files: every instant file of the timeline."""
+    store = context.timeline
+    completed: bytes | None = store.read(instant) or None
+    action = completed_action(instant.action)
+    if completed is not None and completed[:1] == b"{" and action in COMMIT_LIKE:
+        # Metadata of layout 1 under a name of layout 2; a row of the history is always Avro.
+        completed = CommitMetadata.decode(completed).encode()
+    plan: bytes | None = None
+    for pending in _pending_files(instant, files):
+        if pending.action not in _PLANNED_ACTIONS:
+            continue
+        data = context.storage.read(store.path(pending))
+        if data and (pending.state is State.REQUESTED or plan is None or pending.action is not Action.CLEAN):
+            plan = data
+    return HistoryRow(instant.request_time, instant.completion_time, action.value, completed, plan)
+
+
+def _pending_files(instant: Instant, files: Sequence[Instant]) -> list[Instant]:
+    """The requested and inflight files of a completed instant, in that order."""
+    return sorted((i for i in files if i.step == instant.step and i.is_pending), key=lambda i: (i.state, i.action.value))
+
+
+def _remove_instants(context: TableContext, instants: Sequence[Instant], files: Sequence[Instant]) -> None:
+    store = context.timeline
+    context.storage.delete([store.path(pending) for instant in instants for pending in _pending_files(instant, files)])
+    for instant in instants:
+        # One call for each: after a crash what is left has no gap.
+        context.storage.delete([store.path(i) for i in files if i.step == instant.step and i.is_completed])
+
+
+def _remove_leftovers(context: TableContext, timeline: Timeline, start: str) -> int:
+    """Delete marked files that no commit reports, of instants before `start`; returns how many paths that were.
+
+    Markers outlive their write when it was rolled back or committed while one of its tasks still ran.
+    """
+    pending = {i.request_time for i in timeline.pending()}
+    count = 0
+    for request_time in marked_instants(context.storage):
+        if request_time >= start or request_time in pending:
+            continue
+        markers = Markers(context.storage, request_time)
+        reported = _reported_files(context, timeline, request_time)
+        lost = [path for path, _ in markers.list() if path not in reported]
+        context.storage.delete(lost)
+        markers.delete()
+        count += len(lost)
+    return count
+
+
+def _reported_files(context: TableContext, timeline: Timeline, request_time: str) -> frozenset[str]:
+    """The data files that the completed instant of a request time reports, active or archived; none when there is none."""
+    store = context.timeline
+    active = [i for i in timeline.completed_writes() if i.request_time == request_time]
+    if active:
+        where, action, data = store.path(active[0]), active[0].action, store.read(active[0])
+    else:
+        row = store.history.find(request_time, *COMMIT_LIKE)
+        if row is None:
+            return frozenset()
+        where, action, data = store.history.folder, Action(row.action), row.metadata or b""
+    try:
+        metadata = decode_completed(action, data)
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(where)) from error
+    if not isinstance(metadata, CommitMetadata):
+        return frozenset()
+    paths = {stat.path for stat in metadata.write_stats if stat.path}
+    for stat in metadata.write_stats:
+        paths.update(stat.cdc_stats or {})
+    return frozenset(paths)
+
+
+def _merge_history(context: TableContext, settings: ArchiveSettings) -> int:
+    """Merge level by level while merges are due; returns how many there were."""
+    history = context.timeline.history
+    level = merges = 0
+    while True:
+        loaded = history.load_manifest()
+        merge = plan_history_merge(loaded.manifest, level, settings.archival.merge_batch)
+        if merge is None:
+            break
+        output = history.merge(merge.inputs, merge.output.text, settings.compression)
+        history.store_manifest(merged_manifest(loaded.manifest, merge.inputs, output), loaded.number)
+        merges += 1
+        level += 1
+    history.clean(extra_manifests=merges)
+    return merges

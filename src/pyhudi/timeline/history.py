@@ -1,0 +1,366 @@
+"""The history of a timeline in its files: archived instants, read only as far as they are asked for, and added to.
+
+    load     the version file names a manifest (else the highest there is); the manifest names Parquet files
+    look up  only files whose range of request times may hold the instant are opened, and of those only row groups that do;
+             documents are read only when asked for
+    add      Parquet file -> manifest n+1 -> version file; each step leaves the history before or after it, never between
+    clean    manifests older than the newest few, then every Parquet file that no kept manifest names
+
+An instant that stands in several files is the one of the first file.  `ArchivedCompletions` gives a timeline the completion
+times of archived instants, and reads nothing before the first of them is asked for.
+
+What this does not do: decide what is archived or merged (plan/archival.py), and the archive of layout 1 (log files).
+
+Source: timeline document, "LSM history".
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.history import (
+    HISTORY_SCHEMA,
+    MAX_LEVEL,
+    VERSION_FILE,
+    HistoryFileName,
+    HistoryRow,
+    Manifest,
+    ManifestEntry,
+    encode_history,
+    encode_version,
+    format_manifest_name,
+    history_footer,
+    history_rows,
+    parse_history_file,
+    parse_manifest_name,
+    parse_version,
+)
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.storage.base import Storage, join_path
+
+_DOCUMENT_COLUMNS = ("metadata", "plan")
+_ROWS_PER_BATCH = 64
+_KEPT_MANIFESTS = 3
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """first <= time <= last; None is no bound."""
+
+    first: str | None = None
+    last: str | None = None
+
+    def overlaps(self, low: str | None, high: str | None) -> bool:
+        """Whether a range may hold a time within the bounds; None is an unknown end."""
+        return (self.last is None or low is None or low <= self.last) and (
+            self.first is None or high is None or high >= self.first
+        )
+
+    def holds(self, time: str | None) -> bool:
+        """Whether the time, which may be unknown, lies within."""
+        if time is None:
+            return self.first is None and self.last is None
+        return (self.last is None or time <= self.last) and (self.first is None or time >= self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedManifest:
+    """A manifest and its number; 0 for a history that is empty."""
+
+    number: int
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStore:
+    """Reads and adds to the history of one table.  folder: relative to the table; '' for a layout that has none."""
+
+    storage: Storage
+    folder: str
+
+    def load_manifest(self) -> LoadedManifest:
+        """The current manifest.  Raises CorruptData, naming the file."""
+        if not self.folder:
+            return LoadedManifest(0, Manifest())
+        data = self.storage.read(self._path(VERSION_FILE))
+        number = parse_version(data) if data is not None else None
+        if number is not None and (found := self.storage.read(self._path(format_manifest_name(number)))) is not None:
+            return self._decode(number, found)
+        numbers = self._manifest_numbers()
+        if not numbers:
+            return LoadedManifest(0, Manifest())
+        highest = max(numbers)
+        found = self.storage.read(self._path(format_manifest_name(highest)))
+        if found is None:
+            raise TableState(f"manifest {highest} of the history at {self.storage.absolute(self.folder)} vanished; try again")
+        return self._decode(highest, found)
+
+    def rows(
+        self, requested: Bounds = Bounds(), completed: Bounds = Bounds(), *, documents: bool = False
+    ) -> Iterator[HistoryRow]:
+        """The archived instants whose request and completion times lie within the bounds, each once, in no promised order.
+
+        documents: with the bytes of the completed file and the plan; otherwise both are None.
+        Raises CorruptData for a file that cannot be read.
+        """
+        seen: set[tuple[str, str]] = set()
+        for entry in self._files(requested):
+            for row in self._rows_of(entry, requested, completed, documents):
+                key = (row.instant_time, row.action)
+                if key not in seen:
+                    seen.add(key)
+                    yield row
+
+    def find(self, request_time: str, *actions: Action) -> HistoryRow | None:
+        """The archived instant of a request time, with its documents; of the given completed actions, or of any."""
+        words = {action.value for action in actions}
+        bounds = Bounds(request_time, request_time)
+        for entry in self._files(bounds):
+            for row in self._rows_of(entry, bounds, Bounds(), True):
+                if not words or row.action in words:
+                    return row
+        return None
+
+    def instants(self, requested: Bounds = Bounds(), completed: Bounds = Bounds()) -> tuple[Instant, ...]:
+        """The archived instants within the bounds, completed, by request time."""
+        found = []
+        for row in self.rows(requested, completed):
+            try:
+                action = Action(row.action)
+            except ValueError:
+                raise CorruptData("the history holds an unknown action", found=row.action).with_path(
+                    self.storage.absolute(self.folder)
+                ) from None
+            found.append(Instant(row.instant_time, action, State.COMPLETED, row.completion_time))
+        return tuple(sorted(found, key=lambda i: i.sort_key))
+
+    def completions_of(self, entry: ManifestEntry) -> dict[str, str]:
+        """Request time -> completion time of the data-writing instants in one file."""
+        found: dict[str, str] = {}
+        for row in self._rows_of(entry, Bounds(), Bounds(), False):
+            if row.action in _WRITE_WORDS and row.completion_time is not None:
+                found.setdefault(row.instant_time, row.completion_time)
+        return found
+
+    def append(self, rows: Sequence[HistoryRow], compression: str) -> None:
+        """Add instants, in order of request time, as one file of level 0.  The caller holds the table lock.
+
+        Where a writer that died has added these very instants already, nothing is written.
+        """
+        loaded = self.load_manifest()
+        names = {entry.file_name: entry for entry in loaded.manifest.files}
+        wanted = {(row.instant_time, row.action) for row in rows}
+        for level in range(MAX_LEVEL + 1):
+            name = HistoryFileName(rows[0].instant_time, rows[-1].instant_time, level).text
+            held = names.get(name)
+            if held is None:
+                break
+            if wanted <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), False)}:
+                return
+        else:
+            raise TableState(f"the history at {self.storage.absolute(self.folder)} has a file {name} on every level")
+        data = encode_history(rows, compression)
+        self.storage.put(self._path(name), data)
+        self.store_manifest(Manifest((*loaded.manifest.files, ManifestEntry(name, len(data)))), loaded.number)
+
+    def merge(self, inputs: Sequence[ManifestEntry], output: str, compression: str) -> ManifestEntry:
+        """Write the rows of the inputs, in their order, to a new file.  No manifest names it yet."""
+        path = self._path(output)
+        with (
+            self.storage.open_output(path) as sink,
+            pq.ParquetWriter(sink, HISTORY_SCHEMA, compression=compression, store_schema=False) as writer,
+        ):
+            for entry in inputs:
+                for batch in self._batches(entry, None):
+                    writer.write_batch(_to_history_schema(batch))
+            writer.add_key_value_metadata(history_footer())
+        written = self.storage.stat(path)
+        if written is None:
+            raise TableState(f"{self.storage.absolute(path)} was written and is gone; does another process clean the history?")
+        return ManifestEntry(output, written.size_bytes)
+
+    def store_manifest(self, manifest: Manifest, after: int) -> None:
+        """Publish a manifest.  after: the number of the current one.  The caller holds the table lock."""
+        # A manifest above the current one is what a writer left that died before it changed the version file.
+        number = max((after, *self._manifest_numbers())) + 1
+        self.storage.put(self._path(format_manifest_name(number)), manifest.encode())
+        self.storage.put(self._path(VERSION_FILE), encode_version(number))
+
+    def clean(self, extra_manifests: int = 0) -> None:
+        """Delete manifests but the newest 3 and `extra_manifests` more, and the files that none of those names.
+
+        The caller holds the table lock, so that nobody is adding a file.
+        """
+        current = self.load_manifest().number
+        listing = self.storage.list(self.folder)
+        numbers = sorted((n for info in listing.files if (n := parse_manifest_name(info.name)) is not None), reverse=True)
+        kept = [n for n in numbers if n <= current][: _KEPT_MANIFESTS + extra_manifests]
+        named: set[str] = set()
+        for number in kept:
+            data = self.storage.read(self._path(format_manifest_name(number)))
+            if data is not None:
+                named.update(entry.file_name for entry in self._decode(number, data).manifest.files)
+        self.storage.delete([self._path(format_manifest_name(n)) for n in numbers if n not in kept])
+        self.storage.delete(
+            [info.path for info in listing.files if parse_history_file(info.name) is not None and info.name not in named]
+        )
+
+    def is_empty(self) -> bool:
+        """True when no instant was ever archived."""
+        return not self.load_manifest().manifest.files
+
+    def _path(self, name: str) -> str:
+        return join_path(self.folder, name)
+
+    def _manifest_numbers(self) -> list[int]:
+        found = (parse_manifest_name(info.name) for info in self.storage.list(self.folder).files)
+        return [number for number in found if number is not None]
+
+    def _decode(self, number: int, data: bytes) -> LoadedManifest:
+        try:
+            return LoadedManifest(number, Manifest.decode(data))
+        except CorruptData as error:
+            raise error.with_path(self.storage.absolute(self._path(format_manifest_name(number)))) from error
+
+    def _files(self, requested: Bounds) -> list[ManifestEntry]:
+        manifest = self.load_manifest().manifest
+        return [
+            entry
+            for entry in manifest.files
+            if (name := parse_history_file(entry.file_name)) is not None and name.may_hold(requested.first, requested.last)
+        ]
+
+    def _rows_of(self, entry: ManifestEntry, requested: Bounds, completed: Bounds, documents: bool) -> Iterator[HistoryRow]:
+        columns = [name for name in HISTORY_SCHEMA.names if documents or name not in _DOCUMENT_COLUMNS]
+
+        def wanted(group: pq.RowGroupMetaData) -> bool:
+            return requested.overlaps(*_range(group, "instantTime")) and completed.overlaps(*_range(group, "completionTime"))
+
+        for batch in self._batches(entry, columns, wanted):
+            for row in history_rows(batch):
+                if requested.holds(row.instant_time) and completed.holds(row.completion_time):
+                    yield row
+
+    def _batches(
+        self,
+        entry: ManifestEntry,
+        columns: Sequence[str] | None,
+        wanted: Callable[[pq.RowGroupMetaData], bool] = lambda group: True,
+    ) -> Iterator[pa.RecordBatch]:
+        path = self._path(entry.file_name)
+        try:
+            with self.storage.open_input(path) as source, pq.ParquetFile(source) as file:
+                groups = [n for n in range(file.num_row_groups) if wanted(file.metadata.row_group(n))]
+                there = [name for name in columns or HISTORY_SCHEMA.names if name in file.schema_arrow.names]
+                yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=groups, columns=there)
+        except pa.ArrowInvalid as error:
+            raise CorruptData(f"a file of the history is damaged: {error}").with_path(self.storage.absolute(path)) from error
+        except CorruptData as error:
+            raise error.with_path(self.storage.absolute(path)) from error
+
+
+class ArchivedCompletions(Mapping[str, str]):
+    """Request time -> completion time of archived writes, read file by file when they are asked for.
+
+    A moment's history: the manifest is read once, at the first question.  Two objects are equal only when they are one.
+    Thread-safe.
+    """
+
+    def __init__(self, store: HistoryStore) -> None:
+        self._store = store
+        self._mutex = threading.Lock()
+        self._entries: tuple[ManifestEntry, ...] | None = None
+        self._loaded: dict[str, dict[str, str]] = {}
+
+    def __getitem__(self, request_time: str) -> str:
+        with self._mutex:
+            for attempt in range(_ATTEMPTS):
+                try:
+                    found = self._look_up(request_time)
+                    break
+                except TableState:
+                    # The file was merged away and cleaned since the manifest was read.
+                    self._entries = None
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+        if found is None:
+            raise KeyError(request_time)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        with self._mutex:
+            names: dict[str, None] = {}
+            for entry in self._files():
+                names.update(dict.fromkeys(self._completions(entry)))
+        return iter(names)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def _look_up(self, request_time: str) -> str | None:
+        for entry in self._files():
+            name = parse_history_file(entry.file_name)
+            if name is not None and name.may_hold(request_time, request_time):
+                found = self._completions(entry).get(request_time)
+                if found is not None:
+                    return found
+        return None
+
+    def _files(self) -> Iterable[ManifestEntry]:
+        if self._entries is None:
+            self._entries = self._store.load_manifest().manifest.files
+        return self._entries
+
+    def _completions(self, entry: ManifestEntry) -> dict[str, str]:
+        if entry.file_name not in self._loaded:
+            self._loaded[entry.file_name] = self._store.completions_of(entry)
+        return self._loaded[entry.file_name]
+
+
+_WRITE_WORDS = frozenset({Action.COMMIT.value, Action.DELTACOMMIT.value, Action.REPLACECOMMIT.value})
+
+
+def _range(group: pq.RowGroupMetaData, column: str) -> tuple[str | None, str | None]:
+    """Smallest and largest text of a column in a row group, None where the file does not say."""
+    for position in range(group.num_columns):
+        chunk = group.column(position)
+        if chunk.path_in_schema == column:
+            statistics = chunk.statistics
+            if statistics is None or not statistics.has_min_max:
+                return None, None
+            return _text(statistics.min), _text(statistics.max)
+    return None, None
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return value if isinstance(value, str) else None
+
+
+def _to_history_schema(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of another writer's file: missing columns null, versions 1."""
+    columns = []
+    for field in HISTORY_SCHEMA:
+        position = batch.schema.get_field_index(field.name)
+        if position >= 0:
+            column = batch.column(position)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        elif field.nullable:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            columns.append(pa.array([1] * batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=HISTORY_SCHEMA)
