@@ -96,10 +96,12 @@ def payload_type(payload: Payload) -> pa.DataType:
 def payload_field(payloads: pa.StructArray, name: str, kind: pa.DataType, default: object = None) -> pa.Array:
     """One field of decoded payloads; `default` in all rows when the writer's schema has no such field, and in place of nulls.
 
-    Raises Unsupported when the writer stored it as another type than `kind`.
+    Raises Unsupported when the writer stored it as another type than `kind`, or when it is not there and has no default.
     """
     index = payloads.type.get_field_index(name)
     if index < 0:
+        if default is None:
+            raise Unsupported(f"a schema of the metadata table without the field {name}")
         return pa.repeat(pa.scalar(default, kind), len(payloads))
     column = payloads.field(index)
     if column.type != kind:

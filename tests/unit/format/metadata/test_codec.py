@@ -159,6 +159,15 @@ def test_a_schema_of_version_6_lacks_fields() -> None:
         decode_secondary_values(binary(SECONDARY), schema)
 
 
+def test_a_schema_without_what_matters() -> None:
+    def without_counts(fields: list[Any]) -> None:
+        del fields[4]
+
+    schema = changed(STATS_FIELDS, without_counts)
+    with pytest.raises(Unsupported, match="valueCount"):
+        decode_column_stats(binary(written(schema, {"key": "", "type": 3, "ColumnStatsMetadata": FULL_STATS})), schema)
+
+
 def test_a_later_schema_has_more_fields_and_more_kinds_of_bounds() -> None:
     later = {"type": "record", "name": "LaterWrapper", "fields": [{"name": "value", "type": "long"}]}
     list_of = {"type": "record", "name": "ListWrapper", "fields": [{"name": "value", "type": {"type": "array", "items": "long"}}]}
