@@ -23,11 +23,10 @@ from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.settings import CommitSettings, lock_settings
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import CompletionRange
 from pyhudi.plan.read import ReadPlan
-from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import open_lock
@@ -193,7 +192,9 @@ class Table:
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=")
         if where is not None:
-            return self._write(self._keys_matching(where), WriteOperation.DELETE, options)
+            parsed = self._parse(options)
+            engine = LocalEngine(parsed.integer("pyhudi.threads"))
+            return run_delete_where(self._context.reloaded(), engine, where, WriteSettings.of(parsed, WriteOperation.DELETE))
         return self._write(keys, WriteOperation.DELETE, options)
 
     def delete_partitions(self, partitions: str | Iterable[str], *, options: Mapping[str, object] | None = None) -> WriteResult:
@@ -273,12 +274,6 @@ class Table:
         context = self._context.reloaded()
         chosen = engine or _engine_for(data, parsed)
         return run_write(context, chosen, data, WriteSettings.of(parsed, operation))
-
-    def _keys_matching(self, where: Filter) -> pa.Table:
-        if self.config.populate_meta_fields:
-            return self.scan([RECORD_KEY, PARTITION_PATH], where).to_arrow()
-        fields = [*self.config.keys.record_fields, *(f.name for f in self.config.keys.partition_fields)]
-        return self.scan(list(dict.fromkeys(name.split(".")[0] for name in fields)), where).to_arrow()
 
     def _parse(self, options: Mapping[str, object] | None) -> Options:
         parsed = (

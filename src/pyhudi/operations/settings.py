@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyhudi.errors import InvalidRequest
 from pyhudi.options import Options
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LockSettings
@@ -27,13 +28,16 @@ class CommitSettings:
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
-        """From checked options."""
+        """From checked options.  Raises InvalidRequest for a negative number of retries."""
         multi = options.word("hoodie.write.concurrency.mode") != "SINGLE_WRITER"
         skew = options.text("hoodie.time.generator.max_expected_clock_skew_ms")
+        retries = options.integer("hoodie.write.num.retries.on.conflict.failures")
+        if retries < 0:
+            raise InvalidRequest(f"option hoodie.write.num.retries.on.conflict.failures={retries} has to be 0 or more")
         return cls(
             failed_writes=options.text("hoodie.clean.failed.writes.policy") or ("LAZY" if multi else "EAGER"),
             lock_wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
-            conflict_retries=options.integer("hoodie.write.num.retries.on.conflict.failures"),
+            conflict_retries=retries,
             heartbeats=HeartbeatSettings(
                 options.integer("hoodie.client.heartbeat.interval_in_ms"),
                 options.integer("hoodie.client.heartbeat.tolerable.misses"),

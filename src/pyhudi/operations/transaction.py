@@ -18,22 +18,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, StorageUnavailable, TableState, WriteConflict
 from pyhudi.execute.write_base import WriteStatus
-from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.operations.settings import CommitSettings
-from pyhudi.plan.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.plan.conflicts import (
+    NEW_GROUPS_ANYWHERE,
+    FileGroupId,
+    WriteStart,
+    describe_conflicts,
+    find_conflicts,
+    instants_to_check,
+    new_groups,
+    schema_to_commit,
+)
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import load_compaction_plan, load_rollback_targets, read_commit
+from pyhudi.table.snapshot import load_compaction_plan, load_rollback_targets, load_schema, read_commit
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
+
+_MOVES_RECORDS = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
+"""Operations whose new file groups hold no new records."""
 
 _LOG = logging.getLogger("pyhudi.operations.transaction")
 
@@ -82,8 +94,9 @@ class Transaction:
             heartbeat.start()
             try:
                 store.request(time, action, requested)
-            except BaseException:
-                heartbeat.stop(delete=False)
+            except BaseException as error:
+                # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.
+                heartbeat.stop(delete=isinstance(error, TableState))
                 raise
         return cls(context, settings, time, action, heartbeat)
 
@@ -95,14 +108,15 @@ class Transaction:
         self,
         metadata: CommitMetadata,
         start: WriteStart | None,
-        replaced: Iterable[FileGroupId] = (),
+        touched: Iterable[FileGroupId] = (),
         mirror: MetadataHook | None = None,
     ) -> Instant:
         """Publish the action.
 
         start: what the write saw when it was planned; None skips the conflict check (table services, which hold their file groups
         by plan).
-        replaced: file groups that this commit replaces, which count as touched.
+        touched: what this commit touches beside the file groups that it writes: those that it replaces, and `new_groups` of
+        partitions in which it looked keys up and did not find them.
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
@@ -112,8 +126,8 @@ class Transaction:
             now = store.load()
             self._check_ours(now)
             if start is not None:
-                touched = written_groups(metadata)
-                self._check_conflicts(now, start, touched.union(replaced))
+                self._check_conflicts(now, start, written_groups(metadata).union(touched))
+                metadata = self._with_schema(metadata, start, now)
             self._delete_unreported_files(metadata)
             if mirror is not None:
                 mirror(self, metadata, now)
@@ -159,7 +173,27 @@ class Transaction:
             instants=(self.instant_time,),
         )
 
+    def _with_schema(self, metadata: CommitMetadata, start: WriteStart, now: Timeline) -> CommitMetadata:
+        """The metadata with the table's present schema, where another write changed it and this one did not."""
+        extra = dict(metadata.extra_metadata)
+        present = load_schema(self.context.timeline, now, self.context.config)
+        schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start.schema, present.avro if present else "")
+        if schema is None:
+            last = now.last_completed_write()
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} changes the table's columns, and another "
+                "write changed them meanwhile; write the data again",
+                instants=(last.request_time,) if last else (),
+            )
+        return replace(metadata, extra_metadata={**extra, SCHEMA_KEY: schema})
+
     def _check_conflicts(self, now: Timeline, start: WriteStart, touched: set[FileGroupId]) -> None:
+        if start.last_completed and not now.is_completed(start.last_completed):
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
+                "which was rolled back meanwhile; plan the write again",
+                instants=(start.last_completed,),
+            )
         others: dict[Instant, set[FileGroupId]] = {}
         compactions: set[str] = set()
         for instant in instants_to_check(self.instant_time, start, now):
@@ -213,6 +247,9 @@ def touched_groups(context: TableContext, instant: Instant) -> tuple[set[FileGro
     if instant.state is State.COMPLETED:
         metadata = read_commit(store, instant)
         groups = written_groups(metadata)
+        if metadata.operation_type not in _MOVES_RECORDS:
+            added = {p for p, stats in metadata.partition_to_write_stats.items() if any(_is_new(stat) for stat in stats)}
+            groups.update(map(new_groups, added), (NEW_GROUPS_ANYWHERE,) if added else ())
         for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
             groups.update((partition, file_id) for file_id in file_ids)
         return groups, metadata.operation_type == "COMPACT"
@@ -220,6 +257,10 @@ def touched_groups(context: TableContext, instant: Instant) -> tuple[set[FileGro
         plan = load_compaction_plan(store, instant)
         return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}, True
     return set(_clustered_groups(context, instant)), False
+
+
+def _is_new(stat: WriteStat) -> bool:
+    return stat.prev_commit == NO_PREVIOUS_COMMIT and not stat.log_files
 
 
 def commit_metadata(
@@ -237,7 +278,7 @@ def commit_metadata(
     return CommitMetadata(
         partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
         compacted=compacted,
-        extra_metadata={"schema": schema_text, **extra},
+        extra_metadata={SCHEMA_KEY: schema_text, **extra},
         operation_type=operation,
         partition_to_replace_file_ids=None if replaced is None else {p: tuple(ids) for p, ids in sorted(replaced.items())},
     )

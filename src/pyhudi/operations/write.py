@@ -11,30 +11,33 @@ Source: writing and services, sections 1 and 2.
 
 from __future__ import annotations
 
-import fnmatch
+import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import HudiError, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.execute.tag import TagFile
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
-from pyhudi.format.instants import Action, Instant
+from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.create import check_columns
+from pyhudi.operations.query import Filter, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction, commit_metadata
 from pyhudi.options import FileSettings, Options, SizingSettings
-from pyhudi.plan.conflicts import WriteStart
+from pyhudi.plan.conflicts import NEW_GROUPS_ANYWHERE, WriteStart, new_groups
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
     InsertTarget,
@@ -48,6 +51,7 @@ from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, built_
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, normalise, with_meta_fields, without_meta_fields
 from pyhudi.storage.clock import Environment
+from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
@@ -140,9 +144,13 @@ class WriteSettings:
         return self.index.startswith("GLOBAL_")
 
 
-def run_write(context: TableContext, engine: Engine, data: Any, settings: WriteSettings) -> WriteResult:
+def run_write(
+    context: TableContext, engine: Engine, data: Any, settings: WriteSettings, *, seen: Snapshot | None = None
+) -> WriteResult:
     """Write records.  data: anything the engine takes in.
 
+    seen: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the caller
+    has to look again.
     Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
     often than the
     settings allow retries, TableState when the table forbids the write.
@@ -151,31 +159,65 @@ def run_write(context: TableContext, engine: Engine, data: Any, settings: WriteS
     _check_index(settings)
     phases = Phases(context.env)
     rolled_back = settle_failed_writes(context, settings.commit)
-    snapshot = load_snapshot(context)
+    snapshot = seen or load_snapshot(context)
     phases.end("load")
-    plan = _Schemas.of(context, snapshot, engine, data, settings)
-    write = _Write(context, engine, settings, plan, phases, rolled_back)
+    columns = engine.input_schema(data)
+    plan = _Schemas.of(context, snapshot, columns, settings)
+    write = _Write(context, engine, settings, columns, plan, phases, rolled_back)
     if plan.keys.generates_keys and settings.operation not in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES):
         raise InvalidRequest(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
-    return write.run(data, snapshot)
+    return write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
+
+
+def run_delete_where(context: TableContext, engine: Engine, where: Filter, settings: WriteSettings) -> WriteResult:
+    """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
+    meanwhile.
+    """
+    keys = context.config.keys
+    fields = [name.split(".")[0] for name in (*keys.record_fields, *partition_columns(keys))]
+    names = [RECORD_KEY, PARTITION_PATH] if context.config.populate_meta_fields else list(dict.fromkeys(fields))
+
+    def attempt() -> WriteResult:
+        query = plan_snapshot_query(context.reloaded(), names, where)
+        found = engine.map(partial(_read_all, query.spec), query.plan.slices)
+        rows = pa.concat_tables([query.spec.output.empty_table(), *found])
+        return run_write(context, engine, rows, settings, seen=query.snapshot)
+
+    return _until_no_conflict(attempt, settings.commit.conflict_retries)
+
+
+def _until_no_conflict(attempt: Callable[[], WriteResult], retries: int) -> WriteResult:
+    """Attempt a write that plans itself anew each time, and `retries` times more while other writers win."""
+    for number in range(retries):
+        try:
+            return replace(attempt(), conflict_retries=number)
+        except WriteConflict:
+            continue
+    return replace(attempt(), conflict_retries=retries)
+
+
+def _read_all(spec: ReadSpec, slice_: FileSlice) -> pa.Table:
+    return pa.concat_tables(list(run_read(spec, slice_)))
 
 
 def run_delete_partitions(context: TableContext, partitions: Iterable[str], settings: WriteSettings) -> WriteResult:
     """Remove all records of partitions by replacing their file groups with nothing.  `*` in a path stands for any characters."""
     check_writable(context)
+    patterns = tuple(partitions)
+    attempt = partial(_delete_partitions, context, patterns, settings)
+    return _until_no_conflict(attempt, settings.commit.conflict_retries)
+
+
+def _delete_partitions(context: TableContext, patterns: tuple[str, ...], settings: WriteSettings) -> WriteResult:
     phases = Phases(context.env)
     rolled_back = settle_failed_writes(context, settings.commit)
     snapshot = load_snapshot(context)
-    existing = snapshot.listing.partitions()
-    wanted: list[str] = []
-    for pattern in partitions:
-        wanted.extend(p for p in existing if p == pattern or ("*" in pattern and fnmatch.fnmatchcase(p, pattern)))
-    wanted = list(dict.fromkeys(wanted))
-    replaced = live_file_ids(snapshot, wanted)
+    wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
+    replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
     _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], settings.operation)
-    start = WriteStart.of(snapshot.timeline)
+    start = _start_of(snapshot)
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
     )
@@ -276,7 +318,7 @@ class taken_back_on_error:
         if transaction.may_take_back(error):
             try:
                 abandon(transaction)
-            except HudiError as failure:
+            except Exception as failure:
                 error.add_note(
                     f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
                 )
@@ -285,9 +327,14 @@ class taken_back_on_error:
 def abandon(transaction: Transaction) -> None:
     """Roll back a transaction of this process that did not commit."""
     context = transaction.context
-    for instant in context.timeline.load().pending(transaction.action):
-        if instant.request_time == transaction.instant_time:
-            rollback_instant(context, instant, transaction.settings)
+    pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
+    try:
+        rollback_instant(context, pending, transaction.settings)
+    except InstantNotFound:
+        # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them.
+        markers = Markers(context.storage, transaction.instant_time)
+        context.storage.delete([path for path, _ in markers.list()])
+        markers.delete()
     transaction.heartbeat.stop(delete=True)
 
 
@@ -311,9 +358,8 @@ class _Schemas:
     unplaced: bool
 
     @classmethod
-    def of(cls, context: TableContext, snapshot: Snapshot, engine: Engine, data: Any, settings: WriteSettings) -> _Schemas:
+    def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> _Schemas:
         config = context.config
-        incoming = engine.input_schema(data)
         current = snapshot.schema
         keys_only = settings.operation is WriteOperation.DELETE
         if keys_only:
@@ -352,6 +398,7 @@ class _Write:
         context: TableContext,
         engine: Engine,
         settings: WriteSettings,
+        columns: pa.Schema,
         schemas: _Schemas,
         phases: Phases,
         rolled_back: tuple[str, ...],
@@ -359,13 +406,14 @@ class _Write:
         self.context = context
         self.engine = engine
         self.settings = settings
+        self.columns = columns
         self.schemas = schemas
         self.phases = phases
         self.rolled_back = rolled_back
         self.operation = settings.operation
         self.global_keys = settings.global_index
 
-    def run(self, data: Any, snapshot: Snapshot) -> WriteResult:
+    def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
         incoming = self.engine.prepare(data, self._prepare_request(snapshot))
         try:
             # A bulk insert places nothing, so its rows need not be held and counted before they are written.
@@ -374,14 +422,17 @@ class _Write:
             self.phases.end("prepare")
             if not counts and not self.settings.allow_empty and self.operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
                 return WriteResult(str(self.operation), None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
-            for attempt in range(self.settings.commit.conflict_retries + 1):
+            for attempt in range(retries):
                 try:
                     return self._attempt(incoming, counts, snapshot, attempt)
                 except WriteConflict:
-                    if attempt == self.settings.commit.conflict_retries:
-                        raise
                     snapshot = load_snapshot(self.context.reloaded())
-            raise AssertionError("the loop returns or raises")
+                    schemas = _Schemas.of(self.context, snapshot, self.columns, self.settings)
+                    if not self.schemas.keys_only and schemas.data_schema != self.schemas.data_schema:
+                        # The rows were made to fit columns that another writer changed meanwhile.
+                        raise
+                    self.schemas = schemas
+            return self._attempt(incoming, counts, snapshot, retries)
         finally:
             incoming.release()
 
@@ -401,7 +452,7 @@ class _Write:
         )
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
-        start = WriteStart.of(snapshot.timeline)
+        start = _start_of(snapshot)
         replaces = self.operation.replaces
         action = Action.REPLACECOMMIT if replaces else (Action.COMMIT if self.context.config.is_cow else Action.DELTACOMMIT)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
@@ -422,6 +473,9 @@ class _Write:
                 self.operation.name, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced
             )
             touched = [(p, f) for p, ids in (replaced or {}).items() for f in ids]
+            if used_index is not None and any(status.stat.num_inserts for status in statuses):
+                everywhere = [NEW_GROUPS_ANYWHERE] if self.global_keys else []
+                touched += [new_groups(s.stat.partition_path or "") for s in statuses if s.stat.num_inserts] + everywhere
             done = transaction.commit(metadata, start, touched)
             self.phases.end("commit")
         return self._result(done, statuses, replaced, used_index, attempt)
@@ -438,6 +492,9 @@ class _Write:
         if self.operation is WriteOperation.INSERT and needs_lookup:
             tagged = self._apply_duplicate_policy(tagged)
         profile = tagged.profile()
+        if self.operation is WriteOperation.DELETE:
+            # What is to be deleted and stands nowhere is no insert.
+            profile = replace(profile, inserts={})
         self.phases.end("index")
         by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
         _refuse_groups_under_service(snapshot, profile.updates, self.operation)
@@ -478,7 +535,10 @@ class _Write:
             global_keys=self.global_keys or unplaced,
             bloom="BLOOM" in self.settings.index,
             prune_by_ranges=self.settings.prune_by_ranges,
-            update_partition_path=self.settings.update_partition_path and not unplaced,
+            # An insert looks keys up to pass over those that are there, wherever they are.
+            update_partition_path=self.settings.update_partition_path
+            and not unplaced
+            and self.operation is not WriteOperation.INSERT,
             rule=self.schemas.stored_rule,
             validity=InstantValidity.of(snapshot.timeline),
         )
@@ -575,6 +635,10 @@ class _Write:
             rolled_back=self.rolled_back,
             seconds=self.phases.seconds,
         )
+
+
+def _start_of(snapshot: Snapshot) -> WriteStart:
+    return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
 def _check_index(settings: WriteSettings) -> None:

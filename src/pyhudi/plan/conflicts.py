@@ -1,8 +1,11 @@
 """Two sets of file groups, one verdict: may a write that is about to complete go on?
 
 A write conflicts with another instant when both touch one file group, and the other instant either completed since the write
-read the table or is a service that will rewrite the group.  Two writes that insert the same new key into different new groups
-do not meet here.
+read the table or is a service that will rewrite the group.
+
+A write that looked keys up and found some nowhere has also read that there are no other file groups.  So it touches the *new
+groups* of each partition into which it inserts, and a write touches them when it adds some: of two upserts that bring the same
+new key, the later one finds the key when it is planned again.  Plain inserts look nothing up and do not meet here.
 
 Source: writing and services, "OCC check".
 """
@@ -18,23 +21,34 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 FileGroupId = tuple[str, str]
 """(partition path, file id)."""
 
+NEW_GROUPS_ANYWHERE: FileGroupId = ("", "*")
+"""Stands for the file groups that a write adds to any partition; no file id is `*`."""
+
+_NEW = ""
+
+
+def new_groups(partition: str) -> FileGroupId:
+    """Stands for the file groups that a write adds to a partition; no file id is empty."""
+    return partition, _NEW
+
 
 @dataclass(frozen=True, slots=True)
 class WriteStart:
     """What stood on the timeline when a write read the table.
 
     last_completed: request time of the newest completed write, '' for none.  pending: request times of writes and services that
-    were under way.
+    were under way.  schema: Avro text of the table's columns, '' for a table that has none yet.
     """
 
     last_completed: str
     pending: frozenset[str]
+    schema: str
 
     @classmethod
-    def of(cls, timeline: Timeline) -> WriteStart:
-        """From the timeline that the write was planned on."""
+    def of(cls, timeline: Timeline, schema: str) -> WriteStart:
+        """From the timeline that the write was planned on, and the table's schema then."""
         last = timeline.last_completed_write()
-        return cls(last.request_time if last else "", frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT)))
+        return cls(last.request_time if last else "", frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT)), schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,16 @@ class Conflict:
 
 
 _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
+
+
+def schema_to_commit(own: str, start: str, now: str) -> str | None:
+    """The schema that a completing write carries; None when the table's schema and the write's went different ways.
+
+    own: the write's; start: the table's when the write was planned; now: the table's now.  Avro texts, '' for none.
+    """
+    if now in (start, own):
+        return own
+    return now if own == start else None
 
 
 def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Instant, ...]:
@@ -88,7 +112,12 @@ def find_conflicts(
 
 def describe_conflicts(conflicts: Iterable[Conflict]) -> str:
     """One sentence for the error: which instants, and a group of each."""
-    parts = [
-        f"{c.instant.action} {c.instant.request_time} ({len(c.groups)} file groups, such as {c.groups[0][1]})" for c in conflicts
-    ]
-    return "; ".join(parts)
+    return "; ".join(f"{c.instant.action} {c.instant.request_time} ({_describe_groups(c.groups)})" for c in conflicts)
+
+
+def _describe_groups(groups: tuple[FileGroupId, ...]) -> str:
+    present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_GROUPS_ANYWHERE[1])]
+    if present:
+        return f"{len(present)} file groups, such as {present[0]}"
+    partition = next((partition for partition, file_id in groups if partition and file_id == _NEW), "the table")
+    return f"new file groups in {partition}, in which no keys were looked up"
