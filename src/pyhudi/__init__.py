@@ -20,6 +20,7 @@ from pyhudi.errors import (
     InstantNotFound,
     Internal,
     InvalidRequest,
+    ServiceFailed,
     StorageUnavailable,
     TableExists,
     TableNotFound,
@@ -28,6 +29,7 @@ from pyhudi.errors import (
     WriteConflict,
 )
 from pyhudi.operations.results import WriteResult
+from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
 
 __version__ = "0.1.0"
 
@@ -38,7 +40,9 @@ __all__ = [
     "InstantNotFound",
     "Internal",
     "InvalidRequest",
+    "RecordMerger",
     "Scan",
+    "ServiceFailed",
     "StorageUnavailable",
     "Table",
     "TableExists",
@@ -47,6 +51,8 @@ __all__ = [
     "Unsupported",
     "WriteConflict",
     "WriteResult",
+    "record_by_record",
+    "register_merger",
 ]
 
 logging.getLogger("pyhudi").addHandler(logging.NullHandler())

@@ -10,6 +10,7 @@
       CorruptData          bytes break their format; says path, offset, expected and found
       WriteConflict        another writer won; this write did not land and may be planned again
       CommitUnknown        the store did not say whether the commit landed: reload and look, delete nothing
+      ServiceFailed        the write is committed and stands; a table service that followed it by itself failed
       StorageUnavailable   a store or a lock did not answer: the same step may be tried again
       Internal             an invariant of PyHudi broke: report it
 
@@ -110,6 +111,18 @@ class CommitUnknown(HudiError):
     def __init__(self, message: str, *, instant: str | None = None) -> None:
         super().__init__(message)
         self.instant = instant
+
+
+class ServiceFailed(HudiError):
+    """The write is committed and must not be repeated; a table service that followed it by itself failed.
+
+    instant: request time of the commit.  service: which one.  The cause is the service's own error.
+    """
+
+    def __init__(self, message: str, *, instant: str | None = None, service: str | None = None) -> None:
+        super().__init__(message)
+        self.instant = instant
+        self.service = service
 
 
 class StorageUnavailable(HudiError):

@@ -34,6 +34,7 @@ from pyhudi.operations.create import check_columns
 from pyhudi.operations.query import Filter, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.services import ServiceSettings, with_services
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction, commit_metadata
 from pyhudi.options import FileSettings, Options, SizingSettings
@@ -96,6 +97,7 @@ class WriteSettings:
     sizing: SizingSettings
     commit: CommitSettings
     extra_metadata: tuple[tuple[str, str], ...]
+    services: ServiceSettings
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -136,6 +138,7 @@ class WriteSettings:
             sizing=SizingSettings.of(options),
             commit=CommitSettings.of(options),
             extra_metadata=extra,
+            services=ServiceSettings.of(options),
         )
 
     @property
@@ -168,7 +171,8 @@ def run_write(
         raise InvalidRequest(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
-    return write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
+    result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
+    return with_services(context, settings.services, result, snapshot.timeline, write.action)
 
 
 def run_delete_where(context: TableContext, engine: Engine, where: Filter, settings: WriteSettings) -> WriteResult:
@@ -227,7 +231,7 @@ def _delete_partitions(context: TableContext, patterns: tuple[str, ...], setting
         metadata = commit_metadata("DELETE_PARTITION", (), schema_text, dict(settings.extra_metadata), replaced)
         done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids])
     phases.end("commit")
-    return WriteResult(
+    result = WriteResult(
         operation=str(settings.operation),
         instant=done.request_time,
         completion_time=done.completion_time,
@@ -235,6 +239,7 @@ def _delete_partitions(context: TableContext, patterns: tuple[str, ...], setting
         rolled_back=rolled_back,
         seconds=phases.seconds,
     )
+    return with_services(context, settings.services, result, snapshot.timeline, Action.REPLACECOMMIT)
 
 
 def check_writable(context: TableContext) -> None:
@@ -412,6 +417,8 @@ class _Write:
         self.rolled_back = rolled_back
         self.operation = settings.operation
         self.global_keys = settings.global_index
+        added_as = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
+        self.action = Action.REPLACECOMMIT if settings.operation.replaces else added_as
 
     def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
         incoming = self.engine.prepare(data, self._prepare_request(snapshot))
@@ -454,9 +461,8 @@ class _Write:
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
         start = _start_of(snapshot)
         replaces = self.operation.replaces
-        action = Action.REPLACECOMMIT if replaces else (Action.COMMIT if self.context.config.is_cow else Action.DELTACOMMIT)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
-        transaction = Transaction.begin(self.context, action, self.settings.commit, requested)
+        transaction = Transaction.begin(self.context, self.action, self.settings.commit, requested)
         with taken_back_on_error(transaction):
             spec = self._writer_spec(transaction)
             replaced = self._replaced(snapshot, counts) if replaces else None
