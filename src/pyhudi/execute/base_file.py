@@ -8,7 +8,7 @@ Source: data files, "Parquet base file"; the footer keys stand in "Footer key-va
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.options import FileSettings
 from pyhudi.records.meta_fields import COMMIT_SEQNO, FILE_NAME, RECORD_KEY
+from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.storage.base import Storage
 
 BLOOM_KEY = "org.apache.hudi.bloomfilter"
@@ -68,14 +69,14 @@ class BaseFileWriter:
         self._avro_schema = avro_schema
         self._settings = settings
         self._with_keys = populate_meta_fields and settings.bloom_enabled
-        self._fill_meta = populate_meta_fields
+        self._fill_name = populate_meta_fields and FILE_NAME in schema.names
         self._filter = inherited
         if self._with_keys and inherited is None:
             self._filter = BloomFilter.create(
                 settings.bloom_kind, settings.bloom_entries, settings.bloom_fpp, settings.bloom_max_entries
             )
-        self._least: str | None = None
-        self._greatest: str | None = None
+        self._least: bytes | None = None
+        self._greatest: bytes | None = None
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._flushed_arrow_bytes = 0
@@ -103,6 +104,9 @@ class BaseFileWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
+            # An open writer would go on writing when it is collected, into a sink that is gone by then.
+            with suppress(Exception):
+                self._writer.close()
             self._stack.__exit__(kind, error, trace)
             return
         try:
@@ -136,7 +140,7 @@ class BaseFileWriter:
         """
         if rows.num_rows == 0:
             return
-        if FILE_NAME in self._schema.names:
+        if self._fill_name:
             position = self._schema.get_field_index(FILE_NAME)
             filled = pa.chunked_array([pa.repeat(pa.scalar(self._name, pa.string()), rows.num_rows)])
             rows = rows.set_column(position, self._schema.field(position), filled)
@@ -149,13 +153,14 @@ class BaseFileWriter:
             self._flush()
 
     def _note_keys(self, keys: pa.ChunkedArray, known: bool) -> None:
-        bounds = pc.min_max(keys).as_py()
-        if bounds["min"] is None:
-            return
-        self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
-        self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
-        if not known and self._filter is not None:
-            for chunk in keys.chunks:
+        for chunk in keys.chunks:
+            # Real Hudi looks keys up by these bounds as Java compares them.
+            bounds = pc.min_max(java_order(chunk)).as_py()
+            if bounds["min"] is None:
+                continue
+            self._least = bounds["min"] if self._least is None else min(self._least, bounds["min"])
+            self._greatest = bounds["max"] if self._greatest is None else max(self._greatest, bounds["max"])
+            if not known and self._filter is not None:
                 self._filter.add(chunk)
 
     def _flush(self) -> None:
@@ -174,8 +179,8 @@ class BaseFileWriter:
             if self._filter.kind != "SIMPLE":
                 entries[BLOOM_TYPE_KEY] = self._filter.kind
             if self._least is not None and self._greatest is not None:
-                entries[MIN_KEY] = self._least
-                entries[MAX_KEY] = self._greatest
+                entries[MIN_KEY] = text_in_java_order(self._least)
+                entries[MAX_KEY] = text_in_java_order(self._greatest)
         return entries
 
 

@@ -24,6 +24,7 @@ from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_tex
 from pyhudi.execute.layout import as_batch
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.text import java_order
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.slices import FileSlice
@@ -146,14 +147,22 @@ def _match(keys: pa.Array, stored: list[pa.Array], numbers: list[int]) -> TagHit
     )
 
 
+def _within(keys: pa.StringArray, least: str, greatest: str) -> npt.NDArray[np.bool_]:
+    """Where a key lies within bounds that a writer took by one of two orders: that of UTF-8, or Java's."""
+    inside = pc.and_(pc.greater_equal(keys, least), pc.less_equal(keys, greatest))
+    low, high = java_order(pa.array([least, greatest], pa.string()))
+    ordered = java_order(keys)
+    by_java = pc.and_(pc.greater_equal(ordered, low), pc.less_equal(ordered, high))
+    return np.asarray(pc.or_(inside, by_java), dtype=np.bool_)
+
+
 def _bloom_hits(storage: Storage, task: TagTask, file: TagFile, number: int, keys: pa.Array) -> TagHits | None:
     with pq.ParquetFile(storage.open_input(file.path)) as parquet:
         candidates = keys
         chosen: npt.NDArray[np.int64] | None = None
         least, greatest = footer_text(parquet.metadata, MIN_KEY), footer_text(parquet.metadata, MAX_KEY)
         if task.prune_by_ranges and least is not None and greatest is not None:
-            inside = pc.and_(pc.greater_equal(keys, least), pc.less_equal(keys, greatest))
-            chosen = np.flatnonzero(np.asarray(inside, dtype=np.bool_)).astype(np.int64)
+            chosen = np.flatnonzero(_within(keys, least, greatest)).astype(np.int64)
             candidates = keys.take(pa.array(chosen))
         key_filter = footer_filter(parquet.metadata)
         if key_filter is not None and len(candidates):

@@ -32,6 +32,10 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 
+_FIRST_MOVED = 0xEE
+_FROM_JAVA = np.arange(256, dtype=np.uint8)
+_FROM_JAVA[_FIRST_MOVED:0xF5] = [0xF0, 0xF1, 0xF2, 0xF3, 0xF4, 0xEE, 0xEF]
+_TO_JAVA = np.argsort(_FROM_JAVA).astype(np.uint8)
 _HEX = np.frombuffer(b"".join(b"%02x" % value for value in range(256)), dtype=np.uint8).reshape(256, 2)
 
 
@@ -83,6 +87,30 @@ def value_text(array: pa.Array) -> pa.StringArray:
     if not has_text(type_):
         raise InvalidRequest(f"a value of type {type_} has no text form: use a string, number, boolean, date or timestamp column")
     return pc.cast(array, pa.string())
+
+
+def java_order(texts: pa.StringArray) -> pa.BinaryArray:
+    """Bytes that compare as Java compares the texts, by UTF-16 units; nulls stay null.  `text_in_java_order` undoes it.
+
+    The order differs from that of UTF-8, which Arrow and Python have, only where a text goes beyond U+FFFF: such a character is
+    a pair of surrogates, which stand before U+E000.  So the first bytes of such characters change places with those of the last
+    three-byte ones.
+    """
+    return _with_bytes(texts, _TO_JAVA)
+
+
+def text_in_java_order(ordered: bytes) -> str:
+    """The text of one value of `java_order`."""
+    return ordered.translate(_FROM_JAVA.tobytes()).decode()
+
+
+def _with_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]]) -> pa.BinaryArray:
+    validity, offsets, data = texts.buffers()
+    if data is not None and data.size:
+        plain = np.frombuffer(data, dtype=np.uint8)
+        if plain.max() >= _FIRST_MOVED:
+            data = pa.py_buffer(table[plain])
+    return pa.BinaryArray.from_buffers(pa.binary(), len(texts), [validity, offsets, data], texts.null_count, texts.offset)
 
 
 def timestamp_micros(array: pa.Array) -> pa.Int64Array:
