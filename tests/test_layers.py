@@ -60,7 +60,6 @@ WORLD = (
     "random",
     "uuid",
     "secrets",
-    "threading",
     "fsspec",
 )
 CONFINED = (
