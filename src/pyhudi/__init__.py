@@ -29,6 +29,7 @@ from pyhudi.errors import (
     WriteConflict,
 )
 from pyhudi.operations.results import WriteResult
+from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "InstantNotFound",
     "Internal",
     "InvalidRequest",
+    "RecordMerger",
     "Scan",
     "ServiceFailed",
     "StorageUnavailable",
@@ -49,6 +51,8 @@ __all__ = [
     "Unsupported",
     "WriteConflict",
     "WriteResult",
+    "record_by_record",
+    "register_merger",
 ]
 
 logging.getLogger("pyhudi").addHandler(logging.NullHandler())

@@ -32,7 +32,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.records.keys import record_keys
-from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, delete_flags, ordering_values
+from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.storage import open_storage
 from pyhudi.storage.markers import Markers
@@ -128,7 +128,7 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
         keys = incoming.column(RECORD_KEY).filter(pa.array(plain)).combine_chunks()
         deletes.append(_plain_deletes(spec, task, keys, rule) if by_event_time else deletes_batch(keys, partition))
         incoming = incoming.filter(pa.array(~plain))
-    soft = delete_flags(incoming)
+    soft = rule.deletes(incoming)
     if soft is None:
         return incoming, [batch for batch in deletes if batch.num_rows]
     gone = incoming.filter(pa.array(soft))
@@ -141,7 +141,7 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
     else:
         values = ordering_values(gone, str(rule.ordering_field)).combine_chunks()
         deletes.append(deletes_batch(keys, partition, wrap_ordering(values)))
-    return live_rows(incoming), [batch for batch in deletes if batch.num_rows]
+    return live_rows(incoming, rule), [batch for batch in deletes if batch.num_rows]
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: MergeRule) -> pa.RecordBatch:

@@ -22,7 +22,6 @@ from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
-from pyhudi.records.merge import delete_flags
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import conform, without_meta_fields
 
@@ -96,7 +95,7 @@ def resolve_moves(
             )
         older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files)
         wins = request.rule.pick_newer(older.select(data), newer.select(data), plain)
-        soft = delete_flags(newer)
+        soft = request.rule.deletes(newer)
         if soft is not None:
             dead |= soft
     homes = pa.array([file.partition for file in request.files], pa.string())

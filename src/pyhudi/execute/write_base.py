@@ -31,7 +31,7 @@ from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_fil
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import KeySpec, record_keys
-from pyhudi.records.merge import BoolMask, Merged, MergeRule, delete_flags
+from pyhudi.records.merge import BoolMask, Merged, MergeRule
 from pyhudi.records.meta_fields import (
     COMMIT_SEQNO,
     COMMIT_TIME,
@@ -62,6 +62,7 @@ class WriterSpec:
     files: FileSettings
     keys: KeySpec
     populate_meta_fields: bool
+    rule: MergeRule
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -106,7 +107,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     """
     storage = open_storage(spec.storage)
     statuses: list[WriteStatus] = []
-    pending = _only_live(rows)
+    pending = _only_live(rows, spec.rule)
     first = next(pending, None)
     sequence = 0
     while first is not None:
@@ -158,7 +159,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
             for batch in _stored_batches(old, spec):
                 writer.write(merger.merge(batch, writer.row_count), keys_known=inherited is not None)
             fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
-            fresh = live_rows(fresh)
+            fresh = live_rows(fresh, spec.rule)
             if fresh.num_rows:
                 counts.inserts += fresh.num_rows
                 writer.write(stored_rows(spec, fresh, task.token.partition, writer.row_count))
@@ -237,7 +238,7 @@ class _RowMerger:
         data = self._spec.data_schema.names
         if self._rule.picks:
             wins = self._rule.pick_newer(older.select(data), newer.select(data), plain)
-            soft = delete_flags(newer)
+            soft = self._rule.deletes(newer)
             gone = np.zeros(len(wins), dtype=np.bool_)
             if soft is not None:
                 gone |= soft
@@ -321,16 +322,16 @@ def _keys_of(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
     return pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
 
 
-def _only_live(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _only_live(rows: Iterable[pa.Table], rule: MergeRule) -> Iterator[pa.Table]:
     for table in rows:
-        live = live_rows(table)
+        live = live_rows(table, rule)
         if live.num_rows:
             yield live
 
 
-def live_rows(rows: pa.Table) -> pa.Table:
+def live_rows(rows: pa.Table, rule: MergeRule) -> pa.Table:
     """Incoming rows without deletes of either kind, and without the column that marks them."""
-    soft = delete_flags(rows)
+    soft = rule.deletes(rows)
     plain = plain_deletes(rows)
     flags = [mask for mask in (soft, plain) if mask is not None]
     return rows.filter(pa.array(~np.logical_or.reduce(flags))) if flags else rows

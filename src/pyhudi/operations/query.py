@@ -17,19 +17,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant, State
 from pyhudi.plan.incremental import CompletionRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
-from pyhudi.records.merge import MergeRule, built_in_rule
+from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
 from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.storage.base import FileInfo
-from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
@@ -117,16 +116,6 @@ def plan_incremental_query(
     return Query(snapshot, replace(spec, validity=validity), _with_steps(plan_slices(slices, None), chosen))
 
 
-def read_rule(config: TableConfig) -> MergeRule:
-    """The rule by which logs are merged.  Raises Unsupported for merge modes that are not built."""
-    rule = built_in_rule(config.merge)
-    if rule is None:
-        raise Unsupported(
-            f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is not read yet"
-        )
-    return rule
-
-
 def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
     """The table's columns.  Raises TableState for a table without commits that was created without a schema."""
     if snapshot.schema is None:
@@ -151,7 +140,7 @@ def _read_spec(
         output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
         condition=None if condition is None else bind(parse_filter(condition), stored),
         keys=config.keys,
-        rule=read_rule(config),
+        rule=merge_rule(config.merge),
         validity=validity,
         populate_meta_fields=config.populate_meta_fields,
         values_from_path=values_from_path,

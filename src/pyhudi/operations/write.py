@@ -48,7 +48,8 @@ from pyhudi.plan.write import (
     small_files,
 )
 from pyhudi.records.keys import KeySpec, partition_columns
-from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, built_in_rule
+from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime
+from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, normalise, with_meta_fields, without_meta_fields
 from pyhudi.storage.clock import Environment
@@ -383,12 +384,7 @@ class _Schemas:
             check_columns(config.keys, config.ordering_field, normalise(columns))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
-        rule = built_in_rule(config.merge)
-        if rule is None:
-            raise Unsupported(
-                f"merge mode CUSTOM (strategy {config.merge.strategy_id}, payload {config.merge.payload_class}) is "
-                f"not written yet"
-            )
+        rule = merge_rule(config.merge)
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
         )
@@ -597,6 +593,7 @@ class _Write:
             files=self.settings.files,
             keys=config.keys,
             populate_meta_fields=config.populate_meta_fields,
+            rule=self.schemas.stored_rule,
         )
 
     def _inflight(self, profile: WorkloadProfile, snapshot: Snapshot) -> bytes:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes
+from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes
 
 Ints = npt.NDArray[np.int64]
 
@@ -144,8 +144,9 @@ class LogMerger:
         extra_deletes: rows that a custom delete marker makes deletes, beside `_hoodie_is_deleted`.
         """
         deleted = np.zeros(rows.num_rows, dtype=np.bool_)
-        if IS_DELETED in rows.column_names:
-            deleted |= np.asarray(pc.fill_null(rows.column(IS_DELETED), False).combine_chunks(), dtype=np.bool_)
+        flagged = self._rule.deletes(rows)
+        if flagged is not None:
+            deleted |= flagged
         if extra_deletes is not None:
             deleted |= extra_deletes
         self._partial = self._partial or present is not None

@@ -36,10 +36,14 @@ class MergeRule(Protocol):
     """How two versions of a record become one.
 
     picks: True when the result is always one of the two versions unchanged; then `pick_newer` answers, else `merge` does.
+    ordering_field: the column whose larger value is newer, None when the rule looks at none.
     """
 
-    picks: bool
-    ordering_field: str | None
+    @property
+    def picks(self) -> bool: ...
+
+    @property
+    def ordering_field(self) -> str | None: ...
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """For aligned rows: True where the newer version wins.
@@ -47,6 +51,10 @@ class MergeRule(Protocol):
         older, newer: same number of rows, each with the table's data columns.  newer_is_plain_delete: True where the newer
         version is a delete that carries no row and no ordering value; None when there is none.
         """
+        ...
+
+    def deletes(self, rows: pa.Table) -> BoolMask | None:
+        """True where a row deletes its key instead of being stored; None when no row does."""
         ...
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
@@ -80,6 +88,9 @@ class PickByCommitTime:
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         return np.ones(newer.num_rows, dtype=np.bool_)
 
+    def deletes(self, rows: pa.Table) -> BoolMask | None:
+        return delete_flags(rows)
+
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         every = np.ones(newer.num_rows, dtype=np.bool_)
         return Merged(newer, every, every)
@@ -105,6 +116,9 @@ class PickByEventTime:
         if newer_is_plain_delete is not None:
             wins |= newer_is_plain_delete
         return wins
+
+    def deletes(self, rows: pa.Table) -> BoolMask | None:
+        return delete_flags(rows)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         wins = self.pick_newer(older, newer, None)
@@ -136,13 +150,27 @@ def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
 
 
 def newer_or_equal(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> BoolMask:
-    """True where the newer ordering value is not smaller.  A null older value loses; a null newer value loses against a value."""
-    answer = pc.greater_equal(newer, older)
+    """True where the newer ordering value is not smaller.  A null older value loses; a null newer value loses against a value.
+
+    Floats compare as Java compares them: NaN is the largest and equals itself, -0.0 is smaller than 0.0.
+    """
+    answer = pc.greater_equal(_comparable(newer), _comparable(older))
     filled = pc.if_else(pc.is_null(older), True, pc.fill_null(answer, False))
     return np.asarray(
         filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled,
         dtype=np.bool_,
     )
+
+
+def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """The values, or for floats whole numbers in their total order."""
+    if not pa.types.is_floating(values.type):
+        return values
+    numbers: npt.NDArray[np.float64] = pc.cast(values, pa.float64()).to_numpy()
+    bits = numbers.view(np.int64)
+    largest = np.iinfo(np.int64).max
+    ranks = np.where(np.isnan(numbers), largest, bits ^ ((bits >> 63) & largest))
+    return pa.array(ranks, mask=np.asarray(values.is_null()))
 
 
 def delete_flags(rows: pa.Table) -> BoolMask | None:

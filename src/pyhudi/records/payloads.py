@@ -1,0 +1,240 @@
+"""Payload classes: Hudi's older way to say how two records of a key become one, as rules on whole columns.
+
+    class                              between two records of one batch      between the incoming and the stored record
+    EventTimeAvroPayload               larger ordering value, tie: later     a delete always wins; else the larger ordering value,
+    tie: incoming
+    OverwriteNonDefaultsWithLatest...  the same                              incoming, its nulls filled from the stored record; a
+    delete wins
+    PartialUpdateAvroPayload           larger one, its nulls filled          larger one, its nulls filled from the other; a delete
+    wins
+    FirstValueAvroPayload              larger one, tie: earlier              larger ordering value, tie: stored
+    AWSDmsAvroPayload                  larger one, tie: later                incoming; `Op` = D deletes
+    debezium.MySqlDebezium...          larger one, tie: later                later binlog position `_event_seq`, tie: stored; `d`
+    deletes
+    debezium.PostgresDebezium...       larger one, tie: later                larger `_event_lsn`, tie: incoming; `d` deletes;
+    columns that the
+                                                                             change did not carry keep the stored value
+
+DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes.  In log files deletes are settled
+by ordering value before a
+payload is asked (see `records.log_merge`).
+
+Source: reading and merging, "Payload classes", with its truth table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.records.merge import BoolMask, Merged, choose_rows, delete_flags, ordering_values
+from pyhudi.records.merge_mode import MODEL_PACKAGE
+from pyhudi.records.schema import is_meta_field
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What Debezium writes for a large column that a change did not carry."""
+
+_CHANGE_TYPE = "_change_operation_type"
+_MYSQL_POSITION = "_event_seq"
+_POSTGRES_POSITION = "_event_lsn"
+_DMS_OPERATION = "Op"
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadRule:
+    """The rule of one payload class.  ordering_field: the table's ordering column, None when it has none."""
+
+    payload_class: str
+    ordering_field: str | None
+
+    @property
+    def picks(self) -> bool:
+        """Rows are merged, not picked."""
+        return False
+
+    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+        """Where a delete or row competes by ordering value alone."""
+        return ~_older_is_larger(older, newer, self.ordering_field)
+
+    def deletes(self, rows: pa.Table) -> BoolMask | None:
+        """Rows that delete their key."""
+        return _DELETES.get(self.payload_class, delete_flags)(rows)
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """older: stored records; newer: incoming ones."""
+        return _MERGES[self.payload_class](older, newer, self)
+
+    def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """Two records of one batch; none is deleted here, a delete stays a row with its flag."""
+        every = np.ones(newer.num_rows, dtype=np.bool_)
+        if self.payload_class == _PARTIAL_UPDATE:
+            return Merged(_combine_partial(older, newer, self.ordering_field), every, every)
+        wins = ~_older_is_larger(older, newer, self.ordering_field, tie=self.payload_class == _FIRST_VALUE)
+        return Merged(choose_rows(older, newer, wins), every, wins)
+
+
+def payload_rule(payload_class: str, ordering_field: str | None) -> PayloadRule | None:
+    """The rule of a payload class, None for one that is not known."""
+    name = _ALIASES.get(payload_class, payload_class)
+    return PayloadRule(name, ordering_field) if name in _MERGES else None
+
+
+def known_payloads() -> tuple[str, ...]:
+    """The payload classes that have a rule here."""
+    return tuple(_MERGES)
+
+
+_EVENT_TIME = MODEL_PACKAGE + "EventTimeAvroPayload"
+_NON_DEFAULTS = MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload"
+_PARTIAL_UPDATE = MODEL_PACKAGE + "PartialUpdateAvroPayload"
+_FIRST_VALUE = MODEL_PACKAGE + "FirstValueAvroPayload"
+_DMS = MODEL_PACKAGE + "AWSDmsAvroPayload"
+_MYSQL = MODEL_PACKAGE + "debezium.MySqlDebeziumAvroPayload"
+_POSTGRES = MODEL_PACKAGE + "debezium.PostgresDebeziumAvroPayload"
+_ALIASES = {"org.apache.hudi.payload.AWSDmsAvroPayload": _DMS}
+
+
+def _merge_event_time(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    dead = _flags(delete_flags(newer), newer.num_rows)
+    wins = ~_older_is_larger(older, newer, rule.ordering_field) | dead
+    return Merged(choose_rows(older, newer, wins), ~dead, wins)
+
+
+def _merge_non_defaults(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    dead = _flags(delete_flags(newer), newer.num_rows)
+    return Merged(_filled(newer, older), ~dead, np.ones(newer.num_rows, dtype=np.bool_))
+
+
+def _merge_partial_update(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    dead = _flags(delete_flags(newer), newer.num_rows)
+    stored_first = _older_is_larger(older, newer, rule.ordering_field)
+    rows = choose_rows(_filled(older, newer, meta_of=newer), _filled(newer, older), ~stored_first)
+    return Merged(rows, ~dead, np.ones(newer.num_rows, dtype=np.bool_))
+
+
+def _merge_first_value(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    wins = ~_older_is_larger(older, newer, rule.ordering_field, tie=True)
+    dead = _flags(delete_flags(newer), newer.num_rows) & wins
+    return Merged(choose_rows(older, newer, wins), ~dead, wins)
+
+
+def _merge_dms(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    return Merged(newer, ~_flags(_dms_deletes(newer), newer.num_rows), np.ones(newer.num_rows, dtype=np.bool_))
+
+
+def _merge_mysql(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    stored, incoming = _binlog_positions(older), _binlog_positions(newer)
+    if incoming[0].null_count:
+        raise InvalidRequest(
+            f"{_MYSQL_POSITION} is null in {incoming[0].null_count} of the changes; a MySQL change has a position"
+        )
+    later = pc.or_(
+        pc.greater(incoming[0], stored[0]), pc.and_(pc.equal(incoming[0], stored[0]), pc.greater(incoming[1], stored[1]))
+    )
+    wins = np.asarray(pc.fill_null(later, True), dtype=np.bool_)
+    dead = _flags(_change_deletes(newer), newer.num_rows) & wins
+    return Merged(choose_rows(older, newer, wins), ~dead, wins)
+
+
+def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
+    stored = _column(older, _POSTGRES_POSITION).cast(pa.int64())
+    incoming = _column(newer, _POSTGRES_POSITION).cast(pa.int64())
+    wins = np.asarray(pc.fill_null(pc.greater_equal(incoming, stored), True), dtype=np.bool_)
+    dead = _flags(_change_deletes(newer), newer.num_rows) & wins
+    columns = []
+    for field in newer.schema:
+        column = newer.column(field.name)
+        if not is_meta_field(field.name) and (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
+            marker = pa.scalar(UNAVAILABLE if pa.types.is_string(field.type) else UNAVAILABLE.encode(), field.type)
+            column = pc.if_else(pc.fill_null(pc.equal(column, marker), False), older.column(field.name).cast(field.type), column)
+        columns.append(column)
+    return Merged(choose_rows(older, pa.table(columns, schema=newer.schema), wins), ~dead, wins)
+
+
+def _combine_partial(older: pa.Table, newer: pa.Table, ordering_field: str | None) -> pa.Table:
+    older_first = _older_is_larger(older, newer, ordering_field)
+    older_deleted = _flags(delete_flags(older), older.num_rows)
+    merged = choose_rows(_filled(older, newer, meta_of=newer), _filled(newer, older), ~older_first)
+    return choose_rows(merged, newer, older_first & older_deleted)
+
+
+def _filled(rows: pa.Table, other: pa.Table, meta_of: pa.Table | None = None) -> pa.Table:
+    """`rows` with nulls of data columns taken from `other`; meta columns from `meta_of` where given."""
+    columns = []
+    for field in rows.schema:
+        column = rows.column(field.name)
+        if is_meta_field(field.name):
+            columns.append(column if meta_of is None else meta_of.column(field.name))
+        elif column.null_count == 0:
+            columns.append(column)
+        else:
+            columns.append(_coalesce(column, other.column(field.name).cast(field.type)))
+    return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in rows.schema]))
+
+
+def _coalesce(column: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    missing = np.asarray(pc.is_null(column).combine_chunks(), dtype=np.bool_)
+    count = len(missing)
+    positions = np.arange(count, dtype=np.int64) + np.where(missing, count, 0)
+    return pa.chunked_array([*column.chunks, *other.chunks], type=column.type).take(pa.array(positions))
+
+
+def _older_is_larger(older: pa.Table, newer: pa.Table, field: str | None, *, tie: bool = False) -> BoolMask:
+    """Where the older ordering value is larger (or, with `tie`, not smaller).  A null never is."""
+    if field is None:
+        return np.full(newer.num_rows, tie, dtype=np.bool_)
+    compare = pc.greater_equal if tie else pc.greater
+    answer = pc.fill_null(compare(ordering_values(older, field), ordering_values(newer, field)), False)
+    return np.asarray(answer, dtype=np.bool_)
+
+
+def _flags(mask: BoolMask | None, count: int) -> BoolMask:
+    return np.zeros(count, dtype=np.bool_) if mask is None else mask
+
+
+def _either(first: BoolMask | None, second: BoolMask) -> BoolMask | None:
+    mask = second if first is None else first | second
+    return mask if mask.any() else None
+
+
+def _dms_deletes(rows: pa.Table) -> BoolMask | None:
+    operation = pc.fill_null(pc.equal(pc.utf8_upper(_column(rows, _DMS_OPERATION)), "D"), False)
+    return _either(delete_flags(rows), np.asarray(operation, dtype=np.bool_))
+
+
+def _change_deletes(rows: pa.Table) -> BoolMask | None:
+    operation = pc.fill_null(pc.equal(_column(rows, _CHANGE_TYPE), "d"), False)
+    return _either(delete_flags(rows), np.asarray(operation, dtype=np.bool_))
+
+
+def _binlog_positions(rows: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    parts = pc.extract_regex(_column(rows, _MYSQL_POSITION), r"^(?P<file>[0-9]+)\.(?P<position>[0-9]+)$")
+    return pc.struct_field(parts, "file").cast(pa.int64()), pc.struct_field(parts, "position").cast(pa.int64())
+
+
+def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    if name not in rows.column_names:
+        raise InvalidRequest(f"the table's payload class needs the column {name!r}; columns: {', '.join(rows.column_names)}")
+    return rows.column(name)
+
+
+_DELETES: dict[str, Callable[[pa.Table], BoolMask | None]] = {
+    _DMS: _dms_deletes,
+    _MYSQL: _change_deletes,
+    _POSTGRES: _change_deletes,
+}
+
+_MERGES: dict[str, Callable[[pa.Table, pa.Table, PayloadRule], Merged]] = {
+    _EVENT_TIME: _merge_event_time,
+    _NON_DEFAULTS: _merge_non_defaults,
+    _PARTIAL_UPDATE: _merge_partial_update,
+    _FIRST_VALUE: _merge_first_value,
+    _DMS: _merge_dms,
+    _MYSQL: _merge_mysql,
+    _POSTGRES: _merge_postgres,
+}
