@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from datetime import UTC
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -31,7 +30,7 @@ from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_fil
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import KeySpec, record_keys
-from pyhudi.records.merge import BoolMask, Merged, MergeRule
+from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes
 from pyhudi.records.meta_fields import (
     COMMIT_SEQNO,
     COMMIT_TIME,
@@ -133,7 +132,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     """Write the next version of a file group: its rows, each merged with the incoming row of its key; then the incoming rows that
     met none.
 
-    incoming: the incoming layout, one row for each key unless `match_keys` is False.
+    incoming: the incoming layout.  Of several rows of one key the last one counts, unless `match_keys` is False.
     """
     storage = open_storage(spec.storage)
     old_name = parse_base_file(task.base_path.rsplit("/", 1)[-1])
@@ -143,6 +142,8 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     path = path_in(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
     counts = _MergeCounts()
+    if task.match_keys:
+        incoming = _last_of_each_key(incoming)
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
     with pq.ParquetFile(storage.open_input(task.base_path), memory_map=False) as old:
         inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
@@ -157,12 +158,12 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         ) as writer:
             merger = _RowMerger(spec, task, incoming, rule, counts, matched)
             for batch in _stored_batches(old, spec):
-                writer.write(merger.merge(batch, writer.row_count), keys_known=inherited is not None)
+                writer.write(merger.merge(batch), keys_known=inherited is not None)
             fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
             fresh = live_rows(fresh, spec.rule)
             if fresh.num_rows:
                 counts.inserts += fresh.num_rows
-                writer.write(stored_rows(spec, fresh, task.token.partition, writer.row_count))
+                writer.write(stored_rows(spec, fresh, task.token.partition, counts.updates))
     written = _finished(writer)
     stat = WriteStat(
         file_id=task.file_id,
@@ -202,8 +203,8 @@ class _RowMerger:
         self._keys = incoming.column(RECORD_KEY).combine_chunks() if task.match_keys else pa.array([], pa.string())
         self._plain = plain_deletes(incoming)
 
-    def merge(self, rows: pa.Table, first_row: int) -> pa.Table:
-        """The batch as it goes into the new file, where its first row has number `first_row`."""
+    def merge(self, rows: pa.Table) -> pa.Table:
+        """The batch as it goes into the new file."""
         if not len(self._keys):
             return rows
         found = pc.index_in(_keys_of(self._spec, rows), value_set=self._keys)
@@ -218,13 +219,14 @@ class _RowMerger:
         newer = self._incoming.take(pa.array(sources))
         plain = None if self._plain is None else self._plain[sources]
         replaced, removed, values = self._decide(older, newer, plain)
+        stamped = self._counts.updates
         self._counts.updates += int(replaced.sum())
         self._counts.deletes += int(removed.sum())
         merged = rows
         if replaced.any():
             mask = np.zeros(rows.num_rows, dtype=np.bool_)
             mask[positions[replaced]] = True
-            stored = stored_rows(self._spec, values, self._task.token.partition, first_row, row_numbers=np.flatnonzero(mask))
+            stored = stored_rows(self._spec, values, self._task.token.partition, stamped)
             merged = _overlay(rows, stored, mask)
         if removed.any():
             keep = np.ones(rows.num_rows, dtype=np.bool_)
@@ -283,20 +285,14 @@ def stored_rows(
     incoming: pa.Table,
     task_partition: int,
     first_row: int,
-    row_numbers: npt.NDArray[np.int64] | None = None,
 ) -> pa.Table:
-    """Incoming rows in the stored layout, stamped with this commit."""
+    """Incoming rows in the stored layout, stamped with this commit.  first_row: how many rows the task has stamped before."""
     count = incoming.num_rows
     schema = spec.stored_schema
     if spec.populate_meta_fields:
-        if row_numbers is None:
-            sequence = sequence_numbers(spec.instant_time, task_partition, first_row, count)
-        else:
-            numbers = pc.cast(pa.array(row_numbers + first_row), pa.string())
-            sequence = pc.binary_join_element_wise(f"{spec.instant_time}_{task_partition}", numbers, "_")
         meta: dict[str, pa.Array | pa.ChunkedArray] = {
             COMMIT_TIME: constant(spec.instant_time, count),
-            COMMIT_SEQNO: sequence,
+            COMMIT_SEQNO: sequence_numbers(spec.instant_time, task_partition, first_row, count),
             RECORD_KEY: incoming.column(RECORD_KEY),
             PARTITION_PATH: incoming.column(PARTITION_PATH),
             FILE_NAME: pa.nulls(count, pa.string()),
@@ -314,6 +310,16 @@ def _stored_batches(old: pq.ParquetFile, spec: WriterSpec) -> Iterator[pa.Table]
     for group in range(old.metadata.num_row_groups):
         rows = old.read_row_group(group, columns=columns, use_threads=False)
         yield conform_table(rows, schema)
+
+
+def _last_of_each_key(rows: pa.Table) -> pa.Table:
+    codes = row_codes(rows, [RECORD_KEY])
+    if not len(codes) or int(codes.max()) + 1 == len(codes):
+        return rows
+    last = np.zeros(int(codes.max()) + 1, dtype=np.int64)
+    # Of several values for one place numpy keeps the last.
+    last[codes] = np.arange(len(codes))
+    return rows.take(pa.array(np.sort(last)))
 
 
 def _keys_of(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
