@@ -1,0 +1,217 @@
+"""`python -m benchmarks`: see README.md.
+
+Exit status: 0 when every answer was right, 1 when a system gave a wrong one or PyHudi failed, 2 for a wrong call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks import chart, machine, report
+from benchmarks.data import load_inputs
+from benchmarks.environments import ROOT, EnvironmentMissing
+from benchmarks.growth import GrowthSettings, run_growth
+from benchmarks.run import run
+from benchmarks.steps import STEPS, is_wanted
+from benchmarks.systems import BY_NAME, SYSTEMS, make_workers
+
+PUBLISHED = ROOT / "benchmarks"
+WORK = ROOT / "artifacts" / "bench"
+PUBLISHED_SCALE, PUBLISHED_ROUNDS = 0.25, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if sum(any(is_wanted(step, [pattern]) for step in STEPS) for pattern in chosen.only) != len(chosen.only):
+        parser.error(f"--only takes {', '.join(step.name for step in STEPS if step.reported)}, or the beginning of such a name")
+    output: Path = chosen.output or (PUBLISHED if _is_whole(chosen) else WORK)
+    output.mkdir(parents=True, exist_ok=True)
+    if chosen.report:
+        _write(output, json.loads((output / "results.json").read_text()))
+        return 0
+    # A plain `kill` then also goes through the `finally` clauses below, which end the workers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        return _grow(chosen, output) if chosen.growth else _measure(chosen, output)
+    except EnvironmentMissing as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+
+
+def _measure(chosen: argparse.Namespace, output: Path) -> int:
+    inputs = load_inputs(chosen.scale)
+    folder = WORK / "run"
+    shutil.rmtree(folder, ignore_errors=True)
+    workers, missing = make_workers(_systems(chosen), chosen.cores, chosen.driver_memory, folder, chosen.timeout)
+    for name, reason in missing.items():
+        print(f"benchmarks: {name} does not run: {reason}", file=sys.stderr)
+    load = machine.load_average()
+    try:
+        measurements = run(inputs, workers, folder / "tables", chosen.rounds, chosen.only)
+    finally:
+        for worker in workers.values():
+            worker.stop()
+    result: dict[str, Any] = {
+        "made": _now(),
+        "machine": machine.describe(),
+        "settings": {
+            "scale": chosen.scale,
+            "row_count": inputs.row_count,
+            "rounds": chosen.rounds,
+            "cores": chosen.cores,
+            "driver_memory": chosen.driver_memory,
+            "only": chosen.only,
+            "load_before": load,
+        },
+        "versions": {name: worker.versions for name, worker in workers.items()},
+        "missing": missing,
+        "measurements": [asdict(one) for one in measurements],
+    }
+    previous = output / "results.json"
+    if previous.exists():
+        result["growth"] = json.loads(previous.read_text()).get("growth")
+    _write(output, result)
+    bad = [one for one in measurements if one.status == "wrong" or (one.status == "failed" and one.system.startswith("pyhudi"))]
+    return 1 if bad else 0
+
+
+def _grow(chosen: argparse.Namespace, output: Path) -> int:
+    settings = GrowthSettings(
+        scale=chosen.scale,
+        factors=chosen.factors,
+        commit_scale=chosen.commit_scale,
+        commit_counts=chosen.commits,
+        kinds=chosen.kinds,
+        budget_s=chosen.budget,
+    )
+    folder = WORK / "growth"
+    shutil.rmtree(folder, ignore_errors=True)
+    names = [name for name in _systems(chosen) if not BY_NAME[name].reads_of]
+    workers, missing = make_workers(names, chosen.cores, chosen.driver_memory, folder, chosen.timeout)
+    try:
+        growth = run_growth(settings, workers, folder / "tables")
+    finally:
+        for worker in workers.values():
+            worker.stop()
+    growth["made"] = _now()
+    growth["notes"] += [f"{name} did not run: {reason}" for name, reason in missing.items()]
+    previous = output / "results.json"
+    if previous.exists():
+        result = json.loads(previous.read_text())
+    else:
+        settings_of_none = {
+            "scale": chosen.scale,
+            "row_count": 0,
+            "rounds": 0,
+            "cores": chosen.cores,
+            "driver_memory": chosen.driver_memory,
+        }
+        result = {"made": _now(), "machine": machine.describe(), "settings": settings_of_none, "measurements": [], "missing": {}}
+        result["versions"] = {name: worker.versions for name, worker in workers.items()}
+    _write(output, {**result, "growth": growth})
+    return 1 if growth["wrong"] else 0
+
+
+def _write(output: Path, result: dict[str, Any]) -> None:
+    (output / "results.json").write_text(json.dumps(result, indent=1) + "\n")
+    (output / "RESULTS.md").write_text(report.render(result))
+    if result["measurements"]:
+        settings = result["settings"]
+        subtitle = f"TPC-H lineitem, {settings['row_count']:,} rows, {settings['cores']} cores; bars are to scale within a step"
+        (output / "results.svg").write_text(chart.draw(report.medians(result["measurements"]), subtitle))
+    print(f"benchmarks: wrote {output / 'RESULTS.md'} and what belongs to it", file=sys.stderr)
+
+
+def _is_whole(chosen: argparse.Namespace) -> bool:
+    """Only a run of everything, at the published size or above, replaces the published results."""
+    return (
+        not chosen.only
+        and chosen.peers is None
+        and chosen.engines is None
+        and chosen.scale >= PUBLISHED_SCALE
+        and chosen.rounds >= PUBLISHED_ROUNDS
+    )
+
+
+def _systems(chosen: argparse.Namespace) -> list[str]:
+    ours = [system.name for system in SYSTEMS if system.role == "ours"]
+    others = [system.name for system in SYSTEMS if system.role != "ours"]
+    picked = [*(ours if chosen.engines is None else chosen.engines), *(others if chosen.peers is None else chosen.peers)]
+    return [system.name for system in SYSTEMS if system.name in picked]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="PyHudi and its peers, side by side. benchmarks/README.md says more."
+    )
+    ours = [system.name for system in SYSTEMS if system.role == "ours"]
+    others = [system.name for system in SYSTEMS if system.role != "ours"]
+    parser.add_argument(
+        "--scale", type=float, default=PUBLISHED_SCALE, help="of TPC-H; 1 is 6 million rows (default %(default)s)"
+    )
+    parser.add_argument("--rounds", type=int, default=PUBLISHED_ROUNDS, help="default %(default)s")
+    parser.add_argument("--peers", type=_names(others), help=f"some of {','.join(others)}, or none (default all)")
+    parser.add_argument("--engines", type=_names(ours), help=f"some of {','.join(ours)}, or none (default all)")
+    parser.add_argument(
+        "--only", action="extend", type=_list, default=[], help="steps or the beginnings of their names, such as cow-upsert,mor"
+    )
+    parser.add_argument("--cores", type=int, default=2, help="for each system (default 2)")
+    parser.add_argument("--driver-memory", default="2g", help="of each Spark (default 2g)")
+    parser.add_argument("--timeout", type=float, default=1800.0, help="seconds that one step may take (default 1800)")
+    parser.add_argument(
+        "--output", type=Path, help="folder of the results (default: benchmarks for a whole run, artifacts/bench for a part)"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="measure nothing, write RESULTS.md and results.svg from results.json anew"
+    )
+    growth = parser.add_argument_group("growth", "how the cost of an upsert grows with the table and with its history")
+    growth.add_argument("--growth", action="store_true", help="run this instead of the steps; its section joins the same results")
+    growth.add_argument("--factors", type=_numbers, default=(1, 2, 4), help="tables of these many times --scale (default 1,2,4)")
+    growth.add_argument(
+        "--commits", type=_numbers, default=(10, 100, 1000), help="measure at these many commits (default 10,100,1000)"
+    )
+    growth.add_argument("--commit-scale", type=float, default=0.01, help="scale of the table with many commits (default 0.01)")
+    growth.add_argument("--kinds", type=_list, default=["cow", "mor"], help="default cow,mor")
+    growth.add_argument(
+        "--budget", type=float, default=1800.0, help="seconds for one system and kind in the run of commits (default 1800)"
+    )
+    return parser
+
+
+def _names(known: Sequence[str]) -> Any:
+    def parse(text: str) -> list[str]:
+        if text == "none":
+            return []
+        names = _list(text)
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)}; there is {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in _list(text))
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

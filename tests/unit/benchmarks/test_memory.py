@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.memory import PROC, Watch, tree_cpu_seconds
+
+pytestmark = pytest.mark.skipif(not PROC.joinpath("self/statm").exists(), reason="needs /proc")
+
+
+def test_memory_of_a_child_counts() -> None:
+    program = "x = bytearray(80 << 20); print('held', flush=True); input()"
+    with Watch(os.getpid()) as alone:
+        pass
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin and child.stdout
+        assert child.stdout.readline() == "held\n"
+        with Watch(os.getpid()) as held:
+            pass
+        child.stdin.write("\n")
+    assert held.usage.peak_rss_bytes >= held.usage.start_rss_bytes > alone.usage.start_rss_bytes + (80 << 20)
+
+
+def test_a_short_peak_does_not_escape() -> None:
+    with Watch(os.getpid()) as watch:
+        block = bytearray(120 << 20)
+        del block
+    assert watch.usage.peak_rss_bytes >= watch.usage.start_rss_bytes + (100 << 20)
+
+
+def test_cpu_time_of_children_that_ended_counts() -> None:
+    before = tree_cpu_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", "sum(range(8_000_000))"], check=True)
+    assert tree_cpu_seconds(os.getpid()) > before
+
+
+def test_a_process_that_is_gone_is_no_error() -> None:
+    with Watch(2**22 + 1) as watch:
+        pass
+    assert watch.usage.peak_rss_bytes == 0
