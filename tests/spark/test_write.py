@@ -1,0 +1,418 @@
+"""Every copy-on-write operation on Spark gives the rows that a dict of key to row gives, and those that the embedded engine gives."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi import spark as hs
+from pyhudi.engines.spark import engine as spark_engine
+from pyhudi.engines.spark import lookup
+from pyhudi.errors import InvalidRequest, TableExists, Unsupported
+from tests.rows import assert_same_rows, without_meta
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPTIONS = {
+    "hoodie.table.name": "trips",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+}
+SCHEMA = "id string, city string, ts long, fare double"
+Row = tuple[Any, ...]
+
+
+@pytest.fixture(params=["few keys", "many keys"])
+def lookups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to find keys: by the driver, and by a native join."""
+    if request.param == "many keys":
+        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    return str(request.param)
+
+
+def rows_of(spark: SparkSession, path: Path | str, columns: str = "id, city, ts, fare") -> list[Row]:
+    frame = hs.read(spark, str(path))
+    return sorted(tuple(row) for row in frame.select(*[name.strip() for name in columns.split(",")]).collect())
+
+
+def frame_of(spark: SparkSession, rows: Iterable[Row], schema: str = SCHEMA) -> DataFrame:
+    return spark.createDataFrame(list(rows), schema).repartition(3)
+
+
+def written(spark: SparkSession, path: Path, rows: Iterable[Row], operation: str = "upsert", **options: str) -> Any:
+    given = {**OPTIONS, "hoodie.datasource.write.operation": operation, **options}
+    return hs.write(frame_of(spark, rows), str(path), options=given)
+
+
+FIRST = [(f"id{n}", "sf" if n % 2 else "ny", n, n / 2) for n in range(100)]
+
+
+def test_upsert_inserts_updates_and_obeys_event_time(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    created = written(spark, tmp_path / "t", FIRST)
+    assert (created.rows_inserted, created.rows_updated, created.file_groups_new) == (100, 0, 2)
+    newer = [(f"id{n}", "sf" if n % 2 else "ny", n + 1000, -1.0) for n in range(0, 20)]
+    older = [(f"id{n}", "sf" if n % 2 else "ny", -5, -2.0) for n in range(20, 30)]
+    fresh = [("new1", "sf", 1, 1.0), ("new2", "la", 1, 1.0)]
+    result = written(spark, tmp_path / "t", [*newer, *older, *fresh])
+    assert (result.rows_inserted, result.rows_updated) == (2, 20)
+    expected = {row[0]: row for row in FIRST} | {row[0]: row for row in newer} | {row[0]: row for row in fresh}
+    assert rows_of(spark, tmp_path / "t") == sorted(expected.values())
+    embedded = hp.Table(str(tmp_path / "t")).scan().to_arrow()
+    assert_same_rows(hs.read(spark, str(tmp_path / "t")).select("id", "city", "ts", "fare").toArrow(), embedded, ignoring=())
+    assert hp.Table(str(tmp_path / "t")).partitions() == ("la", "ny", "sf")
+
+
+def test_duplicates_of_a_batch_become_the_newest(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    written(spark, tmp_path / "t", FIRST[:10])
+    many = [("id1", "sf", ts, float(ts)) for ts in (7, 900, 8)] + [("x", "sf", ts, float(ts)) for ts in (3, 1, 2)]
+    result = written(spark, tmp_path / "t", many)
+    assert (result.rows_inserted, result.rows_updated) == (1, 1)
+    found = {row[0]: row for row in rows_of(spark, tmp_path / "t")}
+    assert found["id1"] == ("id1", "sf", 900, 900.0)
+    assert found["x"] == ("x", "sf", 3, 3.0)
+    assert len(found) == 11
+
+
+def test_delete_by_keys_and_by_rows(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    written(spark, tmp_path / "t", FIRST)
+    result = written(spark, tmp_path / "t", FIRST[:7], "delete")
+    assert result.rows_deleted == 7
+    table = hp.Table(str(tmp_path / "t"))
+    # Rows that name no partition are looked for everywhere; unknown keys are content.
+    result = table.delete(keys=spark.createDataFrame([("id8",), ("id9",), ("nobody",)], "id string"))
+    assert result.rows_deleted == 2
+    assert rows_of(spark, tmp_path / "t") == sorted(row for row in FIRST if row[0] not in {f"id{n}" for n in (*range(7), 8, 9)})
+
+
+def test_soft_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    schema = SCHEMA + ", _hoodie_is_deleted boolean"
+    hs.write(frame_of(spark, [(*row, False) for row in FIRST[:6]], schema), str(tmp_path / "t"), options=OPTIONS)
+    gone = [("id1", "sf", 500, 0.0, True), ("id2", "ny", -1, 0.0, True), ("id3", "sf", 500, 9.0, False)]
+    result = hs.write(frame_of(spark, gone, schema), str(tmp_path / "t"), options=OPTIONS)
+    assert (result.rows_deleted, result.rows_updated) == (1, 1)
+    assert {row[0]: row[3] for row in rows_of(spark, tmp_path / "t")} == {
+        "id0": 0.0,
+        "id2": 1.0,
+        "id3": 9.0,
+        "id4": 2.0,
+        "id5": 2.5,
+    }
+
+
+def test_insert_keeps_duplicates_unless_told(spark: SparkSession, tmp_path: Path) -> None:
+    written(spark, tmp_path / "t", FIRST[:4], "insert")
+    written(spark, tmp_path / "t", FIRST[:4], "insert")
+    assert len(rows_of(spark, tmp_path / "t")) == 8
+    dropped = written(spark, tmp_path / "t", FIRST[:6], "insert", **{"hoodie.datasource.insert.dup.policy": "drop"})
+    assert dropped.rows_inserted == 2
+    with pytest.raises(InvalidRequest, match="in the table already"):
+        written(spark, tmp_path / "t", FIRST[:1], "insert", **{"hoodie.datasource.insert.dup.policy": "fail"})
+    assert len(rows_of(spark, tmp_path / "t")) == 10
+
+
+def test_insert_fills_small_files_and_splits_new_ones(spark: SparkSession, tmp_path: Path) -> None:
+    sizing = {"hoodie.parquet.max.file.size": "2000000", "hoodie.copyonwrite.record.size.estimate": "100000"}
+    first = written(spark, tmp_path / "t", [(f"a{n}", "sf", n, 0.0) for n in range(50)], "insert", **sizing)
+    assert first.file_groups_new == 3
+    again = written(spark, tmp_path / "t", [("b", "sf", 1, 0.0)], "insert", **sizing)
+    assert (again.file_groups_new, again.file_groups_rewritten, again.rows_inserted) == (0, 1, 1)
+    assert len(rows_of(spark, tmp_path / "t")) == 51
+
+
+@pytest.mark.parametrize(
+    "mode", ["NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT"]
+)
+def test_bulk_insert_sort_modes(spark: SparkSession, tmp_path: Path, mode: str) -> None:
+    result = written(spark, tmp_path / "t", FIRST, "bulk_insert", **{"hoodie.bulkinsert.sort.mode": mode})
+    assert result.rows_inserted == 100
+    if "PATH" in mode:
+        assert result.file_groups_new == 2
+    assert rows_of(spark, tmp_path / "t") == sorted(FIRST)
+    if "SORT" in mode and "PATH" not in mode:
+        for row in (
+            hs.read(spark, str(tmp_path / "t")).groupBy("_hoodie_file_name").agg({"_hoodie_record_key": "collect_list"}).collect()
+        ):
+            assert row[1] == sorted(row[1])
+
+
+def test_bulk_insert_combines_when_asked(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", "sf", 1, 1.0), ("a", "sf", 3, 3.0), ("a", "sf", 2, 2.0), ("b", "ny", 1, 1.0)]
+    written(spark, tmp_path / "t", rows, "bulk_insert", **{"hoodie.combine.before.insert": "true"})
+    assert rows_of(spark, tmp_path / "t") == [("a", "sf", 3, 3.0), ("b", "ny", 1, 1.0)]
+
+
+def test_overwrites(spark: SparkSession, tmp_path: Path) -> None:
+    written(spark, tmp_path / "t", FIRST)
+    result = written(spark, tmp_path / "t", [("only", "sf", 1, 1.0)], "insert_overwrite")
+    assert result.file_groups_replaced == 1
+    assert rows_of(spark, tmp_path / "t") == sorted([("only", "sf", 1, 1.0), *(row for row in FIRST if row[1] == "ny")])
+    written(spark, tmp_path / "t", [("last", "la", 1, 1.0)], "insert_overwrite_table")
+    assert rows_of(spark, tmp_path / "t") == [("last", "la", 1, 1.0)]
+
+
+def test_delete_partitions_by_option_and_by_rows(spark: SparkSession, tmp_path: Path) -> None:
+    written(spark, tmp_path / "t", [*FIRST, ("z", "la", 1, 1.0)])
+    written(spark, tmp_path / "t", [], "delete_partition", **{"hoodie.datasource.write.partitions.to.delete": "s*"})
+    assert {row[1] for row in rows_of(spark, tmp_path / "t")} == {"ny", "la"}
+    written(spark, tmp_path / "t", [("any", "la", 0, 0.0)], "delete_partition")
+    assert {row[1] for row in rows_of(spark, tmp_path / "t")} == {"ny"}
+
+
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+def test_global_index_moves_records(spark: SparkSession, tmp_path: Path, lookups: str, index: str) -> None:
+    options = {"hoodie.index.type": index}
+    written(spark, tmp_path / "t", FIRST, **options)
+    moving = [
+        ("id1", "la", 500, 1.0),  # wins and moves
+        ("id2", "la", -1, 2.0),  # loses against the stored record
+        ("id3", "sf", 500, 3.0),  # stays
+        ("id5", "ny", 400, 4.0),  # moves into a partition that is there
+        ("id5", "la", 300, 4.5),  # loses against the row before
+        ("new", "la", 1, 5.0),
+    ]
+    written(spark, tmp_path / "t", moving, **options)
+    expected = {row[0]: row for row in FIRST} | {row[0]: row for row in (moving[0], moving[2], moving[3], moving[5])}
+    assert rows_of(spark, tmp_path / "t") == sorted(expected.values())
+
+
+def test_global_index_may_keep_records_in_place(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    options = {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.partition.path": "false"}
+    written(spark, tmp_path / "t", FIRST, **options)
+    written(spark, tmp_path / "t", [("id1", "la", 500, 1.0), ("new", "la", 1, 5.0)], **options)
+    found = hs.read(spark, str(tmp_path / "t"))
+    kept = found.where("id = 'id1'").collect()
+    assert [(row["_hoodie_partition_path"], row["city"], row["fare"]) for row in kept] == [("sf", "la", 1.0)]
+    assert found.count() == 101
+
+
+def test_bloom_index_finds_what_simple_finds(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    sizing = {"hoodie.index.type": "BLOOM", "hoodie.parquet.small.file.limit": "0"}
+    for start in range(0, 300, 100):
+        written(spark, tmp_path / "t", [(f"k{n:04}", "sf", n, 0.0) for n in range(start, start + 100)], **sizing)
+    result = written(spark, tmp_path / "t", [("k0005", "sf", 9000, 1.0), ("k0150", "sf", 9000, 1.0)], **sizing)
+    assert (result.file_groups_rewritten, result.rows_updated, result.rows_inserted) == (2, 2, 0)
+    assert sum(row[3] for row in rows_of(spark, tmp_path / "t")) == 2.0
+
+
+def test_save_modes(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    frame = frame_of(spark, FIRST[:3])
+    hs.write(frame, path, mode="errorifexists", options=OPTIONS)
+    with pytest.raises(TableExists):
+        hs.write(frame, path, mode="error", options=OPTIONS)
+    assert hs.write(frame, path, mode="ignore", options=OPTIONS).instant is None
+    hs.write(frame_of(spark, FIRST[5:6]), path, mode="overwrite", options=OPTIONS)
+    assert rows_of(spark, path) == FIRST[5:6]
+    with pytest.raises(InvalidRequest, match="save mode"):
+        hs.write(frame, path, mode="sometimes", options=OPTIONS)
+    with pytest.raises(InvalidRequest, match="needs mode append"):
+        hs.write(frame, path, mode="overwrite", options={**OPTIONS, "hoodie.datasource.write.operation": "delete"})
+
+
+def test_without_keys_rows_are_bulk_inserted_with_keys_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
+    result = hs.write(frame_of(spark, FIRST), str(tmp_path / "t"), options={"hoodie.table.name": "keyless"})
+    assert result.operation == "bulk_insert"
+    hs.write(frame_of(spark, FIRST), str(tmp_path / "t"))
+    found = hs.read(spark, str(tmp_path / "t"))
+    assert found.count() == 200
+    assert found.select("_hoodie_record_key").distinct().count() == 200
+
+
+@pytest.mark.parametrize("bad", [None, ""])
+def test_a_row_without_a_key_stops_the_write(spark: SparkSession, tmp_path: Path, bad: str | None) -> None:
+    written(spark, tmp_path / "t", FIRST[:2])
+    with pytest.raises(InvalidRequest, match="record key field 'id' is null or empty"):
+        written(spark, tmp_path / "t", [("ok", "sf", 1, 1.0), (bad, "sf", 1, 1.0)])
+    with pytest.raises(InvalidRequest, match="record key field 'id' is null or empty"):
+        written(spark, tmp_path / "t", [(bad, "sf", 1, 1.0)], "bulk_insert")
+    assert rows_of(spark, tmp_path / "t") == FIRST[:2]
+    written(spark, tmp_path / "t", [("ok", "sf", 1, 1.0)])
+    assert len(rows_of(spark, tmp_path / "t")) == 3
+
+
+@pytest.mark.parametrize("city", ["a/../b", "..", "a//b", "x:y", ".hoodie"])
+def test_a_path_that_no_store_holds_stops_the_write(spark: SparkSession, tmp_path: Path, city: str) -> None:
+    with pytest.raises(InvalidRequest, match="partition path"):
+        written(spark, tmp_path / "t", [("ok", city, 1, 1.0)])
+
+
+def test_memory_tables_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(Unsupported, match="cannot reach"):
+        hs.write(frame_of(spark, FIRST[:1]), "memory://spark-tests/t", options=OPTIONS)
+
+
+def test_rows_beyond_the_memory_budget(spark: SparkSession, tmp_path: Path) -> None:
+    # The smallest share of a task is a mebibyte, so a few of these rows exceed it.
+    rows = [(f"id{n}", "sf", n, "x" * 100_000) for n in range(60)]
+    options = {**OPTIONS, "pyhudi.memory.budget.bytes": "1024"}
+    schema = "id string, city string, ts long, note string"
+    hs.write(
+        frame_of(spark, rows, schema),
+        str(tmp_path / "t"),
+        options={**options, "hoodie.datasource.write.operation": "bulk_insert"},
+    )
+    hs.write(
+        frame_of(spark, [(*row[:2], row[2] + 1, "y" * 100_000) for row in rows], schema), str(tmp_path / "t"), options=options
+    )
+    found = hs.read(spark, str(tmp_path / "t"))
+    assert [
+        tuple(row) for row in found.selectExpr("count(*)", "count(distinct id)", "min(note) = max(note)", "sum(ts)").collect()
+    ] == [(60, 60, True, sum(range(1, 61)))]
+
+
+def test_conflicting_column_types_name_the_columns(spark: SparkSession, tmp_path: Path) -> None:
+    written(spark, tmp_path / "t", FIRST[:2])
+    with pytest.raises(InvalidRequest, match="fare"):
+        hs.write(
+            spark.createDataFrame([("a", "sf", 1, True)], "id string, city string, ts long, fare boolean"),
+            str(tmp_path / "t"),
+            options=OPTIONS,
+        )
+
+
+def test_schema_evolves_and_old_files_are_cast(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    options = {**OPTIONS, "hoodie.parquet.small.file.limit": "0"}
+    hs.write(
+        spark.createDataFrame([("a", "sf", 1, 7, 0.1)], "id string, city string, ts long, n int, f float"), path, options=options
+    )
+    wide = "id string, city string, ts long, n long, f double, extra array<struct<x:int>>"
+    hs.write(spark.createDataFrame([("b", "sf", 1, 1 << 40, 0.5, [(3,)])], wide), path, options=options)
+    # An int for a long column, a missing column allowed.
+    narrow = {**options, "hoodie.write.set.null.for.missing.columns": "true"}
+    hs.write(
+        spark.createDataFrame([("c", "ny", 1, 5, 2.5)], "id string, city string, ts long, n int, f float"), path, options=narrow
+    )
+    found = {row["id"]: (row["n"], row["f"], row["extra"]) for row in hs.read(spark, path).collect()}
+    # A float becomes the double with the same shortest digits, as in Hudi.
+    assert found["a"] == (7, 0.1, None)
+    assert found["b"][:2] == (1 << 40, 0.5)
+    assert found["b"][2][0]["x"] == 3
+    assert found["c"] == (5, 2.5, None)
+    assert_same_rows(hs.read(spark, path).toArrow(), hp.Table(path).scan(["*"]).to_arrow())
+    assert hs.read(spark, path, filter="n > 6").count() == 2
+
+
+TYPES_SCHEMA = (
+    "i int, l long, s string, d date, b boolean, m decimal(10,2), fine decimal(20,8), t timestamp, x double, raw binary, "
+    "byte tinyint, nest struct<`in`:string,n:int>, tags map<string,int>, ts long"
+)
+WHEN = datetime.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=datetime.UTC)
+TYPES_ROWS = [
+    (
+        1,
+        1 << 40,
+        "a b",
+        datetime.date(2024, 5, 6),
+        True,
+        decimal.Decimal("1.50"),
+        decimal.Decimal("0.00000001"),
+        WHEN,
+        1e20,
+        b"\x00\xff",
+        7,
+        ("q", 1),
+        {"k": 1},
+        1,
+    ),
+    (
+        -2,
+        -3,
+        "ü/%=:",
+        datetime.date(1969, 12, 31),
+        False,
+        decimal.Decimal("-0.05"),
+        decimal.Decimal("12.5"),
+        WHEN.replace(year=1960),
+        -0.5,
+        b"z",
+        -7,
+        ("", None),
+        {},
+        1,
+    ),
+    (3, 4, None, None, None, None, None, None, None, None, None, None, None, 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("keys", "partitions", "extra"),
+    [
+        ("i", "s", {"hoodie.datasource.write.partitionpath.urlencode": "true"}),
+        ("i,s", "d", {"hoodie.datasource.write.hive_style_partitioning": "true"}),
+        ("l,m", "b,m", {}),
+        ("i,fine", "fine", {}),
+        ("i,t,raw", "t", {}),
+        ("i,x", "x", {}),
+        ("i,nest.in", "nest.in", {"hoodie.datasource.write.partitionpath.urlencode": "true"}),
+        ("i,byte", "", {}),
+        (
+            "i",
+            "t",
+            {
+                "hoodie.datasource.write.keygenerator.type": "TIMESTAMP",
+                "hoodie.keygen.timebased.timestamp.type": "EPOCHMICROSECONDS",
+                "hoodie.keygen.timebased.output.dateformat": "yyyy/MM/dd",
+            },
+        ),
+        (
+            "s,i,b",
+            "b,s",
+            {
+                "hoodie.datasource.write.hive_style_partitioning": "true",
+                "hoodie.datasource.write.partitionpath.urlencode": "true",
+            },
+        ),
+    ],
+)
+def test_keys_and_paths_are_those_of_the_embedded_engine(
+    spark: SparkSession, tmp_path: Path, keys: str, partitions: str, extra: dict[str, str]
+) -> None:
+    frame = spark.createDataFrame(TYPES_ROWS, TYPES_SCHEMA)
+    options = {
+        "hoodie.datasource.write.recordkey.field": keys,
+        "hoodie.datasource.write.partitionpath.field": partitions,
+        "hoodie.datasource.write.precombine.field": "ts",
+        **extra,
+    }
+    hs.write(frame, str(tmp_path / "spark"), options={"hoodie.table.name": "t", **options})
+    embedded = hp.Table.create(str(tmp_path / "embedded"), name="t", options=options)
+    embedded.upsert(frame.toArrow())
+    ignoring = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_file_name")
+    assert_same_rows(hp.Table(str(tmp_path / "spark")).scan(["*"]).to_arrow(), embedded.scan(["*"]).to_arrow(), ignoring=ignoring)
+    assert hp.Table(str(tmp_path / "spark")).partitions() == embedded.partitions()
+    # Reading through Spark's own scan gives the same, and every key is found again.
+    assert_same_rows(hs.read(spark, str(tmp_path / "spark")).toArrow(), embedded.scan(["*"]).to_arrow(), ignoring=ignoring)
+    again = hs.write(frame, str(tmp_path / "spark"), options={"hoodie.table.name": "t", **options})
+    assert (again.rows_updated, again.rows_inserted) == (3, 0)
+
+
+def test_a_table_without_meta_columns(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    options = {"hoodie.populate.meta.fields": "false"}
+    written(spark, tmp_path / "t", FIRST[:10], **options)
+    result = written(spark, tmp_path / "t", [("id1", "sf", 900, -1.0), ("n", "sf", 1, 1.0)], **options)
+    assert (result.rows_updated, result.rows_inserted) == (1, 1)
+    assert len(rows_of(spark, tmp_path / "t")) == 11
+
+
+def test_incoming_meta_columns_are_dropped(spark: SparkSession, tmp_path: Path) -> None:
+    written(spark, tmp_path / "a", FIRST[:10])
+    hs.write(hs.read(spark, str(tmp_path / "a")), str(tmp_path / "b"), options=OPTIONS)
+    assert without_meta(hp.Table(str(tmp_path / "b")).scan(["*"]).to_arrow()).column_names == ["id", "city", "ts", "fare"]
+    assert rows_of(spark, tmp_path / "b") == sorted(FIRST[:10])
+
+
+def test_few_and_many_keys_are_decided_by_number_and_size() -> None:
+    assert lookup.FEW_KEYS > 0
+    table = lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
+    assert table.has_duplicates
+    assert table.keys_are_unique
