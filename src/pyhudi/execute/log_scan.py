@@ -1,7 +1,8 @@
 """Reading the log files of one slice: which blocks count, and what they say about each key.
 
     1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
-    2. a rollback block removes the blocks of its target that were found before it; torn blocks are passed over
+    2. a rollback block removes the blocks of its target that were found before it; torn blocks are passed over; blocks that a
+       log compaction merged give way to its own
     3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order
 
 Contents are read one block at a time.
@@ -120,28 +121,81 @@ def scan_logs(
     return LogScan(merger.finish(), len(blocks), corrupt, rollbacks, count)
 
 
-def find_blocks(storage: Storage, logs: Iterable[LogFile], validity: InstantValidity) -> tuple[list[FoundBlock], int, int]:
-    """The blocks that count, in merge order; how many torn blocks and how many rollback blocks there were."""
+def find_blocks(
+    storage: Storage, logs: Iterable[LogFile], validity: InstantValidity, *, skip_compacted: bool = True
+) -> tuple[list[FoundBlock], int, int]:
+    """The blocks that count, in merge order; how many torn blocks and how many rollback blocks there were.
+
+    skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).
+    """
+    ordered = sorted(logs, key=lambda file: file.name.sort_key)
+    return choose_blocks(((log.path, read_headers(storage, log)) for log in ordered), validity, skip_compacted=skip_compacted)
+
+
+def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
+    """All blocks of a log file, without their contents.  Raises CorruptData naming the file."""
+    trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+    try:
+        return tuple(scan_blocks(partial(storage.read_range, log.path), log.size_bytes, trusted))
+    except CorruptData as error:
+        raise error.with_path(storage.absolute(log.path)) from error
+
+
+def choose_blocks(
+    files: Iterable[tuple[str, Iterable[LogBlock | CorruptBlock]]], validity: InstantValidity, *, skip_compacted: bool = True
+) -> tuple[list[FoundBlock], int, int]:
+    """As `find_blocks`, of blocks whose headers were read already.  files: path and blocks of each log file, in merge order.
+
+    skip_compacted: the blocks that a log compaction merged are left out, and its own blocks stand where the newest of those
+    stood.  So a write that was requested before the log compaction and completed after it still comes after what was merged;
+    where there is none, the result is that of reading all blocks.
+    """
     kept: list[FoundBlock] = []
     corrupt = rollbacks = 0
-    trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
-    for log in sorted(logs, key=lambda file: file.name.sort_key):
-        read_range = partial(storage.read_range, log.path)
-        try:
-            for block in scan_blocks(read_range, log.size_bytes, trusted):
-                if isinstance(block, CorruptBlock):
-                    corrupt += 1
-                elif block.kind is BlockType.COMMAND:
-                    rollbacks += 1
-                    target = block.required(HeaderKey.TARGET_INSTANT_TIME)
-                    kept = [found for found in kept if found.block.instant_time != target]
-                elif block.kind is BlockType.CDC:
-                    raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
-                elif validity.counts(block.instant_time):
-                    kept.append(FoundBlock(log.path, block))
-        except CorruptData as error:
-            raise error.with_path(storage.absolute(log.path)) from error
-    return kept, corrupt, rollbacks
+    for path, blocks in files:
+        for block in blocks:
+            if isinstance(block, CorruptBlock):
+                corrupt += 1
+            elif block.kind is BlockType.COMMAND:
+                rollbacks += 1
+                target = block.required(HeaderKey.TARGET_INSTANT_TIME)
+                kept = [found for found in kept if found.block.instant_time != target]
+            elif block.kind is BlockType.CDC:
+                raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
+            elif validity.counts(block.instant_time):
+                kept.append(FoundBlock(path, block))
+    return (_without_compacted(kept) if skip_compacted else kept), corrupt, rollbacks
+
+
+def _without_compacted(kept: list[FoundBlock]) -> list[FoundBlock]:
+    covering: dict[str, str] = {}
+    for found in kept:
+        own = found.block.instant_time
+        for instant in found.block.compacted_block_times:
+            # A log compaction is younger than what it merged; anything else in the list says nothing.
+            if instant < own:
+                covering[instant] = max(covering.get(instant, ""), own)
+    if not covering:
+        return kept
+    places: dict[str, int] = {}
+    for place, found in enumerate(kept):
+        final = found.block.instant_time
+        while final in covering:
+            final = covering[final]
+        if final != found.block.instant_time:
+            places[final] = place
+    moved: dict[int, list[FoundBlock]] = {}
+    staying: list[tuple[int, FoundBlock]] = []
+    for place, found in enumerate(kept):
+        instant = found.block.instant_time
+        if instant in covering:
+            continue
+        if instant in places:
+            moved.setdefault(places[instant], []).append(found)
+        else:
+            staying.append((place, found))
+    ordered = [*staying, *((place, found) for place, group in moved.items() for found in group)]
+    return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
 
 
 def _add_block(

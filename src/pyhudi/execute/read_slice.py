@@ -62,10 +62,16 @@ class ReadSpec:
 
 @dataclass(frozen=True, slots=True)
 class SlicePart:
-    """Rows of a slice.  from_base: they come from base rows, merged or not; False: they stood in the logs alone."""
+    """Rows of a slice.
+
+    from_base: they come from base rows, merged or not; False: they stood in the logs alone.  matched: how many log records met
+    their first base row here; removed: how many base rows the logs deleted.
+    """
 
     rows: pa.Table
     from_base: bool
+    matched: int = 0
+    removed: int = 0
 
 
 def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
@@ -146,7 +152,9 @@ def _merged_parts(
                 keys = rows.column(RECORD_KEY)
             else:
                 keys = pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
-            yield SlicePart(records.merge_base(rows, keys, seen), True)
+            before = int(np.count_nonzero(seen))
+            merged = records.merge_base(rows, keys, seen)
+            yield SlicePart(merged, True, int(np.count_nonzero(seen)) - before, rows.num_rows - merged.num_rows)
     yield SlicePart(records.inserts(seen), False)
 
 

@@ -14,10 +14,11 @@ Source: writing and services, "Rollback"; timeline document, "Rollback policy".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.compaction import CompactionOperation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
@@ -29,7 +30,7 @@ from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.snapshot import load_rollback_targets
+from pyhudi.table.snapshot import load_compaction_plan, load_rollback_targets
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 
@@ -49,10 +50,9 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
     taken for dead.  Pending compactions and clusterings are left alone: their plans are carried out later.
     """
     timeline = context.timeline.load()
-    finished = [_finish_pending_rollback(context, settings, instant) for instant in timeline.pending(Action.ROLLBACK)]
+    done = list(finish_pending_rollbacks(context, settings, timeline))
     if settings.failed_writes == "NEVER":
-        return tuple(result for result in finished if result is not None)
-    done = [result for result in finished if result is not None]
+        return tuple(done)
     rolled = {result.rolled_back for result in done}
     for instant in reversed(timeline.pending_writes()):
         if instant.request_time not in rolled and not _is_alive(context, settings, instant):
@@ -63,8 +63,14 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
     return tuple(done)
 
 
+def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, timeline: Timeline) -> tuple[RollbackResult, ...]:
+    """Carry rollbacks that died to their end."""
+    finished = (_finish_pending_rollback(context, settings, instant) for instant in timeline.pending(Action.ROLLBACK))
+    return tuple(result for result in finished if result is not None)
+
+
 def rollback_instant(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
-    """Roll one write back, pending or completed.
+    """Roll one write or service back, pending or completed.
 
     Raises TableState for a savepointed instant, for one that later writes build on and for one whose writer lives,
     InstantNotFound when it is gone, Unsupported for layouts before table version 8.
@@ -72,6 +78,17 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
     planned = _request(context, instant, settings, failed_only=False)
     assert planned is not None, "only a rollback of failed writes finds nothing to do"
     return _execute(context, settings, *planned)
+
+
+def rollback_failed_attempt(
+    context: TableContext, request_time: str, action: Action, settings: CommitSettings
+) -> RollbackResult | None:
+    """Undo what a dead process did of a planned service, and leave its plan (that of a log compaction goes too).
+
+    None when there is no such attempt, or its process lives.  Several processes may call this at once.
+    """
+    planned = _request(context, Instant(request_time, action, State.INFLIGHT), settings, failed_only=True)
+    return None if planned is None else _execute(context, settings, *planned)
 
 
 def _request(
@@ -93,10 +110,12 @@ def _request(
         present = next((i for i in timeline.instants if i.step == instant.step), None)
         if failed_only and (present is None or present.is_completed or _is_alive(context, settings, present)):
             return None
+        if failed_only and present is not None and present.state is State.REQUESTED and present.action is Action.COMPACTION:
+            return None
         if present is None:
             raise InstantNotFound(f"instant {instant.request_time} of {context.storage.uri} is gone: it was rolled back already")
         if present.is_completed:
-            _check_may_go(timeline, present)
+            _check_may_go(context, timeline, present)
         elif _is_alive(context, settings, present):
             raise TableState(
                 f"the writer of {present.action} {present.request_time} lives; stop it before rolling its write back"
@@ -148,6 +167,10 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         )
     with context.lock.held(settings.lock_wait_ms):
         timeline = store.load()
+        own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
+        if not own or own[0].state is State.COMPLETED:
+            # The target may be under way again by now: what has its name is not ours to remove.
+            return RollbackResult(requested.request_time, target, tuple(deleted))
         metadata = RollbackMetadata(
             start_rollback_time=requested.request_time,
             time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
@@ -156,13 +179,12 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
             partition_metadata=partitions,
             instants_rollback=(InstantInfo(target, action.value),),
         )
-        store.remove_pending(target, action)
-        # Another process may have carried out the same plan and published it first.
-        if any(i.request_time == requested.request_time for i in timeline.pending(Action.ROLLBACK)):
-            time = new_instant_time(context, timeline, settings)
-            store.complete(requested, Action.ROLLBACK, time, metadata.encode(context.env.token_bytes(16)))
-    Markers(storage, target).delete()
-    liveness.forget(storage, target)
+        Markers(storage, target).delete()
+        liveness.forget(storage, target)
+        for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
+            store.remove_pending(target, pending, *states)
+        time = new_instant_time(context, timeline, settings)
+        store.complete(requested, Action.ROLLBACK, time, metadata.encode(context.env.token_bytes(16)))
     return RollbackResult(requested.request_time, target, tuple(deleted))
 
 
@@ -188,7 +210,20 @@ def _remove_leftovers(context: TableContext, settings: CommitSettings) -> None:
             liveness.forget(context.storage, request_time)
 
 
-def _check_may_go(timeline: Timeline, instant: Instant) -> None:
+_BOTH = (State.INFLIGHT, State.REQUESTED)
+
+_PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = {
+    Action.COMPACTION: ((Action.COMPACTION, (State.INFLIGHT,)),),
+    Action.CLUSTERING: ((Action.CLUSTERING, (State.INFLIGHT,)),),
+    Action.COMMIT: ((Action.COMMIT, _BOTH), (Action.COMPACTION, _BOTH)),
+    Action.DELTACOMMIT: ((Action.DELTACOMMIT, _BOTH), (Action.LOGCOMPACTION, _BOTH)),
+    Action.REPLACECOMMIT: ((Action.REPLACECOMMIT, _BOTH), (Action.CLUSTERING, _BOTH)),
+}
+"""Which pending files go with an instant of each action, as its plan names it.  A completed service bears the name of the write
+that it looks like, and its pending files another one."""
+
+
+def _check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -> None:
     if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
         raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
     later = [i for i in (*timeline.completed_writes(), *timeline.pending_writes()) if i.request_time > instant.request_time]
@@ -197,6 +232,35 @@ def _check_may_go(timeline: Timeline, instant: Instant) -> None:
             f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
             f"(such as {later[0].request_time}); roll the later ones back first"
         )
+    for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
+        names = {name for op in load_compaction_plan(context.timeline, service).operations or () for name in _named_files(op)}
+        if any(_instant_of(name) == instant.request_time for name in names):
+            raise TableState(
+                f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
+                "merge its files; unschedule that first"
+            )
+    _check_slices_remain(context, instant)
+
+
+def _check_slices_remain(context: TableContext, instant: Instant) -> None:
+    """Raises TableState when a completed compaction made files whose predecessors were cleaned: nothing would be left to read."""
+    requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
+    if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
+        return
+    for operation in load_compaction_plan(context.timeline, requested).operations or ():
+        for name in _named_files(operation):
+            path = f"{operation.partition_path}/{name}" if operation.partition_path else name
+            if context.storage.stat(path) is None:
+                raise TableState(
+                    f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
+                    "replaced, was cleaned"
+                )
+
+
+def _named_files(operation: CompactionOperation) -> tuple[str, ...]:
+    """The names of the files that an operation merges; old plans hold paths."""
+    paths = (*([operation.data_file_path] if operation.data_file_path else ()), *(operation.delta_file_paths or ()))
+    return tuple(path.rsplit("/", 1)[-1] for path in paths)
 
 
 def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:

@@ -110,6 +110,7 @@ class Transaction:
         start: WriteStart | None,
         touched: Iterable[FileGroupId] = (),
         mirror: MetadataHook | None = None,
+        verify: Callable[[Timeline], None] | None = None,
     ) -> Instant:
         """Publish the action.
 
@@ -117,6 +118,7 @@ class Transaction:
         by plan).
         touched: what this commit touches beside the file groups that it writes: those that it replaces, and `new_groups` of
         partitions in which it looked keys up and did not find them.
+        verify: looks at the timeline under the lock and raises when the action may not complete any more.
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
@@ -125,6 +127,8 @@ class Transaction:
             self.heartbeat.check()
             now = store.load()
             self._check_ours(now)
+            if verify is not None:
+                verify(now)
             if start is not None:
                 self._check_conflicts(now, start, written_groups(metadata).union(touched))
                 metadata = self._with_schema(metadata, start, now)

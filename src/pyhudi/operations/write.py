@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
@@ -28,12 +28,13 @@ from pyhudi.execute.tag import TagFile
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
+from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.create import check_columns
 from pyhudi.operations.query import Filter, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
-from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.services import ServiceSettings, with_services
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction, commit_metadata
@@ -52,8 +53,6 @@ from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, normalise, with_meta_fields, without_meta_fields
-from pyhudi.storage.clock import Environment
-from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
@@ -243,32 +242,6 @@ def _delete_partitions(context: TableContext, patterns: tuple[str, ...], setting
     return with_services(context, settings.services, result, snapshot.timeline, Action.REPLACECOMMIT)
 
 
-def check_writable(context: TableContext) -> None:
-    """Raises Unsupported when PyHudi must not write the table."""
-    config = context.config
-    if not config.version.is_writable:
-        raise Unsupported(
-            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 (upgrade "
-            f"it first, nothing is upgraded unasked)"
-        )
-    if config.bootstrap_base_path:
-        raise Unsupported(
-            f"the table at {context.storage.uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written"
-        )
-    if config.base_file_format != "PARQUET":
-        raise Unsupported(f"the table's base files are {config.base_file_format}; only Parquet is written")
-    if config.drop_partition_columns:
-        raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
-    if config.cdc_enabled:
-        raise Unsupported("the table records change data (hoodie.table.cdc.enabled=true); such tables are not written yet")
-    if config.metadata_partitions or config.metadata_partitions_inflight:
-        raise Unsupported(
-            f"the table at {context.storage.uri} has a metadata table ({', '.join(config.metadata_partitions)}), "
-            f"which is not written yet; "
-            "writing without it would hide the new files from readers"
-        )
-
-
 def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[str, ...]:
     """Under the EAGER policy, roll back what died before.  Returns the instants that were rolled back."""
     if settings.failed_writes != "EAGER":
@@ -280,68 +253,6 @@ def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tu
     """The file groups of partitions that a snapshot query sees; partitions without any are left out."""
     slices = snapshot.slices(list(partitions))
     return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}
-
-
-class Phases:
-    """Seconds by phase of an operation, by the environment's clock."""
-
-    def __init__(self, env: Environment) -> None:
-        self._env = env
-        self._since = env.now_ms()
-        self._seconds: dict[str, float] = {}
-
-    def end(self, name: str) -> None:
-        """The phase that ran since the last call ends."""
-        now = self._env.now_ms()
-        self._seconds[name] = self._seconds.get(name, 0.0) + (now - self._since) / 1000
-        self._since = now
-
-    @property
-    def seconds(self) -> Mapping[str, float]:
-        """Seconds by phase, in order."""
-        return dict(self._seconds)
-
-
-class taken_back_on_error:
-    """Roll a transaction back when its block raises one of our errors or an ordinary exception.
-
-    Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
-    After CommitUnknown
-    nothing is touched: the commit may have landed.
-    """
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-
-    def __enter__(self) -> Transaction:
-        return self._transaction
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
-        transaction = self._transaction
-        transaction.let_go()
-        if transaction.may_take_back(error):
-            try:
-                abandon(transaction)
-            except Exception as failure:
-                error.add_note(
-                    f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
-                )
-
-
-def abandon(transaction: Transaction) -> None:
-    """Roll back a transaction of this process that did not commit."""
-    context = transaction.context
-    pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
-    try:
-        rollback_instant(context, pending, transaction.settings)
-    except InstantNotFound:
-        # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them.
-        markers = Markers(context.storage, transaction.instant_time)
-        context.storage.delete([path for path, _ in markers.list()])
-        markers.delete()
-    transaction.heartbeat.stop(delete=True)
 
 
 _OVERWRITES = (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE)

@@ -1,0 +1,316 @@
+"""Tasks that compact: one file group each.
+
+    run_compact       base file and logs of a slice become the next base file; rows keep their meta columns but for the file name
+    run_log_compact   the logs of a slice become one log file, whose blocks name the instants that they stand for
+
+A compaction streams the base file by row group; the merged log records of the slice are in memory, as when it is read.  A log
+compaction writes, in this order:
+
+    delete block   keys whose base row does not count although a record or a delete with an ordering value follows
+    data blocks    records, and rows that are deletes by `_hoodie_is_deleted`
+    delete block   other deleted keys, with their ordering values
+
+so that readers find after it what they found before.
+
+Source: writing and services, "Compaction"; timeline document, "HoodieWriteStat fields"; storage format, "Log file format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.errors import TableState, Unsupported
+from pyhudi.execute.append_log import LOG_FILE_VERSION
+from pyhudi.execute.base_file import BaseFileWriter, footer_filter
+from pyhudi.execute.log_scan import LogScan, find_blocks, read_headers, scan_logs
+from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
+from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
+from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
+from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.log.data import encode_avro, encode_parquet
+from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, frame_block
+from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
+from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
+from pyhudi.options import FileSettings
+from pyhudi.records.log_merge import LogRecords
+from pyhudi.records.merge import IS_DELETED, BoolMask
+from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.storage.markers import Markers
+from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+
+_PIECE_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionSpec:
+    """What all tasks of one compaction share.
+
+    instant_time: of the compaction.  reader: reads the stored layout (meta columns and data columns), all of it.  avro_schema: of
+    the stored layout.
+    """
+
+    instant_time: str
+    reader: ReadSpec
+    avro_schema: str
+    files: FileSettings
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionTask:
+    """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge order."""
+
+    partition: str
+    file_id: str
+    base_name: str | None
+    log_names: tuple[str, ...]
+    token: WriteToken
+
+
+@dataclass(frozen=True, slots=True)
+class LogHeaders:
+    """The blocks of one log file, without contents."""
+
+    path: str
+    blocks: tuple[LogBlock | CorruptBlock, ...]
+
+
+def run_log_headers(storage: StorageSpec, log: LogFile) -> LogHeaders:
+    """The block headers of one log file, to plan by."""
+    return LogHeaders(log.path, read_headers(open_storage(storage), log))
+
+
+def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
+    """Write the next base file of a file group.  None when a group without base file has no live record: nothing is written.
+
+    Raises TableState when a file that the plan names is gone.
+    """
+    storage = open_storage(spec.reader.storage)
+    slice_ = _slice(storage, task)
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
+    path = path_in(task.partition, name.text)
+    scan, parts = merge_slice(storage, spec.reader, slice_, merge_columns(spec.reader))
+    parts = _nonempty(parts) if slice_.base is None else parts
+    first = next(parts, None)
+    if first is None:
+        return None
+    kind = MarkerType.CREATE if slice_.base is None else MarkerType.MERGE
+    Markers(storage, spec.instant_time).create(path, kind)
+    meta = spec.reader.populate_meta_fields
+    inherited = None if slice_.base is None or not (meta and spec.files.bloom_enabled) else _old_filter(storage, slice_.base)
+    matched = removed = 0
+    schema = spec.reader.table_schema
+    with BaseFileWriter(
+        storage, path, schema, spec.avro_schema, spec.files, populate_meta_fields=meta, inherited=inherited
+    ) as writer:
+        part: SlicePart | None = first
+        while part is not None:
+            matched += part.matched
+            removed += part.removed
+            for rows in _pieces(part.rows):
+                # Rows of the base file have their keys in its filter, whatever the logs made of them.
+                writer.write(rows.cast(schema), keys_known=part.from_base and inherited is not None)
+            part = next(parts, None)
+    written = writer.result
+    assert written is not None, "the writer's block ended without an error, so there is a file"
+    updates = max(0, matched - removed)
+    stat = WriteStat(
+        file_id=task.file_id,
+        path=path,
+        partition_path=task.partition,
+        prev_commit=slice_.base.name.instant_time if slice_.base else NO_PREVIOUS_COMMIT,
+        prev_base_file=task.base_name,
+        num_writes=written.row_count,
+        num_inserts=written.row_count - updates,
+        num_update_writes=updates,
+        num_deletes=removed,
+        total_write_bytes=written.size_bytes,
+        file_size_in_bytes=written.size_bytes,
+    )
+    return WriteStatus(_with_log_figures(stat, scan, slice_))
+
+
+def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
+    """Merge the logs of a slice into one log file.  None when none of their blocks counts: nothing is written.
+
+    Raises Unsupported for partial updates, which may not be merged without the base file; TableState when a file that the plan
+    names is gone.
+    """
+    storage = open_storage(spec.reader.storage)
+    slice_ = _slice(storage, task)
+    blocks, _, _ = find_blocks(storage, slice_.logs, spec.reader.validity)
+    if not blocks:
+        return None
+    if any(found.block.is_partial for found in blocks) or not spec.reader.rule.picks:
+        raise Unsupported(f"the logs of {task.file_id} in {task.partition or 'the table'} cannot be merged without the base file")
+    reader = spec.reader
+    scan = scan_logs(
+        storage,
+        slice_.logs,
+        merge_columns(reader),
+        reader.keys,
+        reader.rule,
+        reader.validity,
+        reader.populate_meta_fields,
+    )
+    # A log compaction stands for what earlier ones merged, by standing for them.
+    instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))
+    name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
+    path = path_in(task.partition, name.text)
+    Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+    size_bytes = 0
+    with storage.open_output(path) as sink:
+        for kind, headers, content in _merged_blocks(spec, task, scan.records, instants):
+            head, tail = frame_block(kind, headers, len(content))
+            for piece in (head, content, tail):
+                sink.write(piece)
+                size_bytes += len(piece)
+    deleted = int(np.count_nonzero(scan.records.deleted))
+    live = len(scan.records.keys) - deleted
+    stat = WriteStat(
+        file_id=task.file_id,
+        path=path,
+        partition_path=task.partition,
+        prev_commit=spec.instant_time,
+        num_writes=live,
+        num_update_writes=live,
+        num_deletes=deleted,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+        log_version=LOG_FILE_VERSION,
+        log_offset=0,
+        base_file="",
+        log_files=(name.text,),
+    )
+    return WriteStatus(_with_log_figures(stat, scan, slice_))
+
+
+def _merged_blocks(
+    spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str
+) -> Iterator[tuple[BlockType, dict[HeaderKey, str], bytes]]:
+    own = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.COMPACTED_BLOCK_TIMES: instants}
+    flagged = _flagged(records.rows)
+    has_value = _has_ordering(records)
+    barred = records.barrier & (~records.deleted | has_value) if has_value.any() else np.zeros_like(records.barrier)
+    if barred.any():
+        keys = records.keys.filter(pa.array(barred))
+        yield BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])
+    rows = records.rows.filter(pa.array(~records.deleted | flagged)).cast(spec.reader.table_schema)
+    headers = {**own, HeaderKey.SCHEMA: spec.avro_schema}
+    for part in _parts(rows, spec.files.log_block_size_bytes):
+        batches = _as_log_rows(spec, task, part).combine_chunks().to_batches()
+        if spec.files.log_format == "avro":
+            yield BlockType.AVRO, headers, encode_avro(spec.avro_schema, batches)
+        else:
+            yield BlockType.PARQUET, headers, encode_parquet(spec.avro_schema, batches, spec.files.codec)
+    deletes = [batch for batch in _deletes(records, ~flagged & records.deleted, has_value, task.partition) if batch.num_rows]
+    if deletes or not (rows.num_rows or barred.any()):
+        yield BlockType.DELETE, dict(own), encode_deletes(deletes)
+
+
+def _deletes(records: LogRecords, gone: BoolMask, has_value: BoolMask, partition: str) -> Iterator[pa.RecordBatch]:
+    yield deletes_batch(records.keys.filter(pa.array(gone & ~has_value)), partition)
+    with_value = gone & has_value
+    if with_value.any() and records.ordering is not None:
+        keys = records.keys.filter(pa.array(with_value))
+        values = pa.concat_arrays(records.ordering.filter(pa.array(with_value)).chunks)
+        if pa.types.is_decimal(values.type):
+            branch = np.full(len(values), Wrapper.DECIMAL, dtype=np.int8)
+            yield deletes_batch(keys, partition, mixed_values(branch, values.to_pylist()))
+        else:
+            yield deletes_batch(keys, partition, wrap_ordering(values))
+
+
+def _has_ordering(records: LogRecords) -> BoolMask:
+    """Where a record or delete competes with the base row by an ordering value."""
+    if records.ordering is None or records.rule.ordering_field is None:
+        return np.zeros(len(records.keys), dtype=np.bool_)
+    valid = pc.is_valid(records.ordering)
+    return np.asarray(valid.combine_chunks() if isinstance(valid, pa.ChunkedArray) else valid, dtype=np.bool_)
+
+
+def _flagged(rows: pa.Table) -> BoolMask:
+    if IS_DELETED not in rows.column_names:
+        return np.zeros(rows.num_rows, dtype=np.bool_)
+    return np.asarray(pc.fill_null(rows.column(IS_DELETED), False).combine_chunks(), dtype=np.bool_)
+
+
+def _as_log_rows(spec: CompactionSpec, task: CompactionTask, rows: pa.Table) -> pa.Table:
+    """Rows with the meta columns as log files hold them: the file id for a file name, no key where keys are not stored."""
+    values = {FILE_NAME: constant(task.file_id, rows.num_rows)}
+    if not spec.reader.populate_meta_fields:
+        values = {name: pa.nulls(rows.num_rows, pa.string()) for name in (FILE_NAME, RECORD_KEY)}
+    for name, column in values.items():
+        position = rows.schema.get_field_index(name)
+        rows = rows.set_column(position, rows.schema.field(position), column)
+    return rows
+
+
+def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
+    logs = []
+    for text in task.log_names:
+        name = parse_log_file(text)
+        if name is None:
+            raise TableState(f"the compaction plan names {text!r}, which is no log file")
+        path = path_in(task.partition, text)
+        logs.append(LogFile(path, name, _size_bytes(storage, path)))
+    base = None
+    if task.base_name is not None:
+        base_name = parse_base_file(task.base_name)
+        if base_name is None:
+            raise TableState(f"the compaction plan names {task.base_name!r}, which is no base file")
+        path = path_in(task.partition, task.base_name)
+        base = BaseFile(path, base_name, _size_bytes(storage, path))
+    instant = base.name.instant_time if base else logs[0].name.instant_time
+    return FileSlice(task.partition, task.file_id, instant, base, tuple(sorted(logs, key=lambda log: log.name.sort_key)))
+
+
+def _size_bytes(storage: Storage, path: str) -> int:
+    info = storage.stat(path)
+    if info is None:
+        raise TableState(f"{storage.absolute(path)} is part of the compaction's plan, and it is gone; roll the compaction back")
+    return info.size_bytes
+
+
+def _old_filter(storage: Storage, base: BaseFile) -> BloomFilter | None:
+    with pq.ParquetFile(storage.open_input(base.path)) as file:
+        return footer_filter(file.metadata)
+
+
+def _with_log_figures(stat: WriteStat, scan: LogScan, slice_: FileSlice) -> WriteStat:
+    return replace(
+        stat,
+        total_log_records=scan.record_count,
+        total_log_files_compacted=len(slice_.logs),
+        total_log_size_compacted=sum(log.size_bytes for log in slice_.logs),
+        total_log_blocks=scan.block_count,
+        total_corrupt_log_block=scan.corrupt_count,
+        total_rollback_blocks=scan.rollback_count,
+        total_updated_records_compacted=len(scan.records.keys),
+    )
+
+
+def _nonempty(parts: Iterator[SlicePart]) -> Iterator[SlicePart]:
+    return (part for part in parts if part.rows.num_rows)
+
+
+def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, rows.num_rows, _PIECE_ROWS):
+        yield rows.slice(start, _PIECE_ROWS)
+
+
+def _parts(rows: pa.Table, limit_bytes: int) -> Iterable[pa.Table]:
+    if not rows.num_rows:
+        return
+    pieces = max(1, -(-rows.nbytes // limit_bytes))
+    step = -(-rows.num_rows // pieces)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)

@@ -1,0 +1,110 @@
+"""What every action that writes data files needs around its transaction: may the table be written, how long did what take, and
+what becomes of an attempt that fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyhudi.errors import InstantNotFound, Unsupported
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
+from pyhudi.operations.transaction import Transaction
+from pyhudi.storage.clock import Environment
+from pyhudi.storage.markers import Markers
+from pyhudi.table.context import TableContext
+
+
+def check_writable(context: TableContext) -> None:
+    """Raises Unsupported when PyHudi must not write the table."""
+    config = context.config
+    if not config.version.is_writable:
+        raise Unsupported(
+            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 (upgrade "
+            f"it first, nothing is upgraded unasked)"
+        )
+    if config.bootstrap_base_path:
+        raise Unsupported(
+            f"the table at {context.storage.uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written"
+        )
+    if config.base_file_format != "PARQUET":
+        raise Unsupported(f"the table's base files are {config.base_file_format}; only Parquet is written")
+    if config.drop_partition_columns:
+        raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
+    if config.cdc_enabled:
+        raise Unsupported("the table records change data (hoodie.table.cdc.enabled=true); such tables are not written yet")
+    if config.metadata_partitions or config.metadata_partitions_inflight:
+        raise Unsupported(
+            f"the table at {context.storage.uri} has a metadata table ({', '.join(config.metadata_partitions)}), "
+            f"which is not written yet; "
+            "writing without it would hide the new files from readers"
+        )
+
+
+class Phases:
+    """Seconds by phase of an operation, by the environment's clock."""
+
+    def __init__(self, env: Environment) -> None:
+        self._env = env
+        self._since = env.now_ms()
+        self._seconds: dict[str, float] = {}
+
+    def end(self, name: str) -> None:
+        """The phase that ran since the last call ends."""
+        now = self._env.now_ms()
+        self._seconds[name] = self._seconds.get(name, 0.0) + (now - self._since) / 1000
+        self._since = now
+
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Seconds by phase, in order."""
+        return dict(self._seconds)
+
+
+class taken_back_on_error:
+    """Roll a transaction back when its block raises one of our errors or an ordinary exception.
+
+    Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
+    After CommitUnknown
+    nothing is touched: the commit may have landed.
+    """
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> Transaction:
+        return self._transaction
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        transaction = self._transaction
+        transaction.let_go()
+        if transaction.may_take_back(error):
+            try:
+                abandon(transaction)
+            except Exception as failure:
+                error.add_note(
+                    f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
+                )
+
+
+def abandon(transaction: Transaction) -> None:
+    """Roll back a transaction of this process that did not commit."""
+    context = transaction.context
+    if transaction.action in _PLANNED:
+        # By now another process may carry the same plan out, or have completed it; then nothing here is ours to remove.
+        rollback_failed_attempt(context, transaction.instant_time, transaction.action, transaction.settings)
+        return
+    pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
+    try:
+        rollback_instant(context, pending, transaction.settings)
+    except InstantNotFound:
+        # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them.
+        markers = Markers(context.storage, transaction.instant_time)
+        context.storage.delete([path for path, _ in markers.list()])
+        markers.delete()
+    transaction.heartbeat.stop(delete=True)
+
+
+_PLANNED = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})
