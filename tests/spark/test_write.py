@@ -1,4 +1,4 @@
-"""Every copy-on-write operation on Spark gives the rows that a dict of key to row gives, and those that the embedded engine gives."""
+"""Each copy-on-write operation on Spark gives the rows that a dict gives, with the keys that the embedded engine makes."""
 
 from __future__ import annotations
 
