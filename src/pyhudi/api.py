@@ -18,12 +18,23 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import rows_without_columns, run_read
 from pyhudi.format.instants import Instant
+from pyhudi.operations.archive import ArchiveSettings, run_archive
+from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
-from pyhudi.operations.results import WriteResult
+from pyhudi.operations.restore import run_restore
+from pyhudi.operations.results import ArchiveResult, CleanResult, RestoreResult, SavepointResult, WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
+from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.operations.write import (
+    WriteOperation,
+    WriteSettings,
+    check_writable,
+    run_delete_partitions,
+    run_delete_where,
+    run_write,
+)
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import CompletionRange
 from pyhudi.plan.read import ReadPlan
@@ -208,6 +219,55 @@ class Table:
         build on it.
         """
         return rollback_instant(self._context, self._find_write(instant), CommitSettings.of(self._parse(options)))
+
+    # Table services
+
+    def clean(self, *, dry_run: bool = True, options: Mapping[str, object] | None = None) -> CleanResult:
+        """Delete file slices that no query within the retention (`hoodie.clean...` options) still needs.
+
+        dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.
+        """
+        settings = CleanSettings.of(self._parse(options))
+        context = self._context.reloaded()
+        if dry_run:
+            return preview_clean(context, settings)
+        check_writable(context)
+        return run_clean(context, settings)
+
+    def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
+        """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
+        settings = ArchiveSettings.of(self._parse(options))
+        context = self._context.reloaded()
+        check_writable(context)
+        return run_archive(context, settings)
+
+    def savepoint(
+        self,
+        instant: str | None = None,
+        *,
+        user: str = "",
+        comments: str = "",
+        options: Mapping[str, object] | None = None,
+    ) -> SavepointResult:
+        """Keep the files of a completed write, None for the newest, from being cleaned, so that the table can be restored to it.
+
+        Raises InstantNotFound, and TableState when its files may be gone already.
+        """
+        settings = CommitSettings.of(self._parse(options))
+        return run_savepoint(self._context.reloaded(), settings, instant=instant, user=user, comments=comments)
+
+    def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Remove a savepoint; later cleans may delete what it kept.  Raises InstantNotFound."""
+        run_delete_savepoint(self._context.reloaded(), CommitSettings.of(self._parse(options)), instant)
+
+    def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
+        """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
+
+        A restore that died blocks writing until it is run again.  Raises InstantNotFound, TableState.
+        """
+        context = self._context.reloaded()
+        check_writable(context)
+        return run_restore(context, CommitSettings.of(self._parse(options)), instant)
 
     # Reading
 

@@ -121,7 +121,7 @@ def run_clean(
         timeline = timeline if not rolled_back else None
     store = context.timeline
     now = timeline if timeline is not None else store.load()
-    _refuse_while_restoring(context, now)
+    refuse_while_restoring(context, now)
     finished = []
     for pending in now.pending(Action.CLEAN):
         died = load_pending_plan(context, pending)
@@ -213,15 +213,19 @@ def plan_clean(
 
 def load_last_clean(store: TimelineStore, timeline: Timeline) -> LastClean | None:
     """What the newest completed clean says; None without one.  A completed file without content counts as no clean."""
-    for instant in reversed(timeline.completed(Action.CLEAN)):
-        data = store.read(instant)
-        if not data:
-            continue
-        try:
-            return LastClean.of(instant, CleanMetadata.decode(data))
-        except CorruptData as error:
-            raise error.with_path(store.storage.absolute(store.path(instant))) from error
-    return None
+    cleans = (load_clean(store, instant) for instant in reversed(timeline.completed(Action.CLEAN)))
+    return next((clean for clean in cleans if clean is not None), None)
+
+
+def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
+    """What a completed clean says; None when its file has no content."""
+    data = store.read(instant)
+    if not data:
+        return None
+    try:
+        return LastClean.of(instant, CleanMetadata.decode(data))
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
 def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
@@ -235,6 +239,33 @@ def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozense
         for partition in metadata.partition_metadata.values():
             names.update(partition.savepoint_data_file)
     return frozenset(names)
+
+
+def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
+    """The plan of a clean that died.  One that has no readable plan, and so deleted nothing, is dropped."""
+    store = context.timeline
+    failure: CorruptData | None = None
+    for state in (State.REQUESTED, State.INFLIGHT):
+        data = store.read_state(pending.request_time, Action.CLEAN, state)
+        if not data:
+            continue
+        try:
+            return CleanerPlan.decode(data)
+        except CorruptData as error:
+            failure = error.with_path(context.storage.absolute(store.path(Instant(pending.request_time, Action.CLEAN, state))))
+    if pending.state is State.REQUESTED:
+        store.remove_pending(pending.request_time, Action.CLEAN)
+        return None
+    raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
+
+
+def refuse_while_restoring(context: TableContext, timeline: Timeline) -> None:
+    """Raises TableState while a restore is pending."""
+    restoring = timeline.pending(Action.RESTORE)
+    if restoring:
+        raise TableState(
+            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before cleaning"
+        )
 
 
 def _load_slicing(context: TableContext, timeline: Timeline) -> tuple[SlicingState, dict[tuple[str, str], str]]:
@@ -263,7 +294,7 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) 
     store = context.timeline
     with context.lock.held(settings.commit.lock_wait_ms):
         timeline = store.load()
-        _refuse_while_restoring(context, timeline)
+        refuse_while_restoring(context, timeline)
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
             return None
         if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
@@ -271,24 +302,6 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) 
             return None
         time = new_instant_time(context, timeline, settings.commit)
         return store.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16)))
-
-
-def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
-    """The plan of a clean that died.  One that has no readable plan, and so deleted nothing, is dropped."""
-    store = context.timeline
-    failure: CorruptData | None = None
-    for state in (State.REQUESTED, State.INFLIGHT):
-        data = store.read_state(pending.request_time, Action.CLEAN, state)
-        if not data:
-            continue
-        try:
-            return CleanerPlan.decode(data)
-        except CorruptData as error:
-            failure = error.with_path(context.storage.absolute(store.path(Instant(pending.request_time, Action.CLEAN, state))))
-    if pending.state is State.REQUESTED:
-        store.remove_pending(pending.request_time, Action.CLEAN)
-        return None
-    raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
 
 
 def _execute(
@@ -300,11 +313,8 @@ def _execute(
     store = context.timeline
     begun_ms = context.env.now_ms()
     if pending.state is State.REQUESTED:
-        try:
-            store.start(pending, plan.encode(context.env.token_bytes(16)))
-        except TableState:
-            # Another process carries the same plan out.  Deleting twice does no harm, and one of the two completes it.
-            pass
+        # Where another process carries the same plan out, deleting twice does no harm, and one of the two completes it.
+        store.start_or_join(pending, plan.encode(context.env.token_bytes(16)))
     deleted = _delete_files(context, _paths_by_partition(context, plan))
     missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
     with context.lock.held(settings.lock_wait_ms):
@@ -407,14 +417,6 @@ def _delete_partitions(context: TableContext, timeline: Timeline, partitions: It
 
 def _is_partition_metadata(info: FileInfo) -> bool:
     return info.name.startswith(PARTITION_METADATA_STEM)
-
-
-def _refuse_while_restoring(context: TableContext, timeline: Timeline) -> None:
-    restoring = timeline.pending(Action.RESTORE)
-    if restoring:
-        raise TableState(
-            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before cleaning"
-        )
 
 
 def _names(paths: Iterable[str]) -> tuple[str, ...]:

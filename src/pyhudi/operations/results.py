@@ -152,3 +152,56 @@ class ArchiveResult:
         if self.history_merges:
             lines.append(f"  history       {self.history_merges} merges")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointResult:
+    """A savepoint that was made.  instant: request time of the write that it keeps; files, size_bytes: what it keeps."""
+
+    instant: str
+    completion_time: str
+    user: str
+    comments: str
+    partitions: int
+    files: int
+    size_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"savepoint {self.instant}",
+                f"  keeps         {self.files:,} files in {self.partitions:,} partitions, {self.size_bytes:,} bytes",
+                f"  by            {self.user or '(nobody named)'}" + (f": {self.comments}" if self.comments else ""),
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """A restore.  instant, completion_time: its own.  restored_to: request time of the newest write that is left.
+
+    rolled_back: request times of what is gone, newest first.
+    """
+
+    instant: str
+    completion_time: str
+    restored_to: str
+    rolled_back: tuple[str, ...]
+    files_deleted: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"restore {self.instant} to {self.restored_to}",
+                f"  rolled back   {', '.join(self.rolled_back) or '(nothing was later)'}",
+                f"  files         {self.files_deleted:,} deleted",
+            ]
+        )

@@ -90,9 +90,9 @@ class TimelineStore:
         """Create the inflight file.  Raises TableState when it exists: somebody else carries the action out."""
         return self._create(Instant(instant.request_time, instant.action, State.INFLIGHT), content)
 
-    def start_or_join(self, instant: Instant) -> None:
-        """Create an empty inflight file, or find it there: for actions that several processes may carry out at once."""
-        self.storage.put_if_absent(self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), b"")
+    def start_or_join(self, instant: Instant, content: bytes = b"") -> None:
+        """Create the inflight file, or find it there: for actions that several processes may carry out at once."""
+        self.storage.put_if_absent(self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), content)
 
     def complete(self, instant: Instant, completed_action: Action, completion_time: str, content: bytes) -> Instant:
         """Publish the completed file.  Raises TableState when it exists already."""

@@ -42,7 +42,8 @@ class Timeline:
         object.__setattr__(self, "_completions", completions)
         saved = {i.request_time for i in self.instants if i.action is Action.SAVEPOINT}
         writes = [i.request_time for i in self.instants if i.action in SLICING_ACTIONS and i.request_time not in saved]
-        object.__setattr__(self, "_start", min(writes) if writes else None)
+        # Where savepointed commits are all that is left, nothing between them stands on the timeline any more.
+        object.__setattr__(self, "_start", min(writes) if writes else max(saved.intersection(completions), default=None))
         visible = [
             i.request_time
             for i in self.instants

@@ -1,0 +1,238 @@
+"""Restore: take a table back to a savepoint, or to any completed write whose files are all there.
+
+    1. lock: a restore that died is taken up again; else plan: pending clusterings, then every other write and service requested
+       after the target, newest first; `<R>.restore.requested`; unlock
+    2. `<R>.restore.inflight`; from here on no write begins
+    3. lock: remove the instants' files from the timeline, newest first, completed file before pending ones; unlock
+    4. delete their data files, found by a listing, and their markers
+    5. lock: mirror into the metadata table; publish `<R>_<C>.restore`; remove the rollbacks that came after the target
+
+A file belongs to the instant in its name, so log files of a write that was requested before the target and completed after a
+compaction stay, and belong again to the slice before the compaction.  Once the timeline does not have an instant, no reader
+counts its files: a crash leaves a pending restore, which running it again carries to its end.
+
+Source: writing and services, "Restore to savepoint S".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
+from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
+from pyhudi.format.instants import Action, Instant, State, comparable_action
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.operations.results import RestoreResult
+from pyhudi.operations.savepoint import check_retained, check_version, completed_write
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import new_instant_time
+from pyhudi.storage import liveness
+from pyhudi.storage.markers import Markers
+from pyhudi.storage.uris import parse_uri
+from pyhudi.table.context import TableContext
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.timeline.history import Bounds
+from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
+
+_DELETING_THREADS = 16
+
+RestoreMirror = Callable[[str, RestoreMetadata, Timeline], None]
+"""Brings the metadata table to the state after the restore, under the lock, before the restore is published.  Given: the
+restore's request time, what it did, the timeline."""
+
+
+def run_restore(
+    context: TableContext, settings: CommitSettings, instant: str, *, mirror: RestoreMirror | None = None
+) -> RestoreResult:
+    """Take the table back to the state as of a completed write.
+
+    Raises InstantNotFound when the active timeline has no such write, TableState when files of that state may be gone, when a
+    later write is savepointed or archived, and when another restore, to another instant, is pending.
+    """
+    check_version(context)
+    store = context.timeline
+    with context.lock.held(settings.lock_wait_ms):
+        timeline = store.load()
+        pending = timeline.pending(Action.RESTORE)
+        if pending:
+            restoring, plan = pending[0], _load_plan(context, pending[0])
+            if plan is not None and plan.savepoint_to_restore_timestamp != instant:
+                raise TableState(
+                    f"restore {restoring.request_time} of {context.storage.uri} to {plan.savepoint_to_restore_timestamp} did not "
+                    "finish; run that one again first"
+                )
+        else:
+            plan = None
+        if plan is None:
+            # A plan that cannot be read has changed nothing yet; its requested file gives way to a new one.
+            if pending:
+                store.remove_pending(pending[0].request_time, Action.RESTORE)
+            _check_target(context, timeline, instant)
+            plan = RestorePlan(_instants_to_roll_back(context, timeline, instant), savepoint_to_restore_timestamp=instant)
+            time = new_instant_time(context, timeline, settings)
+            restoring = store.request(time, Action.RESTORE, plan.encode(context.env.token_bytes(16)))
+    if restoring.state is State.REQUESTED:
+        store.start_or_join(restoring)
+    return _execute(context, settings, restoring, plan, instant, mirror)
+
+
+def _execute(
+    context: TableContext,
+    settings: CommitSettings,
+    restoring: Instant,
+    plan: RestorePlan,
+    target: str,
+    mirror: RestoreMirror | None,
+) -> RestoreResult:
+    store = context.timeline
+    begun_ms = context.env.now_ms()
+    gone = tuple(info.commit_time for info in plan.instants_to_rollback)
+    with context.lock.held(settings.lock_wait_ms):
+        files = store.load_files()
+        for info in plan.instants_to_rollback:
+            _remove_instant(context, info, files)
+    deleted = _delete_files(context, gone)
+    for time in gone:
+        markers = Markers(context.storage, time)
+        # A file may carry another instant in its name than the one that wrote it; only its marker tells.
+        context.storage.delete([path for path, _ in markers.list()])
+        markers.delete()
+        liveness.forget(context.storage, time)
+    with context.lock.held(settings.lock_wait_ms):
+        timeline = store.load()
+        taken_ms = max(0, context.env.now_ms() - begun_ms)
+        metadata = RestoreMetadata(
+            start_restore_time=restoring.request_time,
+            time_taken_in_millis=taken_ms,
+            instants_to_rollback=gone,
+            hoodie_restore_metadata={
+                info.commit_time: (_rollback_metadata(context, restoring, info, deleted.get(info.commit_time, {}), taken_ms),)
+                for info in plan.instants_to_rollback
+            },
+            restore_instant_info=plan.instants_to_rollback,
+        )
+        if mirror is not None:
+            mirror(restoring.request_time, metadata, timeline)
+        completion_time = new_instant_time(context, timeline, settings)
+        inflight = Instant(restoring.request_time, Action.RESTORE, State.INFLIGHT)
+        store.complete(inflight, Action.RESTORE, completion_time, metadata.encode(context.env.token_bytes(16)))
+        rollbacks = [i for i in store.load_files() if i.action is Action.ROLLBACK and i.request_time > target]
+        context.storage.delete([store.path(i) for i in sorted(rollbacks, key=lambda i: (i.request_time, -i.state))])
+    return RestoreResult(
+        instant=restoring.request_time,
+        completion_time=completion_time,
+        restored_to=target,
+        rolled_back=gone,
+        files_deleted=sum(len(paths) for by_partition in deleted.values() for paths in by_partition.values()),
+    )
+
+
+def _check_target(context: TableContext, timeline: Timeline, target: str) -> None:
+    completed_write(context, timeline, target)
+    if not any(i.request_time == target for i in timeline.completed(Action.SAVEPOINT)):
+        check_retained(context, timeline, target)
+    later = [i.request_time for i in timeline.completed(Action.SAVEPOINT) if i.request_time > target]
+    if later:
+        raise TableState(
+            f"instant {later[0]} of {context.storage.uri} is savepointed and later than {target}; delete its savepoint first"
+        )
+    if timeline.start is None or target < timeline.start:
+        # Archival beyond savepoints leaves the saved instants behind: what came after them may be in the history.
+        archived = [
+            i
+            for i in context.timeline.history.instants(Bounds(target, None))
+            if i.request_time > target and i.action in WRITE_ACTIONS
+        ]
+        if archived:
+            raise TableState(
+                f"{len(archived)} writes after {target} of {context.storage.uri} are archived (the first is "
+                f"{archived[0].request_time}); they cannot be rolled back"
+            )
+
+
+def _instants_to_roll_back(context: TableContext, timeline: Timeline, target: str) -> tuple[InstantInfo, ...]:
+    later = [i for i in reversed(timeline.instants) if i.action in SLICING_ACTIONS and i.request_time > target]
+    clusterings = [i for i in later if i.is_pending and _is_clustering(context, i)]
+    ordered = [*clusterings, *(i for i in later if i not in clusterings)]
+    return tuple(InstantInfo(i.request_time, i.action.value) for i in ordered)
+
+
+def _is_clustering(context: TableContext, pending: Instant) -> bool:
+    if pending.action is Action.CLUSTERING:
+        return True
+    if pending.action is not Action.REPLACECOMMIT:
+        return False
+    data = context.timeline.read_state(pending.request_time, pending.action, State.REQUESTED)
+    return bool(data) and RequestedReplaceMetadata.decode(data or b"").clustering_plan is not None
+
+
+def _load_plan(context: TableContext, restoring: Instant) -> RestorePlan | None:
+    """The plan of a restore that died; None when it cannot be read and nothing was done by it yet."""
+    requested = Instant(restoring.request_time, Action.RESTORE, State.REQUESTED)
+    try:
+        return RestorePlan.decode(context.timeline.read_state(restoring.request_time, Action.RESTORE, State.REQUESTED) or b"")
+    except CorruptData as error:
+        if restoring.state is State.REQUESTED:
+            return None
+        raise error.with_path(context.storage.absolute(context.timeline.path(requested))) from error
+
+
+def _remove_instant(context: TableContext, info: InstantInfo, files: Sequence[Instant]) -> None:
+    """Take an instant off the timeline: its completed file, then what it left pending under any of its action's names."""
+    step = (info.commit_time, comparable_action(Action(info.action)))
+    own = [i for i in files if i.step == step]
+    for one in sorted(own, key=lambda i: -i.state):
+        context.storage.delete([context.timeline.path(one)])
+
+
+def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Delete the data files of instants; instant -> partition -> what was deleted, as paths relative to the table."""
+    wanted = set(instants)
+    if not wanted:
+        return {}
+    listing = DirectoryListing(context.storage)
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    by_partition = listing.files(listing.partitions())
+    for partition, infos in by_partition.items():
+        for info in infos:
+            instant = _instant_of(info.name)
+            if instant in wanted:
+                there = found.setdefault(instant, {})
+                there[partition] = (*there.get(partition, ()), info.path)
+    batches = [paths for partitions in found.values() for paths in partitions.values()]
+    if batches:
+        with ThreadPoolExecutor(min(_DELETING_THREADS, len(batches))) as pool:
+            list(pool.map(context.storage.delete, batches))
+    return found
+
+
+def _rollback_metadata(
+    context: TableContext, restoring: Instant, info: InstantInfo, deleted: dict[str, tuple[str, ...]], taken_ms: int
+) -> RollbackMetadata:
+    """Files stand there as those of every rollback that was planned from a listing: absolute, without a scheme."""
+    return RollbackMetadata(
+        start_rollback_time=restoring.request_time,
+        time_taken_in_millis=taken_ms,
+        total_files_deleted=sum(len(paths) for paths in deleted.values()),
+        commits_rollback=(info.commit_time,),
+        partition_metadata={
+            partition: RollbackPartitionMetadata(
+                partition_path=partition,
+                success_delete_files=tuple(f"/{parse_uri(context.storage.absolute(path)).path}" for path in paths),
+            )
+            for partition, paths in deleted.items()
+        },
+        instants_rollback=(info,),
+    )
+
+
+def _instant_of(name: str) -> str:
+    """The instant that wrote a data file; '' for other files."""
+    if name.startswith("."):
+        log = parse_log_file(name)
+        return log.instant_time if log else ""
+    base = parse_base_file(name)
+    return base.instant_time if base else ""

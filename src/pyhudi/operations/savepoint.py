@@ -1,0 +1,141 @@
+"""Savepoints: keep the files of a completed write from being cleaned, so that the table can be restored to it.
+
+    create   lock: `<t>.savepoint.inflight`; list the files of the slices as of t; `<t>_<c>.savepoint` with their names; unlock
+    delete   lock: the completed file, then the inflight one; unlock
+
+t is the request time of the write itself.  Creation holds the lock while it lists, so that no clean can be requested between the
+listing and the savepoint.
+
+Source: writing and services, "Savepoint".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyhudi.errors import InstantNotFound, TableState, Unsupported
+from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.clean import load_clean, load_pending_plan, refuse_while_restoring
+from pyhudi.operations.results import SavepointResult
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import new_instant_time
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import load_snapshot
+from pyhudi.timeline.timeline import Timeline
+
+
+def run_savepoint(
+    context: TableContext, settings: CommitSettings, *, instant: str | None = None, user: str = "", comments: str = ""
+) -> SavepointResult:
+    """Save the table as of a completed write; None for the newest.
+
+    Raises InstantNotFound when the active timeline has no such completed write, TableState when it is saved already, when files
+    of that state may have been cleaned, and while a restore is pending.
+    """
+    check_version(context)
+    store = context.timeline
+    with context.lock.held(settings.lock_wait_ms):
+        snapshot = load_snapshot(context)
+        timeline = snapshot.timeline
+        refuse_while_restoring(context, timeline)
+        write = completed_write(context, timeline, instant)
+        time = write.request_time
+        if any(i.request_time == time for i in timeline.completed(Action.SAVEPOINT)):
+            raise TableState(f"instant {time} of {context.storage.uri} has a savepoint already")
+        check_retained(context, timeline, time)
+        slices = snapshot.slices(as_of=time)
+        names = {partition: tuple(sorted(_names(found))) for partition, found in slices.items()}
+        _refuse_files_of_pending_cleans(context, timeline, {name for group in names.values() for name in group}, time)
+        inflight = Instant(time, Action.SAVEPOINT, State.INFLIGHT)
+        if inflight not in timeline.instants:
+            store.start(Instant(time, Action.SAVEPOINT, State.REQUESTED))
+        metadata = SavepointMetadata(
+            savepointed_by=user,
+            savepointed_at=context.env.now_ms(),
+            comments=comments,
+            partition_metadata={partition: SavepointPartitionMetadata(partition, found) for partition, found in names.items()},
+        )
+        completion_time = new_instant_time(context, timeline, settings)
+        done = store.complete(inflight, Action.SAVEPOINT, completion_time, metadata.encode(context.env.token_bytes(16)))
+    return SavepointResult(
+        instant=time,
+        completion_time=done.completion_time or "",
+        user=user,
+        comments=comments,
+        partitions=len(names),
+        files=sum(len(found) for found in names.values()),
+        size_bytes=sum(slice_.size_bytes for found in slices.values() for slice_ in found),
+    )
+
+
+def run_delete_savepoint(context: TableContext, settings: CommitSettings, instant: str) -> None:
+    """Remove a savepoint, also one whose creation died.  Its files stay until a clean finds that nobody needs them.
+
+    Raises InstantNotFound when there is none.
+    """
+    check_version(context)
+    store = context.timeline
+    with context.lock.held(settings.lock_wait_ms):
+        found = [i for i in store.load_files() if i.request_time == instant and i.action is Action.SAVEPOINT]
+        if not found:
+            raise InstantNotFound(f"the timeline of {context.storage.uri} has no savepoint of instant {instant}")
+        for one in sorted(found, key=lambda i: -i.state):
+            context.storage.delete([store.path(one)])
+
+
+def completed_write(context: TableContext, timeline: Timeline, instant: str | None) -> Instant:
+    """The completed write of a request time, or the newest.  Raises InstantNotFound."""
+    writes = timeline.completed_writes()
+    found = [i for i in writes if instant is None or i.request_time == instant]
+    if not found:
+        what = "no completed write" if instant is None else f"no completed write requested at {instant}"
+        raise InstantNotFound(f"the active timeline of {context.storage.uri} has {what}")
+    return found[-1]
+
+
+def check_retained(context: TableContext, timeline: Timeline, time: str) -> None:
+    """Raises TableState when files of the state as of a request time may have been cleaned, or are about to be."""
+    for instant in timeline.instants:
+        if instant.action is not Action.CLEAN:
+            continue
+        if instant.is_completed:
+            clean = load_clean(context.timeline, instant)
+            earliest = "" if clean is None else clean.earliest_retained or clean.last_completed
+        else:
+            plan = load_pending_plan(context, instant)
+            retained = plan.earliest_instant_to_retain if plan else None
+            earliest = "" if plan is None else retained.timestamp if retained else plan.last_completed_commit_timestamp
+        if time < earliest:
+            raise TableState(
+                f"files of instant {time} of {context.storage.uri} may be gone: clean {instant.request_time} kept what is "
+                f"needed from {earliest} on"
+            )
+
+
+def check_version(context: TableContext) -> None:
+    """Raises Unsupported for a table version that is not written."""
+    if not context.config.version.is_writable:
+        raise Unsupported(
+            f"the table at {context.storage.uri} has version {int(context.config.version)}; PyHudi writes version 8"
+        )
+
+
+def _names(slices: Iterable[FileSlice]) -> Iterable[str]:
+    for slice_ in slices:
+        if slice_.base is not None:
+            yield slice_.base.path.rsplit("/", 1)[-1]
+        for log in slice_.logs:
+            yield log.path.rsplit("/", 1)[-1]
+
+
+def _refuse_files_of_pending_cleans(context: TableContext, timeline: Timeline, names: set[str], time: str) -> None:
+    for instant in timeline.pending(Action.CLEAN):
+        plan = load_pending_plan(context, instant)
+        for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() if plan else ():
+            if any((info.file_path or "").rsplit("/", 1)[-1] in names for info in infos):
+                raise TableState(
+                    f"clean {instant.request_time} of {context.storage.uri} is about to delete files of instant {time}; finish "
+                    "it and save a later instant"
+                )
