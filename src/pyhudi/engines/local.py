@@ -7,6 +7,7 @@ disk.  Lookups and writing tasks run on a thread pool; Arrow releases the interp
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -47,14 +48,18 @@ class LocalEngine:
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or os.cpu_count() or 1
+        self._opened: tuple[Any, pa.RecordBatchReader] | None = None
 
     def input_schema(self, data: Any) -> pa.Schema:
         """The schema of the caller's data."""
-        return _reader(data).schema if not isinstance(data, pa.RecordBatchReader) else data.schema
+        self._opened = data, _reader(data)
+        return self._opened[1].schema
 
     def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:
         """Read the data, conform and key it, combine duplicates."""
-        return LocalIncoming(self, data, request)
+        # Some streams can be had only once: the one whose schema was asked for is the one that is read.
+        opened, self._opened = self._opened, None
+        return LocalIncoming(self, opened[1] if opened and opened[0] is data else _reader(data), request)
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
         """Run tasks on the pool; results in order.  The first error cancels what has not begun and is raised."""
@@ -75,13 +80,13 @@ class LocalEngine:
 class LocalIncoming:
     """The rows of one write, keyed and combined; one table for each bucket of the row buffer."""
 
-    def __init__(self, engine: LocalEngine, data: Any, request: PrepareRequest) -> None:
+    def __init__(self, engine: LocalEngine, data: pa.RecordBatchReader, request: PrepareRequest) -> None:
         self._engine = engine
         self._request = request
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
         sequence = 0
         try:
-            for batch in _batches(data):
+            for batch in data:
                 if batch.num_rows:
                     self._buffer.append(incoming_rows(request, batch, first_row=sequence))
                     sequence += batch.num_rows
@@ -105,15 +110,16 @@ class LocalIncoming:
 
     def tag(self, request: TagRequest) -> LocalTagged:
         """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
-        buckets = [self._tag_bucket_setup(rows, request.global_keys) for rows in self.buckets]
-        hits = self._look_up(buckets, request)
         tagged = []
-        for rows, (pairs_row, pairs_group) in zip(self.buckets, hits, strict=True):
-            if request.global_keys:
-                rows, pairs_row, pairs_group = self._settle_partitions(rows, pairs_row, pairs_group, request)
-            found = np.zeros(rows.num_rows, dtype=np.bool_)
-            found[pairs_row] = True
-            tagged.append(_TaggedRows(rows, pairs_row, pairs_group, np.flatnonzero(~found)))
+        for buckets in self._affordable():
+            keys = [self._tag_bucket_setup(rows, request.global_keys) for rows in buckets]
+            hits = self._look_up(keys, request)
+            for rows, (pairs_row, pairs_group) in zip(buckets, hits, strict=True):
+                if request.global_keys:
+                    rows, pairs_row, pairs_group = self._settle_partitions(rows, pairs_row, pairs_group, request)
+                found = np.zeros(rows.num_rows, dtype=np.bool_)
+                found[pairs_row] = True
+                tagged.append(_TaggedRows(rows, pairs_row, pairs_group, np.flatnonzero(~found)))
         return LocalTagged(self._engine, tagged, request.files, self.spilled)
 
     def untagged(self) -> LocalTagged:
@@ -124,16 +130,27 @@ class LocalIncoming:
 
     def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
         """Write all rows to new file groups: each partition path by itself, sorted as the plan says."""
-        jobs: list[tuple[CreateTask, pa.Table]] = []
-        pieces = _partition_pieces(self.buckets, plan.sort)
+        jobs: list[tuple[CreateTask, Iterable[pa.Table]]] = []
+
+        def add(partition: str, rows: Iterable[pa.Table]) -> None:
+            jobs.append((CreateTask(partition, plan.new_file_id(), WriteToken(len(jobs), 0, len(jobs))), rows))
+
+        pieces = self._partition_pieces()
         spread = max(1, self._engine.threads // max(1, len(pieces)))
+        limit = plan.spec.files.max_file_size_bytes
         for partition, rows in pieces:
+            if plan.sort != "NONE":
+                in_order = self._buffer.sorted_by_key(rows)
+                if self.spilled:
+                    # Sorted while it is written: what is sorted at one time is bounded, so the parts cannot be dealt out.
+                    add(partition, (piece for part in in_order for piece in _pieces(part, limit)))
+                    continue
+                (rows,) = in_order
             parts = min(spread, max(1, rows.nbytes // _MIN_PIECE_BYTES))
             step = -(-rows.num_rows // parts)
             for start in range(0, rows.num_rows, step):
-                task = CreateTask(partition, plan.new_file_id(), WriteToken(len(jobs), 0, len(jobs)))
-                jobs.append((task, rows.slice(start, step)))
-        written = self._engine.map(lambda job: run_create(plan.spec, job[0], _pieces(job[1])), jobs)
+                add(partition, _pieces(rows.slice(start, step), limit))
+        written = self._engine.map(lambda job: run_create(plan.spec, *job), jobs)
         return [status for statuses in written for status in statuses]
 
     def release(self) -> None:
@@ -145,7 +162,36 @@ class LocalIncoming:
         if not self._request.combine:
             return rows
         identity = [RECORD_KEY] if self._request.global_keys else [RECORD_KEY, PARTITION_PATH]
-        return combine_duplicates(rows, identity, self._request.rule)
+        combined = combine_duplicates(rows, identity, self._request.rule)
+        return rows if combined is rows else self._buffer.store(combined)
+
+    def _affordable(self) -> Iterator[list[pa.Table]]:
+        """The buckets in groups whose keys may be in memory together."""
+        group: list[pa.Table] = []
+        size_bytes = 0
+        for rows in self.buckets:
+            size_bytes += rows.column(RECORD_KEY).nbytes
+            if group and self.spilled and size_bytes > self._request.memory_budget_bytes // 4:
+                yield group
+                group, size_bytes = [], rows.column(RECORD_KEY).nbytes
+            group.append(rows)
+        yield group
+
+    def _partition_pieces(self) -> list[tuple[str, pa.Table]]:
+        """The rows of each partition path, in order of path."""
+        pieces: dict[str, list[pa.Table]] = {}
+        for rows in self.buckets:
+            codes = row_codes(rows, [PARTITION_PATH])
+            if not len(codes):
+                continue
+            order = np.argsort(codes, kind="stable")
+            ordered = rows if _is_identity(order) else self._buffer.store(rows.take(pa.array(order)))
+            starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
+            ends = np.r_[starts[1:], len(codes)]
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+                piece = ordered.slice(start, end - start)
+                pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
+        return [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
 
     def _tag_bucket_setup(self, rows: pa.Table, global_keys: bool) -> _KeysByPartition:
         keys = rows.column(RECORD_KEY).combine_chunks()
@@ -213,7 +259,8 @@ class LocalIncoming:
         goes = moved & ~stays
         if not goes.any():
             return rows, pairs_row, pairs_group
-        return resolve_moves(request, rows, pairs_row, pairs_group, goes)
+        rows, pairs_row, pairs_group = resolve_moves(request, rows, pairs_row, pairs_group, goes)
+        return self._buffer.store(rows), pairs_row, pairs_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +357,8 @@ class LocalTagged:
         slice_ = plan.slices.get(group)
         rows = routed.rows(group)
         if slice_ is None:
-            return run_create(plan.spec, CreateTask(partition, _prefix(file_id), token), _pieces(rows))
+            pieces = _pieces(rows, plan.spec.files.max_file_size_bytes)
+            return run_create(plan.spec, CreateTask(partition, _prefix(file_id), token), pieces)
         if slice_.base is None or plan.appends_to(group):
             appended = run_append(plan.spec, AppendTask(slice_, token, plan.validity), rows, plan.rule)
             return () if appended is None else (appended,)
@@ -344,7 +392,8 @@ class _Routed:
 
     def rows(self, group: tuple[str, str]) -> pa.Table:
         """All rows of one group."""
-        return pa.concat_tables(self.groups[group])
+        # Some have the column that marks deletes, others need none.
+        return pa.concat_tables(self.groups[group], promote_options="default")
 
     def close(self) -> None:
         """Forget the rows, so that mapped files can be removed."""
@@ -394,28 +443,10 @@ def _codes_of_files(pairs_file: Ints, files: tuple[TagFile, ...], names: dict[tu
     return lookup[pairs_file]
 
 
-def _partition_pieces(buckets: Sequence[pa.Table], sort: str) -> list[tuple[str, pa.Table]]:
-    """The rows of each partition path, in order of path; sorted by key where the plan asks for it."""
-    pieces: dict[str, list[pa.Table]] = {}
-    for rows in buckets:
-        codes = row_codes(rows, [PARTITION_PATH])
-        if not len(codes):
-            continue
-        order = np.argsort(codes, kind="stable")
-        ordered = rows if _is_identity(order) else rows.take(pa.array(order))
-        starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
-        ends = np.r_[starts[1:], len(codes)]
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            piece = ordered.slice(start, end - start)
-            pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
-    found = [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
-    if sort == "NONE":
-        return found
-    return [(partition, rows.take(pc.sort_indices(rows, [(RECORD_KEY, "ascending")]))) for partition, rows in found]
-
-
-def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    step = 65536
+def _pieces(rows: pa.Table, max_file_size_bytes: int) -> Iterator[pa.Table]:
+    """The rows in pieces after each of which a file may be found full: small against a file, and against memory."""
+    wanted = min(_MIN_PIECE_BYTES, max_file_size_bytes)
+    step = max(1, min(65536, rows.num_rows * wanted // max(1, rows.nbytes)))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
 
@@ -444,7 +475,10 @@ def _reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.Table):
         return data.to_reader()
     if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
+        return _without_index(pa.RecordBatchReader.from_stream(data))
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     raise InvalidRequest(
         f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
         f"batch or reader, "
@@ -452,5 +486,10 @@ def _reader(data: Any) -> pa.RecordBatchReader:
     )
 
 
-def _batches(data: Any) -> Iterator[pa.RecordBatch]:
-    yield from _reader(data)
+def _without_index(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The frame's own columns: pandas adds its index to them, under a made-up name where it has none."""
+    kept = [name for name in reader.schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
+    if len(kept) == len(reader.schema.names) or b"pandas" not in (reader.schema.metadata or {}):
+        return reader
+    schema = pa.schema([reader.schema.field(name) for name in kept])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in reader))

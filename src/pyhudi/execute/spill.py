@@ -4,22 +4,31 @@ Rows are spread over buckets by the hash of their key once they spill, so that w
 needs the keys of one bucket at a time.  What a reader of the buckets gets are ordinary Arrow tables; those of spilled buckets
 are backed by the mapped file, not by memory of the process.
 
-The budget bounds rows; of keys, at most one bucket in `SPILL_BUCKETS` is in memory.
+The budget bounds the rows that are held; beside it stand, for a while, the pieces in which they are spread.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyhudi.records.hashing import java_string_hash
 
 SPILL_BUCKETS = 64
 """Into how many files rows are spread once they exceed the budget."""
+
+_PIECES = 8
+"""Into how many pieces the held rows are cut when they are spread, so that only one of them has a copy."""
+
+_SAMPLE_ROWS = 100_000
+"""From how many keys the ranges are taken into which rows are spread to be sorted."""
 
 
 class RowBuffer:
@@ -32,8 +41,8 @@ class RowBuffer:
         self._held: list[pa.Table] = []
         self._held_bytes = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._writers: list[pa.ipc.RecordBatchFileWriter] = []
-        self._paths: list[str] = []
+        self._buckets: _Spread | None = None
+        self._names = (f"stored-{number}" for number in itertools.count())
 
     @property
     def spilled(self) -> bool:
@@ -56,16 +65,38 @@ class RowBuffer:
             self._held = []
             return tables
         self._spill()
-        for writer in self._writers:
-            writer.close()
-        self._writers = []
-        return [map_rows(path) for path in self._paths]
+        assert self._buckets is not None, "rows that lie on disk were spread there"
+        tables, self._buckets = self._buckets.finish(), None
+        return tables
+
+    def store(self, rows: pa.Table) -> pa.Table:
+        """The same rows: stored beside the buckets when those lie on disk, else as they are."""
+        if self._folder is None:
+            return rows
+        return store_rows(os.path.join(self._folder.name, f"{next(self._names)}.arrow"), rows.schema, [rows])
+
+    def sorted_by_key(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """The rows in the order of their keys (by UTF-8), piece by piece; at most about the budget of them is in memory."""
+        if self._folder is None or rows.nbytes <= self._budget_bytes:
+            yield rows.take(pc.sort_indices(rows.column(self._key_column)))
+            return
+        count = min(SPILL_BUCKETS, -(-rows.nbytes * _PIECES // self._budget_bytes))
+        bounds = self._key_bounds(rows, count)
+        spread = _Spread(os.path.join(self._folder.name, next(self._names)), rows.schema, len(bounds) + 1)
+        for batch in rows.to_batches():
+            keys = batch.column(self._key_column)
+            number = np.zeros(batch.num_rows, dtype=np.int64)
+            for bound in bounds:
+                number += np.asarray(pc.greater_equal(keys, bound), dtype=np.bool_)
+            spread.append(pa.Table.from_batches([batch]), number)
+        for part in spread.finish():
+            yield part.take(pc.sort_indices(part.column(self._key_column)))
 
     def release(self) -> None:
         """Drop the rows and remove the files.  Tables that were handed out must not be used afterwards."""
-        for writer in self._writers:
-            writer.close()
-        self._writers = []
+        if self._buckets is not None:
+            self._buckets.finish()
+            self._buckets = None
         self._held = []
         if self._folder is not None:
             self._folder.cleanup()
@@ -76,22 +107,56 @@ class RowBuffer:
             return
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="pyhudi-spill-")
-            for number in range(SPILL_BUCKETS):
-                path = os.path.join(self._folder.name, f"{number}.arrow")
-                self._paths.append(path)
-                self._writers.append(pa.ipc.new_file(path, self._schema))
-        rows = pa.concat_tables(self._held)
-        self._held = []
+            self._buckets = _Spread(os.path.join(self._folder.name, "bucket"), self._schema, SPILL_BUCKETS)
+        assert self._buckets is not None, "no row comes after `finish`"
+        while self._held:
+            rows = self._next_piece()
+            hashes = java_string_hash(rows.column(self._key_column))
+            # The multiplier spreads keys that differ only in their last characters over all buckets.
+            bucket = ((hashes.astype(np.uint32) * np.uint32(2654435769)) >> np.uint32(26)).astype(np.int64)
+            self._buckets.append(rows, bucket)
         self._held_bytes = 0
-        hashes = java_string_hash(rows.column(self._key_column))
-        # The multiplier spreads keys that differ only in their last characters over all buckets.
-        bucket = ((hashes.astype(np.uint32) * np.uint32(2654435769)) >> np.uint32(26)).astype(np.int64)
-        order = np.argsort(bucket, kind="stable")
-        bounds = np.searchsorted(bucket[order], np.arange(SPILL_BUCKETS + 1))
-        for number, writer in enumerate(self._writers):
-            part = order[bounds[number] : bounds[number + 1]]
-            if len(part):
-                writer.write_table(rows.take(pa.array(part)))
+
+    def _next_piece(self) -> pa.Table:
+        """Some of the rows held, the first ones, which are held no more."""
+        count = size_bytes = 0
+        while count < len(self._held) and size_bytes <= self._budget_bytes // _PIECES:
+            size_bytes += self._held[count].nbytes
+            count += 1
+        piece = pa.concat_tables(self._held[:count])
+        del self._held[:count]
+        return piece
+
+    def _key_bounds(self, rows: pa.Table, count: int) -> list[str]:
+        """Keys that cut the rows into `count` ranges of about the same number of rows; fewer where keys repeat."""
+        at = np.linspace(0, rows.num_rows - 1, min(_SAMPLE_ROWS, rows.num_rows)).astype(np.int64)
+        sample = pc.array_sort_indices(rows.column(self._key_column).take(pa.array(at)).combine_chunks())
+        keys = rows.column(self._key_column).take(pa.array(at[np.asarray(sample)]))
+        cuts = keys.take(pa.array(np.arange(1, count) * len(at) // count))
+        return list(dict.fromkeys(cuts.to_pylist()))
+
+
+class _Spread:
+    """Rows distributed over files by a number that each has.  stem: what the paths of the files begin with."""
+
+    def __init__(self, stem: str, schema: pa.Schema, count: int) -> None:
+        self._paths = [f"{stem}-{number}.arrow" for number in range(count)]
+        self._writers = [pa.ipc.new_file(path, schema) for path in self._paths]
+
+    def append(self, rows: pa.Table, numbers: npt.NDArray[np.int64]) -> None:
+        order = np.argsort(numbers, kind="stable")
+        ordered = rows.combine_chunks().take(pa.array(order))
+        bounds = np.searchsorted(numbers[order], np.arange(len(self._writers) + 1)).tolist()
+        for writer, start, end in zip(self._writers, bounds, bounds[1:], strict=False):
+            if end > start:
+                writer.write_table(ordered.slice(start, end - start))
+
+    def finish(self) -> list[pa.Table]:
+        """The tables of all numbers, mapped into memory."""
+        for writer in self._writers:
+            writer.close()
+        self._writers = []
+        return [map_rows(path) for path in self._paths]
 
 
 def map_rows(path: str) -> pa.Table:
