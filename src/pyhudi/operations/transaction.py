@@ -131,7 +131,8 @@ class Transaction:
                 verify(now)
             if start is not None:
                 self._check_conflicts(now, start, written_groups(metadata).union(touched))
-                metadata = self._with_schema(metadata, start, now)
+                if start.schema is not None:
+                    metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(metadata)
             if mirror is not None:
                 mirror(self, metadata, now)
@@ -177,11 +178,11 @@ class Transaction:
             instants=(self.instant_time,),
         )
 
-    def _with_schema(self, metadata: CommitMetadata, start: WriteStart, now: Timeline) -> CommitMetadata:
+    def _with_schema(self, metadata: CommitMetadata, start: str, now: Timeline) -> CommitMetadata:
         """The metadata with the table's present schema, where another write changed it and this one did not."""
         extra = dict(metadata.extra_metadata)
         present = load_schema(self.context.timeline, now, self.context.config)
-        schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start.schema, present.avro if present else "")
+        schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, present.avro if present else "")
         if schema is None:
             last = now.last_completed_write()
             raise WriteConflict(

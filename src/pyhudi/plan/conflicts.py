@@ -37,15 +37,16 @@ class WriteStart:
     """What stood on the timeline when a write read the table.
 
     last_completed: request time of the newest completed write, '' for none.  pending: request times of writes and services that
-    were under way.  schema: Avro text of the table's columns, '' for a table that has none yet.
+    were under way.  schema: Avro text of the table's columns, '' for a table that has none yet; None when the write has no say in
+    them.
     """
 
     last_completed: str
     pending: frozenset[str]
-    schema: str
+    schema: str | None = None
 
     @classmethod
-    def of(cls, timeline: Timeline, schema: str) -> WriteStart:
+    def of(cls, timeline: Timeline, schema: str | None = None) -> WriteStart:
         """From the timeline that the write was planned on, and the table's schema then."""
         last = timeline.last_completed_write()
         return cls(last.request_time if last else "", frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT)), schema)
