@@ -19,6 +19,7 @@ from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import rows_without_columns, run_read
 from pyhudi.format.instants import Instant
 from pyhudi.operations.archive import ArchiveSettings, run_archive
+from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
@@ -30,7 +31,6 @@ from pyhudi.operations.settings import CommitSettings, lock_settings
 from pyhudi.operations.write import (
     WriteOperation,
     WriteSettings,
-    check_writable,
     run_delete_partitions,
     run_delete_where,
     run_write,
