@@ -151,7 +151,21 @@ HONOURED: dict[str, Option] = {
     "hoodie.compact.inline.trigger.strategy": Option(
         ("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"), "NUM_COMMITS"
     ),
+    "hoodie.compact.inline": Option(bool, None),
+    "hoodie.compact.schedule.inline": Option(bool, "false"),
+    "hoodie.datasource.compaction.async.enable": Option(bool, None),
     "hoodie.compact.inline.max.delta.commits": Option(int, "5"),
+    "hoodie.compact.inline.max.delta.seconds": Option(int, "3600"),
+    "hoodie.compaction.strategy": Option(str, "LogFileSizeBasedCompactionStrategy"),
+    "hoodie.compaction.target.io": Option(int, "512000"),
+    "hoodie.compaction.logfile.size.threshold": Option(int, "0"),
+    "hoodie.compaction.logfile.num.threshold": Option(int, "0"),
+    "hoodie.compaction.daybased.target.partitions": Option(int, "10", ("hoodie.compaction.daybased.target",)),
+    "hoodie.compaction.partition.path.regex": Option(str, None),
+    "hoodie.log.compaction.inline": Option(bool, "false"),
+    "hoodie.log.compaction.blocks.threshold": Option(int, "5"),
+    "hoodie.table.services.enabled": Option(bool, "true"),
+    "hoodie.table.services.incremental.enabled": Option(bool, "true"),
     # Reads.
     "hoodie.datasource.query.type": Option(
         ("snapshot", "read_optimized", "incremental"), "snapshot", ("hoodie.datasource.view.type",)
@@ -185,6 +199,9 @@ MOOT: dict[str, str] = {
     "hoodie.rollback.using.markers": "rollbacks use markers where they exist and listings otherwise",
     "hoodie.auto.adjust.lock.configs": "a storage lock is the default, no adjustment is needed",
     "hoodie.file.group.reader.enabled": "there is one reader",
+    "hoodie.optimized.log.blocks.scan.enable": "blocks that a log compaction merged are always passed over",
+    "hoodie.compaction.lazy.block.read": "log blocks are always read one at a time",
+    "hoodie.compaction.reverse.log.read": "log files are always read forward",
     "hoodie.parquet.compression.ratio": "file sizes are measured while writing",
     "hoodie.avro.schema.validate": "schemas are always validated",
     "hoodie.datasource.write.drop.partition.columns.default": "reserved",
@@ -209,8 +226,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.metadata.record.index.enable": ("the metadata table is not written yet", ("false",)),
     "hoodie.metadata.index.column.stats.enable": ("the metadata table is not written yet", ("false",)),
     "hoodie.metadata.index.bloom.filter.enable": ("the metadata table is not written yet", ("false",)),
-    "hoodie.compact.inline": ("inline compaction is not built yet", ("false",)),
-    "hoodie.compact.schedule.inline": ("inline compaction is not built yet", ("false",)),
     "hoodie.clustering.inline": ("inline clustering is not built yet", ("false",)),
     "hoodie.clustering.schedule.inline": ("inline clustering is not built yet", ("false",)),
     "hoodie.clustering.async.enabled": ("asynchronous clustering is not built yet", ("false",)),
