@@ -21,6 +21,7 @@ from pyhudi.format.instants import Instant
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
+from pyhudi.operations.cluster import ClusteringOptions, ClusteringResult, execute_clustering, schedule_clustering
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.restore import run_restore
@@ -241,6 +242,39 @@ class Table:
         check_writable(context)
         return run_archive(context, settings)
 
+    def cluster(
+        self,
+        instant: str | None = None,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        layout: str | None = None,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> ClusteringResult:
+        """Rewrite file groups in a better order and size: plan and run, or run the plan of `instant`.
+
+        order_by: columns to sort by; layout: "linear" (default), "zorder" or "hilbert".  spark: run the tasks on the cluster.
+        """
+        settings = self._clustering_options(order_by, layout, options)
+        context, engine = self._context.reloaded(), self._service_engine(spark, options)
+        if instant is None:
+            planned = schedule_clustering(context, engine, settings)
+            if planned.instant is None:
+                return planned
+            instant = planned.instant
+        return execute_clustering(context, engine, instant, settings)
+
+    def schedule_clustering(
+        self,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        layout: str | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> ClusteringResult:
+        """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
+        settings = self._clustering_options(order_by, layout, options)
+        return schedule_clustering(self._context.reloaded(), self._service_engine(None, options), settings)
+
     def savepoint(
         self,
         instant: str | None = None,
@@ -334,6 +368,19 @@ class Table:
         context = self._context.reloaded()
         chosen = engine or _engine_for(data, parsed)
         return run_write(context, chosen, data, WriteSettings.of(parsed, operation))
+
+    def _clustering_options(
+        self, order_by: str | Sequence[str] | None, layout: str | None, options: Mapping[str, object] | None
+    ) -> ClusteringOptions:
+        columns = (order_by,) if isinstance(order_by, str) else None if order_by is None else tuple(order_by)
+        return ClusteringOptions.of(self._parse(options), columns, layout)
+
+    def _service_engine(self, spark: SparkSession | None, options: Mapping[str, object] | None) -> Engine:
+        if spark is None:
+            return LocalEngine(self._parse(options).integer("pyhudi.threads"))
+        from pyhudi.engines.spark.engine import SparkEngine
+
+        return SparkEngine(spark)
 
     def _parse(self, options: Mapping[str, object] | None) -> Options:
         parsed = (

@@ -112,7 +112,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     while first is not None:
         name = BaseFileName(format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, EXTENSION)
         path = path_in(task.partition, name.text)
-        _ensure_partition(storage, task.partition, spec.instant_time)
+        ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
         with BaseFileWriter(
             storage, path, spec.stored_schema, spec.avro_schema, spec.files, populate_meta_fields=spec.populate_meta_fields
@@ -124,7 +124,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
                 first = next(pending, None)
                 if full:
                     break
-        statuses.append(WriteStatus(_create_stat(task.partition, name, _finished(writer))))
+        statuses.append(WriteStatus(create_stat(task.partition, name, _finished(writer))))
     return tuple(statuses)
 
 
@@ -351,7 +351,8 @@ def plain_deletes(rows: pa.Table) -> BoolMask | None:
     return flags if flags.any() else None
 
 
-def _create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> WriteStat:
+def create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> WriteStat:
+    """The statistics of a new file group's first file."""
     return WriteStat(
         file_id=name.file_id,
         path=written.path,
@@ -368,7 +369,7 @@ def _finished(writer: BaseFileWriter) -> WrittenFile:
     return writer.result
 
 
-def _ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
+def ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
     """Write the partition's metadata file unless it is there: without it listing readers do not see the partition."""
     document = PartitionMetadata(instant_time, partition_depth(partition)).encode(parse_instant_time(instant_time, UTC))
     storage.put_if_absent(path_in(partition, PARTITION_METADATA_FILE), document)

@@ -1,0 +1,162 @@
+"""Tasks of clustering: read ranges of file slices for planning, and rewrite one group of slices in a new order.
+
+Rows keep their meta columns but for the file name.  Beyond the memory budget they lie in an Arrow file on local disk, mapped into
+memory; what is held are the
+ranks of the sort columns and one row group on its way out.
+
+Source: writing and services, "Clustering, Execution"; clustering design.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, BaseFileWriter, footer_text
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.read_slice import ReadSpec, merge_slice
+from pyhudi.execute.spill import store_rows
+from pyhudi.execute.write_base import EXTENSION, WriterSpec, WriteStatus, create_stat, ensure_partition, path_in
+from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
+from pyhudi.plan.clustering import SliceRange
+from pyhudi.records.curves import dense_ranks, hilbert_keys, linear_order, z_order_keys
+from pyhudi.records.schema import column_at
+from pyhudi.records.stats import footer_ranges
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.storage.markers import Markers
+from pyhudi.table.slices import FileSlice
+
+_CHUNK_ROWS = 65536
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTask:
+    """Read the ranges of one slice's base file from its footer."""
+
+    storage: StorageSpec
+    slice: FileSlice
+    schema: pa.Schema
+    sort_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTask:
+    """Rewrite one group.  output_prefixes: file id prefixes of the new file groups, their number is the plan's.
+
+    sort_columns: () keeps the order of reading; layout: LINEAR, ZORDER or HILBERT.
+    """
+
+    spec: WriterSpec
+    partition: str
+    slices: tuple[FileSlice, ...]
+    output_prefixes: tuple[str, ...]
+    sort_columns: tuple[str, ...]
+    layout: str
+    validity: InstantValidity
+    token: WriteToken
+    memory_budget_bytes: int
+
+
+def run_range(task: RangeTask) -> SliceRange:
+    """The ranges of a slice.  A slice without base file, or with logs that may hold anything, has unknown ones."""
+    if task.slice.base is None or task.slice.logs:
+        return SliceRange(tuple(None for _ in task.sort_columns))
+    with pq.ParquetFile(open_storage(task.storage).open_input(task.slice.base.path)) as file:
+        found = footer_ranges(file.metadata, task.schema, task.sort_columns)
+        low, high = footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)
+    columns = []
+    for name in task.sort_columns:
+        known = found.get(name)
+        columns.append(None if known is None or known.min is None or known.max is None else (known.min, known.max))
+    return SliceRange(tuple(columns), None if low is None or high is None else (low, high))
+
+
+def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
+    """Write the rows of a group's slices, in the new order, to new file groups.  Returns one status a file."""
+    storage = open_storage(task.spec.storage)
+    with tempfile.TemporaryDirectory(prefix="pyhudi-cluster-") as folder:
+        rows = _gathered(storage, task, folder)
+        order = _order(rows, task)
+        statuses: list[WriteStatus] = []
+        outputs = len(task.output_prefixes)
+        for number, prefix in enumerate(task.output_prefixes):
+            start, end = rows.num_rows * number // outputs, rows.num_rows * (number + 1) // outputs
+            statuses.extend(_write_output(storage, task, prefix, rows, order, start, end))
+        del rows
+    return tuple(statuses)
+
+
+def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> npt.NDArray[np.int64]:
+    """The order of rows by columns: lexicographic, or along a space-filling curve over their ranks."""
+    ranks = [dense_ranks(column_at(rows, name)) for name in sort_columns]
+    if layout == "LINEAR" or len(ranks) == 1:
+        return linear_order(ranks)
+    keys = z_order_keys(ranks) if layout == "ZORDER" else hilbert_keys(ranks)
+    return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+def _gathered(storage: Storage, task: ClusterTask, folder: str) -> pa.Table:
+    spec = task.spec
+    schema = spec.stored_schema
+    reader = ReadSpec(
+        storage=spec.storage,
+        table_schema=schema,
+        output=schema,
+        condition=None,
+        keys=spec.keys,
+        rule=spec.rule,
+        validity=task.validity,
+        populate_meta_fields=spec.populate_meta_fields,
+    )
+    held: list[pa.Table] = []
+    held_bytes = 0
+    stored: list[pa.Table] = []
+    for slice_ in task.slices:
+        _, parts = merge_slice(storage, reader, slice_, schema)
+        for part in parts:
+            if not part.rows.num_rows:
+                continue
+            held.append(part.rows.cast(schema))
+            held_bytes += part.rows.nbytes
+            if held_bytes > task.memory_budget_bytes:
+                stored.append(store_rows(os.path.join(folder, f"{len(stored)}.arrow"), schema, held))
+                held, held_bytes = [], 0
+    return pa.concat_tables([schema.empty_table(), *stored, *held])
+
+
+def _order(rows: pa.Table, task: ClusterTask) -> npt.NDArray[np.int64] | None:
+    if not task.sort_columns or not rows.num_rows:
+        return None
+    return sort_order(rows, task.sort_columns, task.layout)
+
+
+def _write_output(
+    storage: Storage, task: ClusterTask, prefix: str, rows: pa.Table, order: npt.NDArray[np.int64] | None, start: int, end: int
+) -> Iterator[WriteStatus]:
+    """Write rows `start` to `end` of the new order to file groups of one prefix, opening the next one when a file is full."""
+    spec = task.spec
+    index = 0
+    while start < end:
+        name = BaseFileName(format_file_id(prefix, index), str(task.token), spec.instant_time, EXTENSION)
+        path = path_in(task.partition, name.text)
+        ensure_partition(storage, task.partition, spec.instant_time)
+        Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        with BaseFileWriter(
+            storage, path, spec.stored_schema, spec.avro_schema, spec.files, populate_meta_fields=spec.populate_meta_fields
+        ) as writer:
+            while start < end and writer.estimated_size_bytes < spec.files.max_file_size_bytes:
+                stop = min(start + _CHUNK_ROWS, end)
+                chunk = rows.slice(start, stop - start) if order is None else rows.take(pa.array(order[start:stop]))
+                writer.write(chunk)
+                start = stop
+        assert writer.result is not None, "the writer's block ended without an error, so there is a file"
+        yield WriteStatus(create_stat(task.partition, name, writer.result))
+        index += 1

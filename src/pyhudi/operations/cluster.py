@@ -1,0 +1,359 @@
+"""Clustering: rewrite file groups in a better order and size.  Planning and execution are two steps that two processes may take.
+
+    schedule   lock: choose partitions, slices and groups; `<t>.clustering.requested` holds the plan
+    execute    `<t>.clustering.inflight` (one executor); one task a group; lock: did anybody write to the groups meanwhile? then
+               `<t>_<c>.replacecommit` with the new file groups and those that they replace
+
+While a plan is pending, PyHudi's writers refuse to update its file groups; inserts go elsewhere.  An executor that died leaves
+the inflight file; the next one
+removes what it wrote and starts again.
+
+Source: writing and services, "Clustering"; clustering design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.format.actions.clustering import (
+    SORT_AND_SIZE_STRATEGY,
+    SORT_COLUMNS_KEY,
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringStrategy,
+    SliceInfo,
+)
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
+from pyhudi.operations.attempt import check_writable, taken_back_on_error
+from pyhudi.operations.rollback import rollback_failed_attempt
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time
+from pyhudi.options import FileSettings, Options
+from pyhudi.plan.clustering import (
+    ClusterGroup,
+    ClusteringSettings,
+    SliceRange,
+    choose_partitions,
+    eligible_slices,
+    group_metrics,
+    plan_groups,
+)
+from pyhudi.plan.conflicts import WriteStart
+from pyhudi.records.mergers import merge_rule
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
+from pyhudi.storage.liveness import RunningWrite, is_alive
+from pyhudi.storage.uris import relative_path
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.timeline.timeline import Timeline
+
+_LAYOUT_KEY = "hoodie.layout.optimize.strategy"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringOptions:
+    """What a clustering needs beside its plan."""
+
+    plan: ClusteringSettings
+    files: FileSettings
+    commit: CommitSettings
+    memory_budget_bytes: int
+
+    @classmethod
+    def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusteringOptions:
+        """From checked options; arguments of the call come first."""
+        given = options.names("hoodie.clustering.plan.strategy.sort.columns")
+        if order_by is not None and given and tuple(order_by) != given:
+            raise InvalidRequest(
+                f"order_by={','.join(order_by)} and hoodie.clustering.plan.strategy.sort.columns={','.join(given)} disagree"
+            )
+        target = options.integer("hoodie.clustering.plan.strategy.target.file.max.bytes")
+        pattern = options.text("hoodie.clustering.plan.strategy.partition.regex.pattern")
+        return cls(
+            plan=ClusteringSettings(
+                small_file_limit_bytes=options.integer("hoodie.clustering.plan.strategy.small.file.limit"),
+                target_file_bytes=target,
+                max_group_bytes=options.integer("hoodie.clustering.plan.strategy.max.bytes.per.group"),
+                max_group_count=options.integer("hoodie.clustering.plan.strategy.max.num.groups"),
+                sort_columns=tuple(order_by) if order_by is not None else given,
+                layout=(layout or options.word(_LAYOUT_KEY)).upper(),
+                grouping=options.word("pyhudi.clustering.grouping"),
+                single_groups=options.flag("hoodie.clustering.plan.strategy.single.group.clustering.enabled"),
+                filter_mode=options.word("hoodie.clustering.plan.partition.filter.mode"),
+                partition_pattern=pattern,
+                selected_partitions=options.names("hoodie.clustering.plan.strategy.partition.selected"),
+                begin_partition=options.text("hoodie.clustering.plan.strategy.cluster.begin.partition"),
+                end_partition=options.text("hoodie.clustering.plan.strategy.cluster.end.partition"),
+                recent_partitions=options.integer("hoodie.clustering.plan.strategy.daybased.lookback.partitions"),
+                skipped_partitions=options.integer("hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions"),
+            ),
+            files=replace(FileSettings.of(options), max_file_size_bytes=target),
+            commit=CommitSettings.of(options),
+            memory_budget_bytes=options.integer("pyhudi.memory.budget.bytes"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringResult:
+    """What a clustering did.  instant: its request time, None when nothing was worth it."""
+
+    instant: str | None
+    completion_time: str | None
+    groups: int = 0
+    file_groups_read: int = 0
+    file_groups_written: int = 0
+    rows: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    order: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        if self.instant is None:
+            return "clustering (nothing to cluster)"
+        by = f", ordered by {', '.join(self.order)}" if self.order else ""
+        state = "" if self.completion_time else " (planned, not run)"
+        return (
+            f"clustering {self.instant}{state}\n"
+            f"  groups        {self.groups:,}{by}\n"
+            f"  file groups   {self.file_groups_read:,} read, {self.file_groups_written:,} written\n"
+            f"  rows          {self.rows:,}\n"
+            f"  bytes         {self.bytes_read:,} read, {self.bytes_written:,} written"
+        )
+
+
+def schedule_clustering(context: TableContext, engine: Engine, options: ClusteringOptions) -> ClusteringResult:
+    """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster."""
+    check_writable(context)
+    store = context.timeline
+    with context.lock.held(options.commit.lock_wait_ms):
+        snapshot = load_snapshot(context)
+        groups = _plan(context, engine, snapshot, options.plan)
+        if not groups:
+            return ClusteringResult(None, None)
+        time = new_instant_time(context, snapshot.timeline, options.commit)
+        document = RequestedReplaceMetadata.of_clustering(_document(context, groups, options.plan))
+        store.request(time, Action.CLUSTERING, document.encode(context.env.token_bytes(16)))
+    return _result(time, None, groups, (), options.plan.sort_columns)
+
+
+def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusteringOptions) -> ClusteringResult:
+    """Carry out a plan that is on the timeline.
+
+    Raises InstantNotFound, TableState when another executor has it, WriteConflict when one of its file groups was written to
+    since it was planned; the plan then
+    stays, to be run or rolled back.
+    """
+    check_writable(context)
+    instant = context.timeline.load().find(instant_time, Action.CLUSTERING)
+    transaction = _claim(context, instant, options.commit)
+    with taken_back_on_error(transaction):
+        transaction.start()
+        snapshot = load_snapshot(context)
+        plan = _load_plan(context, instant)
+        groups, sort_columns, layout = _groups_of(context, plan)
+        start = _since_plan(snapshot.timeline, instant_time)
+        tasks = _tasks(context, snapshot, instant_time, groups, sort_columns, layout, options)
+        statuses = [status for part in engine.map(run_cluster, tasks) for status in part]
+        replaced: dict[str, list[str]] = {}
+        for group in groups:
+            replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
+        schema_text = snapshot.schema.avro if snapshot.schema else ""
+        metadata = commit_metadata("CLUSTER", statuses, schema_text, {}, replaced)
+        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids])
+    return _result(instant_time, done.completion_time, groups, statuses, sort_columns)
+
+
+def _plan(context: TableContext, engine: Engine, snapshot: Snapshot, settings: ClusteringSettings) -> tuple[ClusterGroup, ...]:
+    if snapshot.schema is None:
+        return ()
+    schema = with_meta_fields(snapshot.schema.arrow)
+    for name in settings.sort_columns:
+        field_at(schema, name)
+    hour = datetime.fromtimestamp(context.env.now_ms() / 1000, context.config.zone).hour
+    partitions = choose_partitions(snapshot.listing.partitions(), settings, hour)
+    busy = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
+    candidates = {p: eligible_slices(found, busy, settings) for p, found in snapshot.slices(partitions).items()}
+    ranges: dict[tuple[str, str], SliceRange] = {}
+    if settings.grouping in ("overlap", "record_key"):
+        slices = [s for found in candidates.values() for s in found]
+        columns = settings.sort_columns or (RECORD_KEY,)
+        tasks = [RangeTask(context.storage.spec(), s, schema, columns) for s in slices]
+        found_ranges = engine.map(run_range, tasks)
+        ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
+    return plan_groups(candidates, ranges, settings)
+
+
+def _document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringSettings) -> ClusteringPlan:
+    absolute = context.storage.absolute
+    documents = tuple(
+        ClusteringGroup(
+            slices=tuple(
+                SliceInfo(
+                    data_file_path=absolute(s.base.path) if s.base else "",
+                    delta_file_paths=tuple(absolute(log.path) for log in reversed(s.logs)),
+                    file_id=s.file_id,
+                    partition_path=s.partition,
+                )
+                for s in group.slices
+            ),
+            metrics=group_metrics(group, settings),
+            num_output_file_groups=group.output_count,
+            extra_metadata={},
+        )
+        for group in groups
+    )
+    parameters: dict[str, str] = {}
+    if settings.sort_columns:
+        parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
+        if settings.layout != "LINEAR":
+            parameters[_LAYOUT_KEY] = settings.layout
+    return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
+
+
+def _claim(context: TableContext, instant: Instant, settings: CommitSettings) -> Transaction:
+    """Make a pending plan this process's own, after undoing what a dead executor did of it."""
+    time = instant.request_time
+    if instant.state is State.INFLIGHT:
+        rollback_failed_attempt(context, time, Action.CLUSTERING, settings)
+    with context.lock.held(settings.lock_wait_ms):
+        pending = [i for i in context.timeline.load().pending(Action.CLUSTERING) if i.request_time == time]
+        if not pending:
+            raise TableState(f"clustering {time} of {context.storage.uri} was completed or dropped by another process")
+        if pending[0].state is State.INFLIGHT or is_alive(context.storage, context.env, time, settings.heartbeats):
+            raise TableState(f"clustering {time} of {context.storage.uri} is being carried out by another process")
+        heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
+        heartbeat.start()
+    return Transaction(context, settings, time, Action.CLUSTERING, heartbeat)
+
+
+def _load_plan(context: TableContext, instant: Instant) -> ClusteringPlan:
+    data = context.timeline.read_state(instant.request_time, Action.CLUSTERING, State.REQUESTED)
+    plan = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
+    if plan is None:
+        raise TableState(f"clustering {instant.request_time} of {context.storage.uri} has no plan; roll it back")
+    return plan
+
+
+def _groups_of(context: TableContext, plan: ClusteringPlan) -> tuple[tuple[ClusterGroup, ...], tuple[str, ...], str]:
+    """The plan as values: groups with their files, sort columns, layout.  Other writers' plans are read the same way."""
+    parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
+    columns = tuple(name.strip() for name in parameters.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())
+    groups = []
+    for document in plan.input_groups or ():
+        slices = tuple(_slice_of(context, piece) for piece in document.slices or ())
+        if slices:
+            groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1))
+    return tuple(groups), columns, parameters.get(_LAYOUT_KEY, "LINEAR").upper()
+
+
+def _slice_of(context: TableContext, piece: SliceInfo) -> FileSlice:
+    base = None
+    if piece.data_file_path:
+        path = _below(context, piece.data_file_path)
+        name = parse_base_file(path.rsplit("/", 1)[-1])
+        if name is None:
+            raise TableState(f"the clustering plan names {piece.data_file_path}, which is no base file")
+        base = BaseFile(path, name, _size(context, path))
+    logs = []
+    for file in reversed(piece.delta_file_paths or ()):
+        path = _below(context, file)
+        log_name = parse_log_file(path.rsplit("/", 1)[-1])
+        if log_name is None:
+            raise TableState(f"the clustering plan names {file}, which is no log file")
+        logs.append(LogFile(path, log_name, _size(context, path)))
+    instant = base.name.instant_time if base else logs[0].name.instant_time if logs else ""
+    return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
+
+
+def _below(context: TableContext, uri: str) -> str:
+    path = relative_path(context.storage.uri, uri)
+    if path is None:
+        raise TableState(f"the clustering plan names {uri}, which is not below {context.storage.uri}")
+    return path
+
+
+def _size(context: TableContext, path: str) -> int:
+    found = context.storage.stat(path)
+    if found is None:
+        raise TableState(f"{context.storage.absolute(path)}, which the clustering plan reads, is gone; roll the clustering back")
+    return found.size_bytes
+
+
+def _since_plan(timeline: Timeline, planned: str) -> WriteStart:
+    """What to compare the replaced groups with: every write that completed after the plan was made, or is still to complete."""
+    after = {i.request_time for i in timeline.completed_writes() if (i.completion_time or i.request_time) > planned}
+    last = timeline.last_completed_write()
+    pending = {i.request_time for i in timeline.pending_writes()}
+    return WriteStart(last.request_time if last else "", frozenset(after | pending))
+
+
+def _tasks(
+    context: TableContext,
+    snapshot: Snapshot,
+    instant_time: str,
+    groups: Iterable[ClusterGroup],
+    sort_columns: tuple[str, ...],
+    layout: str,
+    options: ClusteringOptions,
+) -> list[ClusterTask]:
+    config = context.config
+    if snapshot.schema is None:
+        raise TableState(f"the table at {context.storage.uri} has no schema")
+    stored = with_meta_fields(snapshot.schema.arrow)
+    spec = WriterSpec(
+        storage=context.storage.spec(),
+        instant_time=instant_time,
+        data_schema=snapshot.schema.arrow,
+        avro_schema=arrow_to_avro(stored, config.name),
+        files=options.files,
+        keys=config.keys,
+        populate_meta_fields=config.populate_meta_fields,
+        rule=merge_rule(config.merge),
+    )
+    validity = InstantValidity.of(snapshot.timeline)
+    return [
+        ClusterTask(
+            spec=spec,
+            partition=group.partition,
+            slices=group.slices,
+            output_prefixes=tuple(context.env.uuid4() for _ in range(group.output_count)),
+            sort_columns=sort_columns,
+            layout=layout,
+            validity=validity,
+            token=WriteToken(number, 0, number),
+            memory_budget_bytes=options.memory_budget_bytes,
+        )
+        for number, group in enumerate(groups)
+    ]
+
+
+def _result(
+    instant: str,
+    completion_time: str | None,
+    groups: Iterable[ClusterGroup],
+    statuses: Iterable[WriteStatus],
+    order: tuple[str, ...],
+) -> ClusteringResult:
+    every, stats = tuple(groups), [status.stat for status in statuses]
+    return ClusteringResult(
+        instant=instant,
+        completion_time=completion_time,
+        groups=len(every),
+        file_groups_read=sum(len(group.slices) for group in every),
+        file_groups_written=len(stats),
+        rows=sum(stat.num_writes for stat in stats),
+        bytes_read=sum(group.size_bytes for group in every),
+        bytes_written=sum(stat.total_write_bytes for stat in stats),
+        order=order,
+    )

@@ -1,0 +1,231 @@
+"""Clustering plans: which file slices are rewritten together, and into how many file groups.
+
+    1. partitions     all, or recent days, a range of names, one in 24 by the hour, chosen by name or pattern
+    2. eligibility    slices below the small file limit; none under pending compaction or clustering
+    3. grouping       by size as Hudi does it; or the slices whose ranges of the sort columns overlap; or neighbours by record key
+    range or by
+                      commit time; or in random order
+    4. groups         closed when the next slice would exceed the group's byte cap; their number is capped too
+    5. output         as many file groups as the target size calls for
+
+Pure: slices, ranges and settings in, a plan out.
+
+Source: clustering design; writing and services, "Clustering".
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.table.slices import FileSlice
+
+GROUPINGS = ("size", "overlap", "record_key", "commit_time", "random")
+FILTER_MODES = ("NONE", "RECENT_DAYS", "SELECTED_PARTITIONS", "DAY_ROLLING")
+LAYOUTS = ("LINEAR", "ZORDER", "HILBERT")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringSettings:
+    """How to choose and group slices.  Sizes in bytes.
+
+    sort_columns: the order of rows in the output, () for none.  seed: for the random grouping.
+    """
+
+    small_file_limit_bytes: int
+    target_file_bytes: int
+    max_group_bytes: int
+    max_group_count: int
+    sort_columns: tuple[str, ...]
+    layout: str
+    grouping: str
+    single_groups: bool
+    filter_mode: str
+    partition_pattern: str | None
+    selected_partitions: tuple[str, ...]
+    begin_partition: str | None
+    end_partition: str | None
+    recent_partitions: int
+    skipped_partitions: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for value, legal, name in (
+            (self.grouping, GROUPINGS, "grouping"),
+            (self.filter_mode, FILTER_MODES, "partition filter mode"),
+            (self.layout, LAYOUTS, "layout"),
+        ):
+            if value not in legal:
+                raise InvalidRequest(f"clustering {name} {value!r} is none of {', '.join(legal)}")
+        if self.grouping == "overlap" and not self.sort_columns:
+            raise InvalidRequest("clustering by overlap needs sort columns: their ranges are what overlaps")
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRange:
+    """What is known of a slice's values: the ranges of the sort columns and of the record key, (smallest, largest), None where
+    unknown.
+    """
+
+    columns: tuple[tuple[Any, Any] | None, ...] = ()
+    record_key: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGroup:
+    """Slices of one partition that are rewritten together."""
+
+    partition: str
+    slices: tuple[FileSlice, ...]
+    output_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files that are read."""
+        return sum(slice_.size_bytes for slice_ in self.slices)
+
+
+def choose_partitions(partitions: Iterable[str], settings: ClusteringSettings, hour: int) -> tuple[str, ...]:
+    """The partitions to look at, sorted.  hour: of the day, for DAY_ROLLING."""
+    every = sorted(partitions)
+    if settings.selected_partitions:
+        wanted = set(settings.selected_partitions)
+        every = [partition for partition in every if partition in wanted]
+    if settings.partition_pattern:
+        pattern = _pattern(settings.partition_pattern)
+        every = [partition for partition in every if pattern.fullmatch(partition)]
+    if settings.filter_mode == "RECENT_DAYS":
+        newest = sorted(every, reverse=True)[settings.skipped_partitions :][: settings.recent_partitions]
+        return tuple(sorted(newest))
+    if settings.filter_mode == "SELECTED_PARTITIONS":
+        begin, end = settings.begin_partition or "", settings.end_partition
+        return tuple(p for p in every if p >= begin and (end is None or p <= end))
+    if settings.filter_mode == "DAY_ROLLING":
+        return tuple(partition for index, partition in enumerate(every) if index % 24 == hour)
+    return tuple(every)
+
+
+def eligible_slices(
+    slices: Iterable[FileSlice], busy: frozenset[tuple[str, str]], settings: ClusteringSettings
+) -> tuple[FileSlice, ...]:
+    """Slices that may be clustered.  busy: file groups under pending compaction or clustering."""
+    return tuple(
+        slice_
+        for slice_ in slices
+        if (slice_.partition, slice_.file_id) not in busy and _base_bytes(slice_, settings) < settings.small_file_limit_bytes
+    )
+
+
+def plan_groups(
+    candidates: Mapping[str, Sequence[FileSlice]], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringSettings
+) -> tuple[ClusterGroup, ...]:
+    """The groups to cluster, by partition.  ranges: what is known of slices, by (partition, file id); only some groupings look at
+    it.
+    """
+    groups: list[ClusterGroup] = []
+    for partition in sorted(candidates):
+        in_partition: list[ClusterGroup] = []
+        for run in _runs(candidates[partition], ranges, settings):
+            in_partition.extend(_closed_groups(partition, run, settings))
+        groups.extend(in_partition[: settings.max_group_count])
+    return tuple(groups[: settings.max_group_count])
+
+
+def group_metrics(group: ClusterGroup, settings: ClusteringSettings) -> dict[str, float]:
+    """The metrics that a plan records for a group: megabytes read and written, log files and their bytes."""
+    read_mb = sum(file.size_bytes for s in group.slices for file in (*((s.base,) if s.base else ()), *s.logs)) >> 20
+    write_mb = sum(_base_bytes(s, settings) for s in group.slices) >> 20
+    return {
+        "TOTAL_LOG_FILES": float(sum(len(s.logs) for s in group.slices)),
+        "TOTAL_LOG_FILES_SIZE": float(sum(log.size_bytes for s in group.slices for log in s.logs)),
+        "TOTAL_IO_READ_MB": float(read_mb),
+        "TOTAL_IO_WRITE_MB": float(write_mb),
+        "TOTAL_IO_MB": float(read_mb + write_mb),
+    }
+
+
+def _runs(
+    slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringSettings
+) -> list[list[FileSlice]]:
+    """Slices in the order in which they are put into groups; a new list where a group must end."""
+    if settings.grouping == "overlap":
+        return _overlapping(slices, ranges)
+    if settings.grouping == "record_key":
+        known = [s for s in slices if _range_of(s, ranges).record_key is not None]
+        unknown = [s for s in slices if _range_of(s, ranges).record_key is None]
+        return [sorted(known, key=lambda s: (_range_of(s, ranges).record_key or ("", ""), s.file_id)) + unknown]
+    if settings.grouping == "commit_time":
+        return [sorted(slices, key=lambda s: (s.base_instant, s.file_id))]
+    if settings.grouping == "random":
+        shuffled = sorted(slices, key=lambda s: s.file_id)
+        random.Random(settings.seed).shuffle(shuffled)
+        return [shuffled]
+    return [sorted(slices, key=lambda s: (-_base_bytes(s, settings), s.file_id))]
+
+
+def _overlapping(slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange]) -> list[list[FileSlice]]:
+    """Lists of slices whose ranges of the first sort column form one connected piece.  Slices of unknown range go together."""
+    known: list[tuple[Any, Any, FileSlice]] = []
+    unknown: list[FileSlice] = []
+    for slice_ in slices:
+        columns = _range_of(slice_, ranges).columns
+        if columns and columns[0] is not None:
+            known.append((columns[0][0], columns[0][1], slice_))
+        else:
+            unknown.append(slice_)
+    known.sort(key=lambda entry: (entry[0], entry[2].file_id))
+    runs: list[list[FileSlice]] = []
+    reach: Any = None
+    for low, high, slice_ in known:
+        if runs and low <= reach:
+            runs[-1].append(slice_)
+            reach = max(reach, high)
+        else:
+            runs.append([slice_])
+            reach = high
+    # A slice that overlaps no other is in order already and stays as it is.
+    kept = [run for run in runs if len(run) > 1]
+    return [*kept, unknown] if unknown else kept
+
+
+def _closed_groups(partition: str, slices: Sequence[FileSlice], settings: ClusteringSettings) -> list[ClusterGroup]:
+    groups: list[ClusterGroup] = []
+    current: list[FileSlice] = []
+    total = 0
+    for slice_ in slices:
+        size = _base_bytes(slice_, settings)
+        if current and total + size > settings.max_group_bytes:
+            groups.append(_group(partition, current, total, settings))
+            current, total = [], 0
+        current.append(slice_)
+        total += size
+    if current and (len(current) > 1 or settings.sort_columns or settings.single_groups):
+        groups.append(_group(partition, current, total, settings))
+    return groups
+
+
+def _group(partition: str, slices: Sequence[FileSlice], total: int, settings: ClusteringSettings) -> ClusterGroup:
+    return ClusterGroup(partition, tuple(slices), max(1, -(-total // settings.target_file_bytes)))
+
+
+def _base_bytes(slice_: FileSlice, settings: ClusteringSettings) -> int:
+    # A slice of log files alone may grow into a file of any size; it counts as one of the usual greatest size.
+    return slice_.base.size_bytes if slice_.base is not None else _UNKNOWN_BASE_BYTES
+
+
+def _range_of(slice_: FileSlice, ranges: Mapping[tuple[str, str], SliceRange]) -> SliceRange:
+    return ranges.get((slice_.partition, slice_.file_id), SliceRange())
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise InvalidRequest(f"partition pattern {text!r} is no regular expression: {error}") from error
+
+
+_UNKNOWN_BASE_BYTES = 125829120
