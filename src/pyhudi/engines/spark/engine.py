@@ -69,6 +69,9 @@ A = TypeVar("A")
 _TASKS_A_CORE = 4
 """Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
 
+_FEWEST_ROWS_A_TASK = 20_000
+_MOST_ROWS_A_TASK = 1_000_000
+
 _TASKS_SHARING_A_BUDGET = 4
 """Tasks that one executor process is taken to run at once; each takes its share of the memory budget."""
 
@@ -184,16 +187,25 @@ class SparkIncoming:
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """The same rows, computed once and kept until `release`."""
-        kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        # On Connect this already plans the query, and folding constants may come upon a refused row.
+        with translated_errors():
+            kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
         self._persisted.append(kept)
         return kept
+
+    def task_count(self) -> int:
+        """Tasks for a shuffle of all rows whose result is kept, where Spark does not put small partitions together by itself."""
+        rows = sum(self.partitions().values())
+        return max(
+            1, -(-rows // _MOST_ROWS_A_TASK), min(_TASKS_A_CORE * parallelism(self.session), -(-rows // _FEWEST_ROWS_A_TASK))
+        )
 
     def _combine_now(self) -> None:
         """One row for each key, whatever its partition."""
         if not self.combine:
             return
         job = CombineKeys(self.schema, self._request.rule)
-        sorted_rows = self.rows.repartition(RECORD_KEY).sortWithinPartitions(RECORD_KEY, ORDER)
+        sorted_rows = self.rows.repartition(self.task_count(), RECORD_KEY).sortWithinPartitions(RECORD_KEY, ORDER)
         self.rows = self.keep(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
         self.combine = False
         self._counts = None
@@ -543,7 +555,8 @@ def _settle(incoming: SparkIncoming, request: TagRequest, rows: DataFrame) -> _M
     """rows: the incoming layout and FILES."""
     job = SettleMoves(request, incoming.schema)
     spark_schema = to_spark_schema(wire_schema(_with_delete(incoming.schema))).add(FILE, T.IntegerType())
-    by_file = rows.repartition(F.element_at(FILES, 1)).sortWithinPartitions(F.element_at(FILES, 1))
+    first = F.element_at(FILES, 1)
+    by_file = rows.repartitionById(min(len(request.files), incoming.task_count()), first).sortWithinPartitions(first)
     settled = incoming.keep(by_file.select(*map(column, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
     with translated_errors():
         counts = settled.groupBy(FILE, PARTITION_PATH).count().collect()
@@ -623,6 +636,9 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
             return None
         if not field.nullable and raw.nullable:
             why = F.raise_error(F.lit(f"{REFUSAL}column {field.name!r} may not be null, and is in a row"))
+            value = F.when(value.isNull(), why).otherwise(value)
+        elif field.name == request.required_ordering:
+            why = F.raise_error(F.lit(f"{REFUSAL}the ordering field {field.name!r} is null in a row"))
             value = F.when(value.isNull(), why).otherwise(value)
         data.append(value.alias(field.name))
     key = (
