@@ -35,7 +35,7 @@ class PrepareRequest:
     data_schema: the table's columns after this write; rows are conformed to them.  combine: one row for each key by `rule`;
     global_keys:
     the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.  instant_time:
-    goes into auto-generated keys.
+    goes into auto-generated keys.  required_ordering: the ordering field where no row may lack a value.
     """
 
     data_schema: pa.Schema
@@ -46,6 +46,7 @@ class PrepareRequest:
     keys_only: bool
     instant_time: str
     memory_budget_bytes: int
+    required_ordering: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import conform, without_meta_fields
+from pyhudi.records.schema import column_at, conform, without_meta_fields
 
 Ints = npt.NDArray[np.int64]
 
@@ -41,7 +41,8 @@ def incoming_schema(request: PrepareRequest) -> pa.Schema:
 def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: int = 0, task_partition: int = 0) -> pa.Table:
     """One batch of the caller's rows, ready.  first_row, task_partition: for auto-generated keys.
 
-    Raises InvalidRequest for a null or empty key, and for values that do not fit the table's columns.
+    Raises InvalidRequest for a null or empty key, for a null ordering value where one is required, and for values that do not fit
+    the table's columns.
     """
     if request.keys_only:
         return _key_rows(request, batch)
@@ -51,7 +52,17 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     else:
         keys = record_keys(request.keys, rows)
     paths = partition_paths(request.keys, rows)
+    if request.required_ordering is not None:
+        _refuse_unordered(column_at(rows, request.required_ordering), request.required_ordering)
     return pa.table([keys, paths, *rows.columns], schema=incoming_schema(request))
+
+
+def _refuse_unordered(values: pa.Array, name: str) -> None:
+    if values.null_count:
+        row = pc.index(values.is_null(), True).as_py()
+        raise InvalidRequest(
+            f"the ordering field {name!r} is null in row {row} (counted from 0): every record needs a value to be compared by"
+        )
 
 
 def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:

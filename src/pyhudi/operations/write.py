@@ -363,7 +363,14 @@ class _Write:
             keys_only=self.schemas.keys_only,
             instant_time=stamp,
             memory_budget_bytes=self.settings.memory_budget_bytes,
+            required_ordering=self.schemas.rule.ordering_field if self._compares_ordering() else None,
         )
+
+    def _compares_ordering(self) -> bool:
+        """Whether a null ordering value is refused: in upserts, as in real Hudi, and wherever the row can meet a log record, with
+        which real readers cannot compare it.
+        """
+        return (self.operation is WriteOperation.UPSERT and self.settings.combine) or not self.context.config.is_cow
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
         start = _start_of(snapshot)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.records.keys import KeySpec, parse_partition_path, partition_columns, partition_value, path_valued_columns
 from pyhudi.records.predicates import Expr, prune_values
 from pyhudi.records.stats import stored_value
@@ -69,6 +69,6 @@ def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr) -> 
             for name, text in zip(partition_columns(keys), texts, strict=True)
             if name in usable and schema.get_field_index(name) >= 0
         }
-    except (InvalidRequest, CorruptData):
+    except (InvalidRequest, TableState, CorruptData):
         return True
     return prune_values(condition, {name: stored_value(value) for name, value in values.items()})

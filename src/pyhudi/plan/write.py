@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
@@ -50,26 +51,24 @@ def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]],
     """Average bytes of a stored record, from completed commits and delta commits, newest first; the configured estimate when none
     is telling.
 
-    Of a commit all files count, of a delta commit only base files.  A commit counts when it wrote more bytes than the threshold.
+    A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold.  The average is
+    that of all that count in the last commits.
     """
     threshold = settings.estimation_threshold * max(settings.small_file_limit_bytes, 0)
-    seen = 0
-    for action, metadata in commits:
-        if action not in (Action.COMMIT, Action.DELTACOMMIT):
-            continue
-        if seen == ESTIMATION_COMMITS:
-            break
-        seen += 1
-        size_bytes = row_count = 0
-        for stats in metadata.partition_to_write_stats.values():
-            for stat in stats:
-                if action is Action.DELTACOMMIT and stat.log_files:
-                    continue
-                size_bytes += stat.total_write_bytes - settings.average_metadata_size_bytes
-                row_count += stat.num_writes
-        if row_count and size_bytes > threshold and size_bytes > settings.average_metadata_size_bytes:
-            return max(1, size_bytes // row_count)
-    return settings.record_size_estimate_bytes
+    overhead = settings.average_metadata_size_bytes
+    recent = islice((pair for pair in commits if pair[0] in (Action.COMMIT, Action.DELTACOMMIT)), ESTIMATION_COMMITS)
+    total_bytes = total_rows = 0
+    for action, metadata in recent:
+        stats = [stat for found in metadata.partition_to_write_stats.values() for stat in found]
+        if action is Action.COMMIT:
+            samples = [(sum(stat.total_write_bytes for stat in stats), sum(stat.num_writes for stat in stats))]
+        else:
+            samples = [(stat.total_write_bytes, stat.num_writes) for stat in stats if not stat.log_files]
+        for size_bytes, row_count in samples:
+            if row_count > 0 and size_bytes > threshold and size_bytes > overhead:
+                total_bytes += size_bytes - overhead
+                total_rows += row_count
+    return max(1, total_bytes // total_rows) if total_bytes > 0 else settings.record_size_estimate_bytes
 
 
 def small_files(
