@@ -22,10 +22,18 @@ from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.cluster import ClusteringOptions, ClusteringResult, execute_clustering, schedule_clustering
+from pyhudi.operations.compact import (
+    CompactSettings,
+    run_compaction,
+    run_log_compaction,
+    schedule_compaction,
+    schedule_log_compaction,
+    unschedule,
+)
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.restore import run_restore
-from pyhudi.operations.results import ArchiveResult, CleanResult, RestoreResult, SavepointResult, WriteResult
+from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
@@ -274,6 +282,52 @@ class Table:
         """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
         settings = self._clustering_options(order_by, layout, options)
         return schedule_clustering(self._context.reloaded(), self._service_engine(None, options), settings)
+
+    def compact(
+        self,
+        instant: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> CompactionResult:
+        """Merge the log files of a merge-on-read table into base files: run what is planned, then plan and run a new compaction.
+
+        instant: run only the plan of that instant.  spark: run the tasks on the cluster.  What is compacted, and what first, is
+        up to the `hoodie.compaction...` options; writers may go on meanwhile.
+        Raises InstantNotFound, and TableState for a copy-on-write table and for a plan that another process carries out.
+        """
+        settings = CompactSettings.of(self._parse(options))
+        return run_compaction(self._context.reloaded(), self._service_engine(spark, options), settings, instant)
+
+    def schedule_compaction(self, *, if_due: bool = False, options: Mapping[str, object] | None = None) -> CompactionResult:
+        """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
+
+        if_due: only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
+        """
+        return schedule_compaction(self._context.reloaded(), CompactSettings.of(self._parse(options)), if_due=if_due)
+
+    def log_compact(
+        self,
+        instant: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> CompactionResult:
+        """Merge the log files of each slice that has `hoodie.log.compaction.blocks.threshold` blocks into one log file.
+
+        Cheaper than a compaction where base files are large; reading gets faster, base files stay.  Otherwise as `compact`.
+        """
+        settings = CompactSettings.of(self._parse(options))
+        return run_log_compaction(self._context.reloaded(), self._service_engine(spark, options), settings, instant)
+
+    def schedule_log_compaction(self, *, options: Mapping[str, object] | None = None) -> CompactionResult:
+        """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere."""
+        settings = CompactSettings.of(self._parse(options))
+        return schedule_log_compaction(self._context.reloaded(), self._service_engine(None, options), settings)
+
+    def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
+        unschedule(self._context.reloaded(), CompactSettings.of(self._parse(options)), instant)
 
     def savepoint(
         self,

@@ -205,3 +205,73 @@ class RestoreResult:
                 f"  files         {self.files_deleted:,} deleted",
             ]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRun:
+    """One plan that was carried out.
+
+    file_groups, log_files: of the plan.  files_written: fewer than file groups where no live record was left.  bytes_read: of
+    log files.
+    """
+
+    instant: str
+    completion_time: str
+    file_groups: int
+    log_files: int
+    files_written: int
+    rows_written: int
+    rows_updated: int
+    rows_deleted: int
+    bytes_read: int
+    bytes_written: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """The outcome of planning or carrying out compactions (`compact`) or log compactions (`log_compact`).
+
+    planned: the instant that this call put on the timeline, None for none, and `reason` says why.  runs: plans carried out, in
+    order.  left: pending plans that were not -> why.  seconds: by phase.
+    """
+
+    operation: str
+    planned: str | None = None
+    reason: str = ""
+    runs: tuple[CompactionRun, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def instant(self) -> str | None:
+        """The last plan carried out, None when there was none."""
+        return self.runs[-1].instant if self.runs else None
+
+    @property
+    def completion_time(self) -> str | None:
+        """When it completed."""
+        return self.runs[-1].completion_time if self.runs else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = []
+        for run in self.runs:
+            lines += [
+                f"{self.operation} {run.instant}",
+                f"  file groups   {run.file_groups:,} with {run.log_files:,} log files, {run.bytes_read:,} bytes of logs",
+                f"  written       {run.files_written:,} files, {run.bytes_written:,} bytes, {run.rows_written:,} rows",
+                f"  logs changed  {run.rows_updated:,} rows updated, {run.rows_deleted:,} deleted",
+                f"  seconds       {run.seconds:.2f}",
+            ]
+        if self.planned is not None and all(run.instant != self.planned for run in self.runs):
+            lines.append(f"{self.operation} {self.planned} is planned")
+        if not lines:
+            lines.append(f"{self.operation} (nothing to do)")
+        lines += [f"  left          {instant}: {why}" for instant, why in self.left.items()]
+        if self.reason:
+            lines.append(f"  reason        {self.reason}")
+        return "\n".join(lines)

@@ -1,8 +1,8 @@
-"""Table services that follow a commit by themselves: clean, then archive.
+"""Table services that follow a commit by themselves: clean, archive, compaction, log compaction.
 
-Each service is a row of `_SERVICES`: a name and a function that takes the table, the settings and a glance at the timeline, and
-says what it did in a few words: `run: ...`, `not due: ...` or `off: ...`.  A service that is not due costs nothing beyond what
-the write has loaded.
+Each service is a row of `_SERVICES`: a name and a function that takes the table, the engine, the settings and a glance at the
+timeline, and says what it did in a few words: `run: ...`, `planned: ...`, `not due: ...` or `off: ...`.  A service that is not
+due costs nothing beyond what the write has loaded.
 
 The commit stands whatever happens here.  By `hoodie.fail.writes.on.inline.table.service.exception` a failure is raised as
 `ServiceFailed` (the default, as in real Hudi) or noted in the result as `failed: ...`; then the services after it still run.
@@ -17,13 +17,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyhudi.errors import ServiceFailed
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.execute.engine import Engine
+from pyhudi.format.instants import Action, Instant, State, format_instant_time
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.results import WriteResult
+from pyhudi.operations.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
+from pyhudi.operations.results import CompactionResult, WriteResult
 from pyhudi.options import Options
 from pyhudi.plan.archival import reason_not_to_archive
 from pyhudi.plan.cleaning import reason_not_to_clean
+from pyhudi.plan.compaction import Due, compaction_due
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.timeline import Timeline
 
@@ -34,44 +37,70 @@ _LOG = logging.getLogger("pyhudi.operations.services")
 class ServiceSettings:
     """Which services follow a write by themselves.  clean, archive: None when switched off.
 
+    compact: how compactions are made.  compact_inline, log_compact_inline: pending plans are carried out and new ones made and
+    carried out; compact_schedule_inline: new ones are made, when none is pending, and left to another process.
     raise_failures: a service that fails makes the write raise, after its commit.
     """
 
     clean: CleanSettings | None
     archive: ArchiveSettings | None
+    compact: CompactSettings
+    compact_inline: bool
+    compact_schedule_inline: bool
+    log_compact_inline: bool
     raise_failures: bool
 
     @classmethod
     def of(cls, options: Options) -> ServiceSettings:
-        """From checked options."""
+        """From checked options.
+
+        A write to a merge-on-read table compacts inline unless the options say who does it: so it is with real Hudi's writers of
+        batches, and a table that nobody compacts gets slower with every write.
+        """
+        enabled = options.flag("hoodie.table.services.enabled")
+        inline = options.given("hoodie.compact.inline")
+        left_to_others = options.given("hoodie.datasource.compaction.async.enable") is not None
+        scheduled = options.flag("hoodie.compact.schedule.inline")
         return cls(
-            clean=CleanSettings.of(options) if options.flag("hoodie.clean.automatic") else None,
-            archive=ArchiveSettings.of(options) if options.flag("hoodie.archive.automatic") else None,
+            clean=CleanSettings.of(options) if enabled and options.flag("hoodie.clean.automatic") else None,
+            archive=ArchiveSettings.of(options) if enabled and options.flag("hoodie.archive.automatic") else None,
+            compact=CompactSettings.of(options),
+            compact_inline=enabled and (not left_to_others and not scheduled if inline is None else inline == "true"),
+            compact_schedule_inline=enabled and scheduled,
+            log_compact_inline=enabled and options.flag("hoodie.log.compaction.inline"),
             raise_failures=options.flag("hoodie.fail.writes.on.inline.table.service.exception"),
         )
 
 
 def with_services(
-    context: TableContext, settings: ServiceSettings, result: WriteResult, before: Timeline, action: Action
+    context: TableContext,
+    engine: Engine | None,
+    settings: ServiceSettings,
+    result: WriteResult,
+    before: Timeline,
+    action: Action,
 ) -> WriteResult:
     """The result of a write, after the services that are due; none is when the write committed nothing.
 
-    before: the timeline on which the write was planned.  action: under which it completed.
+    engine: where tasks of services run; None leaves those with tasks to a later write.  before: the timeline on which the write
+    was planned.  action: under which it completed.
     Raises ServiceFailed when the settings ask for it.
     """
     if result.instant is None:
         return result
     done = Instant(result.instant, action, State.COMPLETED, result.completion_time)
     glance = Timeline.of((*before.instants, done), before.archived_completions)
-    return replace(result, services=run_services(context, settings, glance, done))
+    return replace(result, services=run_services(context, engine, settings, glance, done))
 
 
-def run_services(context: TableContext, settings: ServiceSettings, glance: Timeline, done: Instant) -> Mapping[str, str]:
+def run_services(
+    context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline, done: Instant
+) -> Mapping[str, str]:
     """Run what is due after a commit; service -> what it did.  glance: the timeline with the commit, possibly not the newest."""
     outcomes: dict[str, str] = {}
-    for name, service in _SERVICES:
+    for name, service in _SERVICES if context.config.is_cow else (*_SERVICES, *_LOG_SERVICES):
         try:
-            outcomes[name] = service(context, settings, glance)
+            outcomes[name] = service(context, engine, settings, glance)
         except Exception as error:
             # Whatever failed, the caller has to learn that the commit stands.
             if settings.raise_failures:
@@ -86,7 +115,7 @@ def run_services(context: TableContext, settings: ServiceSettings, glance: Timel
     return outcomes
 
 
-def _clean(context: TableContext, settings: ServiceSettings, glance: Timeline) -> str:
+def _clean(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.clean
     if chosen is None:
         return "off: hoodie.clean.automatic=false"
@@ -102,7 +131,7 @@ def _clean(context: TableContext, settings: ServiceSettings, glance: Timeline) -
     )
 
 
-def _archive(context: TableContext, settings: ServiceSettings, glance: Timeline) -> str:
+def _archive(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.archive
     if chosen is None:
         return "off: hoodie.archive.automatic=false"
@@ -113,8 +142,53 @@ def _archive(context: TableContext, settings: ServiceSettings, glance: Timeline)
     return f"run: {len(result.instants)} instants archived" if result.instants else f"not due: {result.reason}"
 
 
-Service = Callable[[TableContext, ServiceSettings, Timeline], str]
+def _compact(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
+    chosen = settings.compact
+    if not settings.compact_inline and not settings.compact_schedule_inline:
+        return "off: hoodie.compact.inline=false"
+    pending = glance.pending(Action.COMPACTION)
+    due = _due(context, chosen, glance)
+    if not settings.compact_inline:
+        if pending:
+            return f"not due: compaction {pending[0].request_time} is planned already"
+        if not due.due:
+            return f"not due: {due.reason}"
+        result = schedule_compaction(context, chosen, if_due=True)
+        return f"planned: {result.planned}" if result.planned else f"not due: {result.reason}"
+    if not pending and not due.due:
+        return f"not due: {due.reason}"
+    if engine is None:
+        return "due: left to the next write"
+    return _said(run_compaction(context, engine, chosen, if_due=True))
+
+
+def _log_compact(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
+    if not settings.log_compact_inline:
+        return "off: hoodie.log.compaction.inline=false"
+    if engine is None:
+        return "due: left to the next write"
+    return _said(run_log_compaction(context, engine, settings.compact, if_due=True))
+
+
+def _due(context: TableContext, settings: CompactSettings, glance: Timeline) -> Due:
+    now = format_instant_time(context.env.now_ms(), context.config.zone)
+    return compaction_due(glance, settings.compaction, now, context.config.zone)
+
+
+def _said(result: CompactionResult) -> str:
+    left = [f"{instant} not run, {why}" for instant, why in result.left.items()]
+    if result.runs:
+        groups = sum(run.file_groups for run in result.runs)
+        done = f"run: {', '.join(run.instant for run in result.runs)}, {groups} file groups"
+        return "; ".join([done, *left])
+    return "; ".join([f"not due: {result.reason}" if result.reason else "planned", *left])
+
+
+Service = Callable[[TableContext, Engine | None, ServiceSettings, Timeline], str]
 
 _SERVICES: tuple[tuple[str, Service], ...] = (("clean", _clean), ("archive", _archive))
-"""In the order in which they run.  Compaction and clustering come after these, as in real Hudi: a service is added here, with
-its settings in `ServiceSettings`."""
+"""In the order in which they run; the others come after these, as in real Hudi: a service is added here, with its settings in
+`ServiceSettings`."""
+
+_LOG_SERVICES: tuple[tuple[str, Service], ...] = (("compact", _compact), ("log_compact", _log_compact))
+"""Those of merge-on-read tables."""

@@ -132,7 +132,7 @@ class WriteSettings:
             or options.flag("hoodie.datasource.write.reconcile.schema"),
             allow_drop=options.flag("hoodie.datasource.write.schema.allow.auto.evolution.column.drop"),
             allow_empty=options.flag("hoodie.allow.empty.commit"),
-            memory_budget_bytes=options.integer("pyhudi.memory.budget.bytes"),
+            memory_budget_bytes=options.positive("pyhudi.memory.budget.bytes"),
             partitions_to_overwrite=tuple(p.strip() for p in static.split(",")) if static else None,
             files=FileSettings.of(options),
             sizing=SizingSettings.of(options),
@@ -172,7 +172,7 @@ def run_write(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
-    return with_services(context, settings.services, result, snapshot.timeline, write.action)
+    return with_services(context, engine, settings.services, result, snapshot.timeline, write.action)
 
 
 def run_delete_where(context: TableContext, engine: Engine, where: Filter, settings: WriteSettings) -> WriteResult:
@@ -239,7 +239,7 @@ def _delete_partitions(context: TableContext, patterns: tuple[str, ...], setting
         rolled_back=rolled_back,
         seconds=phases.seconds,
     )
-    return with_services(context, settings.services, result, snapshot.timeline, Action.REPLACECOMMIT)
+    return with_services(context, None, settings.services, result, snapshot.timeline, Action.REPLACECOMMIT)
 
 
 def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[str, ...]:
