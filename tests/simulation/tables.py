@@ -1,0 +1,114 @@
+"""Tables in memory for simulations: made once, copied for each run, opened through a storage that fails on purpose."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from pyhudi import Table
+from pyhudi.storage import open_storage
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import Fault, FaultyStorage, Moment
+from pyhudi.storage.locks import InProcessLock
+from pyhudi.table.context import TableContext
+
+Rows = dict[str, int]
+"""Record key -> value."""
+
+SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.index.bloom.fpp": 0.01}
+_names = itertools.count()
+
+
+class World:
+    """A table in memory, its clock, and the rows that it should have.  states: rows after each instant."""
+
+    def __init__(self, kind: str, options: Mapping[str, object]) -> None:
+        self.environment = ReplayEnvironment(7)
+        self.options = {**SMALL, **options}
+        self.uri = f"memory://simulation-{next(_names)}"
+        self.rows: Rows = {}
+        self.states: dict[str, Rows] = {}
+        Table.create(
+            self.uri,
+            record_key="id",
+            partition_by="part",
+            ordering="ts",
+            table_type=kind,
+            environment=self.environment,
+            options=self.options,
+        )
+
+    @property
+    def table(self) -> Table:
+        """Opened anew, as another process would."""
+        return Table(self.uri, options=self.options, environment=self.environment)
+
+    def upsert(self, rows: Rows) -> str:
+        """Returns the instant."""
+        self.environment.advance_ms(1000)
+        stamp = self.environment.now_ms()
+        keys = sorted(rows)
+        data = pa.table(
+            {
+                "id": keys,
+                "part": [partition_of(key) for key in keys],
+                "ts": pa.array([stamp] * len(keys), pa.int64()),
+                "value": pa.array([rows[key] for key in keys], pa.int64()),
+            }
+        )
+        done = self.table.upsert(data)
+        self.rows = {**self.rows, **rows}
+        return self._committed(done.instant)
+
+    def delete_partition(self, partition: str) -> str:
+        self.environment.advance_ms(1000)
+        done = self.table.delete_partitions(partition)
+        self.rows = {key: value for key, value in self.rows.items() if partition_of(key) != partition}
+        return self._committed(done.instant)
+
+    def copy(self) -> World:
+        """The same world in a place of its own."""
+        other = object.__new__(World)
+        other.environment = ReplayEnvironment(8, self.environment.now_ms() + 1000)
+        other.options = dict(self.options)
+        other.uri = f"memory://simulation-{next(_names)}"
+        other.rows, other.states = dict(self.rows), dict(self.states)
+        source, target = open_storage(self.uri), open_storage(other.uri)
+        for info in source.walk(""):
+            data = source.read(info.path)
+            assert data is not None
+            # Plans name files by full URI.
+            target.put(info.path, data)
+        return other
+
+    def context(self, fault: Fault | None = None) -> tuple[TableContext, FaultyStorage]:
+        """The table behind a storage that fails as planned, under a lock that a dead process does not keep."""
+        context = self.table.context
+        storage = FaultyStorage(context.storage, fault)
+        return replace(context, storage=storage, lock=InProcessLock(f"{self.uri}-{next(_names)}", self.environment)), storage
+
+    def scanned(self, as_of: str | None = None) -> Rows:
+        found = self.table.scan(["id", "value"], as_of=as_of).to_arrow()
+        rows = dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+        assert len(rows) == found.num_rows, "a key stands there twice"
+        return rows
+
+    def files(self) -> set[str]:
+        return {info.path for info in open_storage(self.uri).walk("") if not info.path.startswith(".hoodie/")}
+
+    def _committed(self, instant: str | None) -> str:
+        assert instant is not None
+        self.states[instant] = dict(self.rows)
+        return instant
+
+
+def partition_of(key: str) -> str:
+    return "ab"[int(key[1:]) % 2]
+
+
+def faults(count: int) -> list[Fault]:
+    """A crash before, within and after each of the first `count` writing calls."""
+    return [Fault(call, moment) for call in range(1, count + 1) for moment in Moment]
