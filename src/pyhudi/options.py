@@ -20,6 +20,7 @@ Source: writing and services, "Options a data source user really sets".
 from __future__ import annotations
 
 import difflib
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -305,6 +306,13 @@ class Options:
         """A whole number."""
         return int(self.word(key))
 
+    def positive(self, key: str) -> int:
+        """A whole number above 0.  Raises InvalidRequest for another one."""
+        value = self.integer(key)
+        if value <= 0:
+            raise InvalidRequest(f"option {key}={value} has to be positive")
+        return value
+
     def number(self, key: str) -> float:
         """A number."""
         return float(self.word(key))
@@ -380,12 +388,15 @@ def _check_value(key: str, option: Option, text: str) -> str:
             raise InvalidRequest(f"option {key}={text!r} is neither true nor false")
         return text.strip().lower()
     if kind in (int, float):
-        try:
-            kind(text)
-        except ValueError:
-            raise InvalidRequest(f"option {key}={text!r} is no {'whole number' if kind is int else 'number'}") from None
+        wanted = _WHOLE_NUMBER if kind is int else _NUMBER
+        if not wanted.fullmatch(text.strip()):
+            raise InvalidRequest(f"option {key}={text!r} is no {'whole number' if kind is int else 'number'}")
         return text.strip()
     return text
+
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
 def _warn_unknown(key: str, stacklevel: int) -> None:
@@ -422,18 +433,18 @@ class FileSettings:
     def of(cls, options: Options) -> FileSettings:
         """From checked options."""
         return cls(
-            max_file_size_bytes=_positive(options, "hoodie.parquet.max.file.size"),
-            block_size_bytes=_positive(options, "hoodie.parquet.block.size"),
-            page_size_bytes=_positive(options, "hoodie.parquet.page.size"),
+            max_file_size_bytes=options.positive("hoodie.parquet.max.file.size"),
+            block_size_bytes=options.positive("hoodie.parquet.block.size"),
+            page_size_bytes=options.positive("hoodie.parquet.page.size"),
             codec=options.word("hoodie.parquet.compression.codec"),
             dictionary=options.flag("hoodie.parquet.dictionary.enabled"),
             bloom_enabled=options.flag("hoodie.parquet.bloom.filter.enabled"),
             bloom_kind=options.word("hoodie.bloom.index.filter.type"),
-            bloom_entries=_positive(options, "hoodie.index.bloom.num_entries"),
+            bloom_entries=options.positive("hoodie.index.bloom.num_entries"),
             bloom_fpp=options.number("hoodie.index.bloom.fpp"),
-            bloom_max_entries=_positive(options, "hoodie.bloom.index.filter.dynamic.max.entries"),
+            bloom_max_entries=options.positive("hoodie.bloom.index.filter.dynamic.max.entries"),
             log_format=options.word("hoodie.logfile.data.block.format"),
-            log_block_size_bytes=_positive(options, "hoodie.logfile.data.block.max.size"),
+            log_block_size_bytes=options.positive("hoodie.logfile.data.block.max.size"),
         )
 
 
@@ -454,19 +465,12 @@ class SizingSettings:
     def of(cls, options: Options) -> SizingSettings:
         """From checked options."""
         return cls(
-            max_file_size_bytes=_positive(options, "hoodie.parquet.max.file.size"),
+            max_file_size_bytes=options.positive("hoodie.parquet.max.file.size"),
             small_file_limit_bytes=options.integer("hoodie.parquet.small.file.limit"),
-            record_size_estimate_bytes=_positive(options, "hoodie.copyonwrite.record.size.estimate"),
+            record_size_estimate_bytes=options.positive("hoodie.copyonwrite.record.size.estimate"),
             estimation_threshold=options.number("hoodie.record.size.estimation.threshold"),
             average_metadata_size_bytes=options.integer("hoodie.record.size.estimator.average.metadata.size"),
             auto_split=options.flag("hoodie.copyonwrite.insert.auto.split"),
-            split_row_count=_positive(options, "hoodie.copyonwrite.insert.split.size"),
+            split_row_count=options.positive("hoodie.copyonwrite.insert.split.size"),
             merge_candidates_limit=options.integer("hoodie.merge.small.file.group.candidates.limit"),
         )
-
-
-def _positive(options: Options, key: str) -> int:
-    value = options.integer(key)
-    if value <= 0:
-        raise InvalidRequest(f"option {key}={value} has to be positive")
-    return value

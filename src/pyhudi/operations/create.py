@@ -103,13 +103,14 @@ def check_columns(keys: KeySpec, ordering: str | None, schema: pa.Schema) -> Non
 
 def check_against_table(options: Options, config: TableConfig) -> None:
     """Raises InvalidRequest for each given option that contradicts the table's own settings."""
-    stored = dict(config.properties)
+    stored = {**_in_effect(config), **dict(config.properties)}
     for option, key in _COMPARED.items():
-        given = options.given(option)
-        if given is None or key not in stored:
+        given, present = options.given(option), stored.get(key, "")
+        if given is None or _plain(option, given) == _plain(option, present):
             continue
-        if given.replace(" ", "") != stored[key].replace(" ", ""):
-            raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {stored[key]}")
+        if option == _PARTITION_OPTION and ":" not in given and _plain(option, given) == _without_kinds(_plain(option, present)):
+            continue
+        raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {present or 'not set'}")
     named = options.given("hoodie.datasource.write.keygenerator.class") or options.given(
         "hoodie.datasource.write.keygenerator.type"
     )
@@ -118,6 +119,18 @@ def check_against_table(options: Options, config: TableConfig) -> None:
     if options.given("hoodie.datasource.write.recordkey.field") and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; it takes no record key field")
 
+
+_PARTITION_OPTION = "hoodie.datasource.write.partitionpath.field"
+_NAMES = frozenset(
+    {
+        "hoodie.table.name",
+        "hoodie.datasource.write.recordkey.field",
+        "hoodie.datasource.write.precombine.field",
+        "hoodie.datasource.write.payload.class",
+        "hoodie.write.record.merge.strategy.id",
+    }
+)
+"""Compared options whose values are names, not words."""
 
 _COMPARED = {
     "hoodie.table.name": "hoodie.table.name",
@@ -133,6 +146,31 @@ _COMPARED = {
     "hoodie.datasource.write.payload.class": "hoodie.compaction.payload.class",
     "hoodie.table.timeline.timezone": "hoodie.table.timeline.timezone",
 }
+
+
+def _in_effect(config: TableConfig) -> dict[str, str]:
+    """Settings that a table has without naming them."""
+    return {
+        "hoodie.table.type": str(config.table_type),
+        "hoodie.datasource.write.hive_style_partitioning": "false",
+        "hoodie.datasource.write.partitionpath.urlencode": "false",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.table.timeline.timezone": "LOCAL",
+        **merge_properties(config.merge),
+    }
+
+
+def _plain(option: str, value: str) -> str:
+    """The value as it is compared: names letter for letter, words in any case."""
+    tight = value.replace(" ", "")
+    if option == _PARTITION_OPTION:
+        named = (field.partition(":") for field in tight.split(","))
+        return ",".join(name + colon + kind.upper() for name, colon, kind in named)
+    return tight if option in _NAMES else tight.lower()
+
+
+def _without_kinds(fields: str) -> str:
+    return ",".join(field.partition(":")[0] for field in fields.split(","))
 
 
 def _key_spec(options: Options) -> KeySpec:

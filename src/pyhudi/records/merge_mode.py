@@ -87,6 +87,8 @@ def infer_merge_settings(
         )
     if strategy_id == PAYLOAD_STRATEGY and not payload_class:
         raise InvalidRequest(f"strategy id {PAYLOAD_STRATEGY} means merging by payload class, and no payload class is set")
+    if version < 8 and payload_class:
+        strategy_id = PAYLOAD_STRATEGY
     return MergeSettings(
         found,
         strategy_id or PAYLOAD_STRATEGY,

@@ -4,8 +4,8 @@ Every writer of ours keeps a heartbeat, under every policy, and writes into it w
 machine is known to be dead at once, without waiting for the heartbeat to expire; one on another machine is dead when its
 heartbeat has expired.  A writer without a heartbeat (real Hudi under the EAGER policy) counts as dead, as real Hudi counts it.
 
-The content is one line of JSON: host, boot id, process id, the process's start time, an id of this module's load.  Real Hudi
-reads only the file's time.
+The content is one line of JSON: host, boot id, the namespace that process ids are counted in, process id, the process's start
+time, an id of this module's load.  Real Hudi reads only the file's time.
 
 Source: timeline document, "Heartbeats"; the content is PyHudi's own.
 """
@@ -79,20 +79,28 @@ def forget(storage: Storage, request_time: str) -> None:
 def _describe_process() -> bytes:
     pid = os.getpid()
     return json.dumps(
-        {"host": socket.gethostname(), "boot": _boot_id(), "pid": pid, "started": _start_time(pid), "load": _LOAD_ID}
+        {
+            "host": socket.gethostname(),
+            "boot": _boot_id(),
+            "space": _pid_space(),
+            "pid": pid,
+            "started": _start_time(pid),
+            "load": _LOAD_ID,
+        }
     ).encode()
 
 
 def _process_lives(content: bytes, key: tuple[str, str]) -> bool:
     try:
         owner = json.loads(content)
-        host, boot, pid, started, load = (owner[name] for name in ("host", "boot", "pid", "started", "load"))
+        host, boot, space, pid, started, load = (owner[name] for name in ("host", "boot", "space", "pid", "started", "load"))
     except (ValueError, KeyError, TypeError):
         return True
     if load == _LOAD_ID and pid == os.getpid():
         with _running_mutex:
             return key in _running
-    if host != socket.gethostname() or not boot or boot != _boot_id():
+    # Containers of one machine may share its name; the number of a process means something in its own namespace alone.
+    if host != socket.gethostname() or not boot or boot != _boot_id() or space != _pid_space():
         return True
     return started is None or _start_time(pid) == started
 
@@ -104,10 +112,19 @@ def _boot_id() -> str | None:
         return None
 
 
+def _pid_space() -> str | None:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
 def _start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None when there is no such process, or no way to tell."""
+    """Clock ticks from boot to the start of a process; None when no such process runs, or there is no way to tell."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return int(text.rpartition(")")[2].split()[19])
+    fields = text.rpartition(")")[2].split()
+    # A dead process that its parent has not asked about yet still has its entry.
+    return None if fields[0] in ("Z", "X") else int(fields[19])

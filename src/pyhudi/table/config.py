@@ -105,6 +105,9 @@ class TableConfig:
                 found=checksum,
             )
         version = parse_table_version(values.get("hoodie.table.version"))
+        if not version.is_readable:
+            readable = " and ".join(str(int(known)) for known in TableVersion if known.is_readable)
+            raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}")
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
         ordering = values.get("hoodie.table.precombine.field") or values.get("hoodie.table.ordering.fields") or None
         if ordering and "," in ordering:
@@ -145,10 +148,13 @@ def local_zone() -> tzinfo:
 def load_table_config(storage: Storage) -> TableConfig:
     """Read `hoodie.properties`, or its backup when the file is missing or damaged.
 
+    Real Hudi removes the file and the backup one after the other while it changes them, so both are asked twice before there is
+    no table.
+
     Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
     """
     damage: CorruptData | None = None
-    for path in (PROPERTIES_FILE, PROPERTIES_BACKUP):
+    for path in (PROPERTIES_FILE, PROPERTIES_BACKUP) * 2:
         data = storage.read(path)
         if data is None:
             continue
@@ -196,7 +202,9 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     config = TableConfig.from_properties(full)
     for folder in (config.timeline_path, config.history_path, ".hoodie/.temp", ".hoodie/.schema", ".hoodie/.aux"):
         storage.make_folder(folder)
-    if not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
+    # The backup alone is a table too: a change of its properties was interrupted.
+    interrupted = storage.stat(PROPERTIES_BACKUP) is not None
+    if interrupted or not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
         raise TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     return config
 

@@ -169,7 +169,10 @@ def load_pending_clusterings(store: TimelineStore, timeline: Timeline) -> frozen
         data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
         if not data:
             continue
-        plan = RequestedReplaceMetadata.decode(data).clustering_plan
+        try:
+            plan = RequestedReplaceMetadata.decode(data).clustering_plan
+        except CorruptData as error:
+            raise error.with_path(store.storage.absolute(store.path(instant))) from error
         if plan is None:
             continue
         for group in plan.input_groups or ():
