@@ -40,9 +40,10 @@ class DeltaRs(ArrowPeer):
     def read_changes(self, table: Table) -> pa.Table:
         opened = DeltaTable(table.path)
         feed = _plain(opened.load_cdf(starting_version=opened.version()))
-        # The kinds come as string views, which Arrow cannot look up.
-        kinds = feed["_change_type"].cast(pa.string())
-        return feed.filter(pc.is_in(kinds, pa.array(["insert", "update_postimage"]))).select(queries.COLUMNS)
+        # Texts come as string views, which Arrow can neither look up nor filter.
+        schema = pa.schema([field.with_type(pa.string()) if field.type == pa.string_view() else field for field in feed.schema])
+        feed = feed.cast(schema)
+        return feed.filter(pc.is_in(feed["_change_type"], pa.array(["insert", "update_postimage"]))).select(queries.COLUMNS)
 
     def bulk_insert(self, table: Table, files: Sequence[str]) -> Measured:
         return Measured(lambda: write_deltalake(table.path, stream(files), partition_by=[queries.PARTITION_COLUMN]))

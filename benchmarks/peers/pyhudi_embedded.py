@@ -66,7 +66,7 @@ class PyHudiEmbedded(ArrowPeer):
         return measured(lambda: hp.Table(table.path).cluster(order_by=[queries.CLUSTER_COLUMN]))
 
     def clean(self, table: Table) -> Measured:
-        return measured(lambda: hp.Table(table.path, options=CLEANING).clean())
+        return measured(lambda: hp.Table(table.path).clean(dry_run=False, options=CLEANING))
 
 
 def measured(operation: Callable[[], Any]) -> Measured:

@@ -49,7 +49,7 @@ class PyHudiSpark(SparkPeer):
         return measured(lambda: hp.Table(table.path).cluster(order_by=[queries.CLUSTER_COLUMN], spark=self.spark))
 
     def clean(self, table: Table) -> Measured:
-        return measured(lambda: hp.Table(table.path, options=CLEANING).clean(spark=self.spark))
+        return measured(lambda: hp.Table(table.path).clean(dry_run=False, options=CLEANING))
 
     def _write(self, table: Table, files: Sequence[str], operation: str) -> None:
         options = {

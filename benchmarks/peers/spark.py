@@ -37,6 +37,10 @@ class SparkPeer(Peer):
         """The rows that the newest commit inserted or updated, with at least the table's columns."""
         raise NotImplementedError
 
+    def consume(self, rows: DataFrame) -> None:
+        """Compute every row and column, and keep none."""
+        rows.write.format("noop").mode("overwrite").save()
+
     def start(self, settings: Settings) -> dict[str, str]:
         from pyspark.sql import SparkSession
 
@@ -52,6 +56,7 @@ class SparkPeer(Peer):
             # Spark's default of 200 suits a cluster; without this the peers that shuffle much would lose time on empty tasks.
             "spark.sql.shuffle.partitions": str(4 * settings.core_count),
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
         }
         builder = SparkSession.builder.master(f"local[{settings.core_count}]").appName("benchmarks")
         for key, value in {**same_for_all, **self.configuration()}.items():
@@ -83,10 +88,10 @@ class SparkPeer(Peer):
         return Measured(operation, queries.aggregate_answer)
 
     def full_read(self, table: Table) -> Measured:
-        return Measured(lambda: _consume(self.read(table, queries.COLUMNS)), _fingerprint)
+        return Measured(lambda: self._consumed(self.read(table, queries.COLUMNS)), _fingerprint)
 
     def filtered_read(self, table: Table) -> Measured:
-        return Measured(lambda: _consume(self.read(table, queries.COLUMNS, queries.FILTER_SQL)), _fingerprint)
+        return Measured(lambda: self._consumed(self.read(table, queries.COLUMNS, queries.FILTER_SQL)), _fingerprint)
 
     def point_lookup(self, table: Table, keys: Sequence[Sequence[int]]) -> Measured:
         def operation() -> list[Any]:
@@ -102,10 +107,9 @@ class SparkPeer(Peer):
 
         return Measured(operation, _fingerprint)
 
-
-def _consume(rows: DataFrame) -> DataFrame:
-    rows.write.format("noop").mode("overwrite").save()
-    return rows
+    def _consumed(self, rows: DataFrame) -> DataFrame:
+        self.consume(rows)
+        return rows
 
 
 def _fingerprint(rows: DataFrame) -> Fingerprint:

@@ -41,3 +41,19 @@ def test_a_process_that_is_gone_is_no_error() -> None:
     with Watch(2**22 + 1) as watch:
         pass
     assert watch.usage.peak_rss_bytes == 0
+
+
+def test_a_fork_that_has_not_become_a_program_does_not_count_twice() -> None:
+    """The child of a process with 200 MB is its image, until it ends."""
+    program = (
+        "import os, sys\nx = bytearray(200 << 20)\nchild = os.fork()\n"
+        "if not child:\n    sys.stdin.readline()\n    os._exit(0)\n"
+        "print('forked', flush=True)\nos.waitpid(child, 0)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == "forked\n"
+        with Watch(process.pid) as watch:
+            pass
+        process.stdin.write("\n")
+    assert 200 << 20 < watch.usage.peak_rss_bytes < 300 << 20

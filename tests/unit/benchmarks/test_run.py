@@ -18,9 +18,13 @@ OK: dict[str, Any] = {"status": "ok"}
 
 
 class ScriptedWorker(Worker):
-    """Answers as told, without a process. replies: step method -> reply; others succeed with the right answer."""
+    """Answers as told, without a process. replies: step method -> reply; others succeed with the right answer.
 
-    def __init__(self, name: str, replies: dict[str, Any] | None = None) -> None:
+    cleanings: how often the service has something to remove.
+    """
+
+    def __init__(self, name: str, replies: dict[str, Any] | None = None, cleanings: int = 1) -> None:
+        self.cleanings = cleanings
         self.system = BY_NAME[name]
         self.versions = {}
         self.replies = replies or {}
@@ -34,7 +38,16 @@ class ScriptedWorker(Worker):
         pass
 
     def measure(self, request: dict[str, Any]) -> tuple[dict[str, Any], Usage | None]:
-        self.seen.append((request["step"], Path(request["table"]["path"]).name))
+        path = Path(request["table"]["path"])
+        self.seen.append((request["step"], path.name))
+        if request["step"] == "bulk_insert":
+            path.mkdir()
+            for number in range(self.cleanings):
+                (path / f"old-{number}").touch()
+        elif request["step"] == "cluster":
+            (path / "clustered").touch()
+        elif request["step"] == "clean" and self.cleanings:
+            (path / "old-0").unlink()
         reply = self.replies.get(request["step"], {"status": "ok", "seconds": 2.0})
         if isinstance(reply, Exception):
             raise reply
@@ -99,6 +112,12 @@ def test_a_service_that_is_missing_leaves_the_chain_whole(inputs: Inputs) -> Non
     found = run_part(inputs, ScriptedWorker("hudi", {"cluster": {"status": "not built", "message": ""}}))
     assert found["hudi", "cow-clustering"].status == "not built"
     assert found["hudi", "cow-cleaning"].status == "ok"
+
+
+def test_a_service_that_does_nothing_is_wrong(inputs: Inputs) -> None:
+    found = run_part(inputs, ScriptedWorker("hudi", cleanings=0))
+    assert found["hudi", "cow-cleaning"].status == "wrong"
+    assert found["hudi", "cow-cleaning"].message == "it removed nothing"
 
 
 def test_everybody_is_first_once() -> None:
