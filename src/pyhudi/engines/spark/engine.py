@@ -28,7 +28,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -189,7 +188,8 @@ class SparkIncoming:
         """The same rows, computed once and kept until `release`."""
         # On Connect this already plans the query, and folding constants may come upon a refused row.
         with translated_errors():
-            kept = frame.persist(StorageLevel.MEMORY_AND_DISK)
+            # The default level keeps columns in memory as they are, and on disk what does not fit.
+            kept = frame.persist()
         self._persisted.append(kept)
         return kept
 
