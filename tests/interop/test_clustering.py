@@ -1,0 +1,70 @@
+"""Clustering with the real Hudi: it reads what we clustered, carries out what we planned, and the reverse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.format.instants import Action
+from tests.interop.oracle import RealHudi
+from tests.rows import assert_same_rows
+
+OPTIONS: dict[str, Any] = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
+WRITE: dict[str, Any] = OPTIONS | {
+    "hoodie.table.name": "c",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+}
+
+
+def rows(batch: int, ts: int = 0) -> pa.Table:
+    count = 12
+    return pa.table(
+        {
+            "id": [f"{batch}-{i}" for i in range(count)],
+            "city": [("sf", "ny")[i % 2] for i in range(count)],
+            "ts": pa.array([ts] * count, pa.int64()),
+            "x": [(i * 7 + batch) % 11 for i in range(count)],
+        }
+    )
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hp.Table:
+    made = hp.Table.create(tmp_path / "c", name="c", record_key="id", partition_by="city", ordering="ts", options=OPTIONS)
+    for batch in range(3):
+        made.bulk_insert(rows(batch), options=OPTIONS)
+    return made
+
+
+def test_it_reads_and_writes_on_after_our_clustering(hudi: RealHudi, table: hp.Table) -> None:
+    table.cluster(order_by="x", layout="linear", options=OPTIONS)
+    assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
+    hudi.write(rows(1, ts=5), table.uri, mode="append", **WRITE)
+    assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
+    assert table.scan(filter="ts = 5").count() == 12
+
+
+def test_it_carries_out_our_plan(hudi: RealHudi, table: hp.Table) -> None:
+    before = table.scan(["*"]).to_arrow()
+    planned = table.schedule_clustering(order_by="x", options=OPTIONS)
+    assert_same_rows(hudi.read(table.uri), before)
+    hudi.call("run_clustering", path=table.uri, op="execute", instants=planned.instant)
+    assert table.timeline().pending(Action.CLUSTERING) == ()
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+    assert len(table.scan().explain().slices) == 2
+
+
+def test_we_carry_out_its_plan(hudi: RealHudi, table: hp.Table) -> None:
+    before = table.scan(["*"]).to_arrow()
+    hudi.call("run_clustering", path=table.uri, op="schedule", order="x")
+    (pending,) = table.timeline().pending(Action.CLUSTERING)
+    result = table.cluster(pending.request_time, options=OPTIONS)
+    assert result.order == ("x",)
+    assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
