@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import CommitMetadata
@@ -156,6 +156,9 @@ def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[st
             names.extend(stored.names)
             continue
         field_at(stored, name)
+        if name not in stored.names:
+            whole = name.split(".")[0]
+            raise Unsupported(f"column {name!r} is a part of {whole!r}: a scan gives whole columns, so name {whole!r}")
         names.append(name)
     return list(dict.fromkeys(names))
 

@@ -107,6 +107,8 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
     """The slice of a group that a snapshot query sees, with only its committed logs; None when the group is replaced or holds
     nothing yet.
 
+    A slice whose instant is not complete is not there for the query: its logs that count belong to the slice before it.  (Real
+    Hudi loses them until the instant completes or its base file is gone.)  So do those of a slice that waits for its compaction.
     as_of: a request time; None for the latest state.
     """
     timeline = state.timeline
@@ -117,33 +119,26 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
     replaced = state.replaced.get((group.partition, group.file_id))
     if replaced is not None and limit >= replaced:
         return None
-    chosen: FileSlice | None = None
+    base: BaseFile | None = None
+    logs: list[LogFile] = []
+    key: str | None = None
     waiting = state.pending_compactions.get((group.partition, group.file_id))
     for candidate in group.slices:
-        if candidate.base_instant > limit or candidate.base_instant > last:
-            continue
-        if chosen is None:
-            if candidate.base_instant == waiting:
-                chosen = FileSlice(group.partition, group.file_id, candidate.base_instant, None, candidate.logs)
-                continue
-            if _slice_counts(candidate, timeline):
-                chosen = candidate
-                break
-        elif _slice_counts(candidate, timeline):
-            chosen = FileSlice(
-                group.partition,
-                group.file_id,
-                candidate.base_instant,
-                candidate.base,
-                tuple(sorted(candidate.logs + chosen.logs, key=_log_order)),
-            )
+        if candidate.base_instant == waiting:
+            if waiting <= limit:
+                key = waiting
+                logs.extend(candidate.logs)
+        elif not _slice_counts(candidate, timeline):
+            if state.by_completion_time:
+                logs.extend(candidate.logs)
+        elif candidate.base_instant <= limit:
+            key, base = candidate.base_instant, candidate.base
+            logs.extend(candidate.logs)
             break
-    if chosen is None:
+    counted = sorted((log for log in logs if _log_counts(log, timeline, limit, state.by_completion_time)), key=_log_order)
+    if base is None and not counted:
         return None
-    logs = tuple(log for log in chosen.logs if _log_counts(log, timeline, limit, state.by_completion_time))
-    if chosen.base is None and not logs:
-        return None
-    return FileSlice(chosen.partition, chosen.file_id, chosen.base_instant, chosen.base, logs)
+    return FileSlice(group.partition, group.file_id, key or counted[0].name.instant_time, base, tuple(counted))
 
 
 def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str | None = None) -> tuple[FileSlice, ...]:
