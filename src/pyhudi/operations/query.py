@@ -21,9 +21,11 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Instant, State
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.clean import load_last_clean
 from pyhudi.plan.incremental import CompletionRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
+from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
@@ -31,7 +33,7 @@ from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
-from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, read_commit
 
 Filter = str | Expr | Sequence[Any]
 
@@ -58,11 +60,15 @@ def plan_snapshot_query(
     base_files_only: bool = False,
     values_from_path: bool = False,
 ) -> Query:
-    """A snapshot, time travel or read-optimized query.  as_of: a request time.
+    """A snapshot, time travel or read-optimized query.  as_of: an instant, or a time in a form of `plan.time_travel`.
 
-    Raises InvalidRequest for columns or filters that do not fit the table, TableState for a table without a schema.
+    Raises InvalidRequest for columns or filters that do not fit the table and for an `as_of` of another form, TableState for a
+    table without a schema and for a time whose state may be gone or can still change.
     """
+    as_of = None if as_of is None else parse_as_of(as_of)
     snapshot = load_snapshot(context, as_of=as_of)
+    if as_of is not None:
+        _check_as_of(snapshot, as_of)
     spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline, as_of), values_from_path)
     partitions, pruning = prune_partitions(snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition)
     plan = plan_slices(snapshot.slices(partitions, as_of), pruning)
@@ -123,6 +129,14 @@ def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
             f"the table at {snapshot.context.storage.uri} has no commit yet and was created without a schema; write to it first"
         )
     return with_meta_fields(snapshot.schema.arrow) if meta_columns else snapshot.schema.arrow
+
+
+def _check_as_of(snapshot: Snapshot, time: str) -> None:
+    store, timeline = snapshot.context.timeline, snapshot.timeline
+    clusterings = frozenset(i.request_time for i in timeline.pending(Action.REPLACECOMMIT) if is_pending_clustering(store, i))
+    reason = reason_not_to_travel(timeline, time, load_last_clean(store, timeline), clusterings)
+    if reason is not None:
+        raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
 
 
 def _read_spec(

@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
@@ -34,6 +33,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.snapshot import is_pending_clustering
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 
@@ -155,18 +155,9 @@ def _check_target(context: TableContext, timeline: Timeline, target: str) -> Non
 
 def _instants_to_roll_back(context: TableContext, timeline: Timeline, target: str) -> tuple[InstantInfo, ...]:
     later = [i for i in reversed(timeline.instants) if i.action in SLICING_ACTIONS and i.request_time > target]
-    clusterings = [i for i in later if i.is_pending and _is_clustering(context, i)]
+    clusterings = [i for i in later if i.is_pending and is_pending_clustering(context.timeline, i)]
     ordered = [*clusterings, *(i for i in later if i not in clusterings)]
     return tuple(InstantInfo(i.request_time, i.action.value) for i in ordered)
-
-
-def _is_clustering(context: TableContext, pending: Instant) -> bool:
-    if pending.action is Action.CLUSTERING:
-        return True
-    if pending.action is not Action.REPLACECOMMIT:
-        return False
-    data = context.timeline.read_state(pending.request_time, pending.action, State.REQUESTED)
-    return bool(data) and RequestedReplaceMetadata.decode(data or b"").clustering_plan is not None
 
 
 def _load_plan(context: TableContext, restoring: Instant) -> RestorePlan | None:

@@ -5,13 +5,15 @@ Source: storage format, "File slices" and "Table schema"; reading and merging, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
+from pyhudi.format.actions.clustering import ClusteringPlan
+from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
 from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackPlan
@@ -21,6 +23,7 @@ from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
@@ -87,7 +90,9 @@ def load_snapshot(context: TableContext, listing: ListingFactory = directory_lis
     return Snapshot(
         context=context,
         timeline=timeline,
-        schema=load_schema(store, timeline if as_of is None else timeline.up_to(as_of), context.config),
+        schema=load_schema(store, timeline, context.config)
+        if as_of is None
+        else load_schema_as_of(store, timeline, context.config, as_of),
         slicing=SlicingState(
             timeline,
             load_replaced_groups(store, timeline),
@@ -109,14 +114,18 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
 
 def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig) -> TableSchema | None:
     """The table's schema: that of the newest write that carries one, else the one given at creation, else None."""
-    for instant in reversed(timeline.completed_writes()):
-        metadata = read_commit(store, instant)
-        text = dict(metadata.extra_metadata).get("schema", "")
-        if text and metadata.operation_type not in _NO_SCHEMA_OPERATIONS:
-            return TableSchema.from_avro(text)
-    if config.create_schema:
-        return TableSchema.from_avro(config.create_schema)
-    return None
+    text = _newest_schema(read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
+    text = text or config.create_schema or ""
+    return TableSchema.from_avro(text) if text else None
+
+
+def load_schema_as_of(store: TimelineStore, timeline: Timeline, config: TableConfig, time: str) -> TableSchema | None:
+    """The schema of the newest write requested at or before a time, active or archived; before all of them, the present one."""
+    active = _newest_schema(read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
+    if active:
+        return TableSchema.from_avro(active)
+    archived = _newest_schema(_archived_commits(store, time))
+    return TableSchema.from_avro(archived) if archived else load_schema(store, timeline, config)
 
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
@@ -166,15 +175,44 @@ def load_pending_clusterings(store: TimelineStore, timeline: Timeline) -> frozen
     """(partition, file id) of each file group that a pending clustering will replace."""
     groups: set[tuple[str, str]] = set()
     for instant in timeline.pending(Action.CLUSTERING, Action.REPLACECOMMIT):
-        data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
-        if not data:
-            continue
-        try:
-            plan = RequestedReplaceMetadata.decode(data).clustering_plan
-        except CorruptData as error:
-            raise error.with_path(store.storage.absolute(store.path(instant))) from error
-        if plan is None:
-            continue
-        for group in plan.input_groups or ():
+        plan = _load_clustering_plan(store, instant)
+        for group in (plan.input_groups or ()) if plan else ():
             groups.update((piece.partition_path or "", piece.file_id or "") for piece in group.slices or ())
     return frozenset(groups)
+
+
+def is_pending_clustering(store: TimelineStore, instant: Instant) -> bool:
+    """Whether a pending instant is a clustering: by its action, or before table version 8 by its plan."""
+    if instant.action is Action.CLUSTERING:
+        return True
+    return instant.action is Action.REPLACECOMMIT and _load_clustering_plan(store, instant) is not None
+
+
+def _load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
+    data = store.read_state(instant.request_time, instant.action, State.REQUESTED)
+    if not data:
+        return None
+    try:
+        return RequestedReplaceMetadata.decode(data).clustering_plan
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
+
+
+def _newest_schema(commits: Iterable[CommitMetadata]) -> str:
+    """The first schema that a write among the commits carries, '' when none does."""
+    for metadata in commits:
+        text = metadata.extra_metadata.get(SCHEMA_KEY, "")
+        if text and metadata.operation_type not in _NO_SCHEMA_OPERATIONS:
+            return text
+    return ""
+
+
+def _archived_commits(store: TimelineStore, until: str) -> Iterator[CommitMetadata]:
+    """The metadata of archived writes requested at or before a time, newest first."""
+    for instant in reversed(store.history.instants(Bounds(None, until))):
+        if instant.action not in COMMIT_LIKE:
+            continue
+        row = store.history.find(instant.request_time, instant.action)
+        metadata = decode_completed(instant.action, row.metadata or b"") if row else None
+        if isinstance(metadata, CommitMetadata):
+            yield metadata
