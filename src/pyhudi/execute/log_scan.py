@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.execute.layout import as_batch
+from pyhudi.format.log.commands import without_compacted
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
@@ -164,38 +165,7 @@ def choose_blocks(
                 raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
             elif validity.counts(block.instant_time):
                 kept.append(FoundBlock(path, block))
-    return (_without_compacted(kept) if skip_compacted else kept), corrupt, rollbacks
-
-
-def _without_compacted(kept: list[FoundBlock]) -> list[FoundBlock]:
-    covering: dict[str, str] = {}
-    for found in kept:
-        own = found.block.instant_time
-        for instant in found.block.compacted_block_times:
-            # A log compaction is younger than what it merged; anything else in the list says nothing.
-            if instant < own:
-                covering[instant] = max(covering.get(instant, ""), own)
-    if not covering:
-        return kept
-    places: dict[str, int] = {}
-    for place, found in enumerate(kept):
-        final = found.block.instant_time
-        while final in covering:
-            final = covering[final]
-        if final != found.block.instant_time:
-            places[final] = place
-    moved: dict[int, list[FoundBlock]] = {}
-    staying: list[tuple[int, FoundBlock]] = []
-    for place, found in enumerate(kept):
-        instant = found.block.instant_time
-        if instant in covering:
-            continue
-        if instant in places:
-            moved.setdefault(places[instant], []).append(found)
-        else:
-            staying.append((place, found))
-    ordered = [*staying, *((place, found) for place, group in moved.items() for found in group)]
-    return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
+    return (without_compacted(kept, lambda found: found.block) if skip_compacted else kept), corrupt, rollbacks
 
 
 def _add_block(

@@ -50,13 +50,9 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
+from pyhudi.table.plans import load_compaction_plan, load_pending_compactions
 from pyhudi.table.slices import SlicingState, build_file_groups
-from pyhudi.table.snapshot import (
-    load_compaction_plan,
-    load_pending_compactions,
-    load_replaced_groups,
-    read_commit,
-)
+from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 

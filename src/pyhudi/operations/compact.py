@@ -53,8 +53,9 @@ from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import liveness
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
+from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, load_compaction_plan, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 

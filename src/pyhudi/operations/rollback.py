@@ -30,7 +30,8 @@ from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.snapshot import load_compaction_plan, load_rollback_targets
+from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 

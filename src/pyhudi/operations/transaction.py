@@ -40,7 +40,8 @@ from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import load_compaction_plan, load_rollback_targets, load_schema, read_commit
+from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.snapshot import load_rollback_targets, load_schema, read_commit
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
 

@@ -14,7 +14,6 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.clustering import ClusteringPlan
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
-from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
@@ -22,6 +21,7 @@ from pyhudi.records.schema import arrow_to_avro, avro_to_arrow
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
+from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -151,24 +151,6 @@ def load_rollback_targets(store: TimelineStore, timeline: Timeline) -> dict[str,
         if plan.instant_to_rollback is not None:
             targets[plan.instant_to_rollback.commit_time] = instant
     return targets
-
-
-def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
-    """(partition, file id) of each file group that a pending compaction will rewrite -> the compaction's instant."""
-    pending: dict[tuple[str, str], str] = {}
-    for instant in timeline.pending(Action.COMPACTION):
-        for operation in load_compaction_plan(store, instant).operations or ():
-            pending[operation.partition_path or "", operation.file_id or ""] = instant.request_time
-    return pending
-
-
-def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPlan:
-    """The plan in the requested file of a compaction or log compaction.  Raises CorruptData when it is missing or damaged."""
-    requested = Instant(instant.request_time, instant.action, State.REQUESTED)
-    try:
-        return CompactionPlan.decode(store.read(requested))
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(requested))) from error
 
 
 def load_pending_clusterings(store: TimelineStore, timeline: Timeline) -> frozenset[tuple[str, str]]:

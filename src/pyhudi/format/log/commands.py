@@ -10,7 +10,7 @@ Tables of version 8 delete the log files of failed instants instead, so such blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -72,6 +72,42 @@ def surviving_blocks(
         elif counts(block.instant_time):
             kept.append((source, block))
     return kept
+
+
+def without_compacted(kept: Sequence[Source], block_of: Callable[[Source], LogBlock]) -> list[Source]:
+    """The blocks that are left when a log compaction's own blocks stand for those that it merged.
+
+    kept: the blocks that count, in merge order, in whatever form `block_of` understands.  The blocks of a log compaction take the
+    place of the newest block that it merged, so that what was requested before it and completed after it still comes later.
+    """
+    covering: dict[str, str] = {}
+    for found in kept:
+        own = block_of(found).instant_time
+        for instant in block_of(found).compacted_block_times:
+            # A log compaction is younger than what it merged; anything else in the list says nothing.
+            if instant < own:
+                covering[instant] = max(covering.get(instant, ""), own)
+    if not covering:
+        return list(kept)
+    places: dict[str, int] = {}
+    for place, found in enumerate(kept):
+        final = block_of(found).instant_time
+        while final in covering:
+            final = covering[final]
+        if final != block_of(found).instant_time:
+            places[final] = place
+    moved: dict[int, list[Source]] = {}
+    staying: list[tuple[int, Source]] = []
+    for place, found in enumerate(kept):
+        instant = block_of(found).instant_time
+        if instant in covering:
+            continue
+        if instant in places:
+            moved.setdefault(places[instant], []).append(found)
+        else:
+            staying.append((place, found))
+    ordered = [*staying, *((place, found) for place, group in moved.items() for found in group)]
+    return [found for _, found in sorted(ordered, key=lambda entry: entry[0])]
 
 
 _ROLLBACK: Final = "0"

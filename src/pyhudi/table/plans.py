@@ -1,0 +1,30 @@
+"""Plans that stand in requested files of the timeline, and which file groups wait for them.
+
+Source: timeline document, "Compaction plan".
+"""
+
+from __future__ import annotations
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.compaction import CompactionPlan
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.timeline.store import TimelineStore
+from pyhudi.timeline.timeline import Timeline
+
+
+def load_pending_compactions(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
+    """(partition, file id) of each file group that a pending compaction will rewrite -> the compaction's instant."""
+    pending: dict[tuple[str, str], str] = {}
+    for instant in timeline.pending(Action.COMPACTION):
+        for operation in load_compaction_plan(store, instant).operations or ():
+            pending[operation.partition_path or "", operation.file_id or ""] = instant.request_time
+    return pending
+
+
+def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPlan:
+    """The plan in the requested file of a compaction or log compaction.  Raises CorruptData when it is missing or damaged."""
+    requested = Instant(instant.request_time, instant.action, State.REQUESTED)
+    try:
+        return CompactionPlan.decode(store.read(requested))
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(requested))) from error
