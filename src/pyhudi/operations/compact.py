@@ -301,11 +301,14 @@ def _read_headers(
 
 
 def _block_count(slice_: FileSlice, headers: dict[str, tuple[LogBlock | CorruptBlock, ...]], validity: InstantValidity) -> int:
-    """The blocks that count and that no log compaction merged; 0 where partial updates forbid merging them alone."""
+    """The blocks that count and that no log compaction merged; all that one log compaction wrote are one.  0 where partial updates
+    forbid merging them alone.
+    """
     blocks, _, _ = choose_blocks(((log.path, headers[log.path]) for log in slice_.logs), validity)
     if any(found.block.is_partial for found in blocks):
         return 0
-    return len(blocks)
+    merged = {found.block.instant_time for found in blocks if found.block.compacted_block_times}
+    return len(merged) + sum(1 for found in blocks if not found.block.compacted_block_times)
 
 
 def _last_log_compaction(context: TableContext, timeline: Timeline) -> str:

@@ -1,0 +1,360 @@
+"""Compactions, log compactions and merge-on-read writes, killed at every call that writes; processes that meet on one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import InstantNotFound, TableState, WriteConflict
+from pyhudi.format.instants import Action, State
+from pyhudi.operations.compact import (
+    CompactSettings,
+    run_compaction,
+    run_log_compaction,
+    schedule_compaction,
+    schedule_log_compaction,
+    unschedule,
+)
+from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.options import parse_options
+from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
+from pyhudi.table.context import TableContext
+from tests.simulation.tables import World, faults, partition_of
+
+OPTIONS = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.parquet.small.file.limit": 0,
+    "hoodie.log.compaction.blocks.threshold": 2,
+}
+ENGINE = LocalEngine(1)
+Act = Callable[[World, TableContext], object]
+
+
+def settings(world: World) -> CompactSettings:
+    return CompactSettings.of(parse_options(world.options))
+
+
+def compact(world: World, context: TableContext) -> object:
+    return run_compaction(context, ENGINE, settings(world))
+
+
+def log_compact(world: World, context: TableContext) -> object:
+    return run_log_compaction(context, ENGINE, settings(world))
+
+
+def grown(writes: int = 4, **options: object) -> World:
+    world = World("mor", {**OPTIONS, **options})
+    for number in range(writes):
+        world.upsert({f"k{key}": number * 100 + key for key in range(number % 2, 6)})
+    remove(world, "k0", "k3")
+    return world
+
+
+def remove(world: World, *keys: str) -> None:
+    world.environment.advance_ms(1000)
+    world.table.delete(pa.table({"id": list(keys), "part": [partition_of(key) for key in keys]}))
+    world.rows = {key: value for key, value in world.rows.items() if key not in keys}
+
+
+def killed(world: World, act: Act, fault: Fault) -> World:
+    """A copy of the world in which `act` died at the fault."""
+    run = world.copy()
+    context, storage = run.context(fault)
+    try:
+        act(run, context)
+    except SimulatedCrash:
+        pass
+    assert storage.struck, f"{fault} never came"
+    return run
+
+
+def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) -> int:
+    whole = world.copy()
+    context, storage = whole.context()
+    act(whole, context)
+    check(whole)
+    for fault in faults(storage.write_count):
+        run = killed(world, act, fault)
+        try:
+            check(run)
+        except BaseException as error:
+            error.add_note(f"after {fault}")
+            raise
+    return storage.write_count
+
+
+def goes_on(run: World) -> None:
+    """The rows are there; a writer and a compactor of another process find nothing in their way, and leave nothing behind."""
+    assert run.scanned() == run.rows
+    run.upsert({"k1": 1001, "k9": 9})
+    assert run.scanned() == run.rows
+    compact(run, run.context()[0])
+    assert run.scanned() == run.rows
+    optimized = run.table.read_optimized(["id", "value"]).to_arrow()
+    assert dict(zip(optimized["id"].to_pylist(), optimized["value"].to_pylist(), strict=True)) == run.rows
+    assert not run.table.timeline().pending(Action.COMPACTION, Action.DELTACOMMIT, Action.ROLLBACK)
+    every_file_counts(run)
+
+
+def every_file_counts(run: World) -> None:
+    """No data file is left of attempts that failed."""
+    timeline = run.table.timeline()
+    for path in run.files():
+        name = path.rsplit("/", 1)[-1]
+        if name.startswith(".hoodie_partition_metadata"):
+            continue
+        instant = name.split("_")[1].split(".")[0] if name.startswith(".") else name.split("_")[2].split(".")[0]
+        assert timeline.is_completed(instant), f"{path} belongs to nothing"
+
+
+@pytest.mark.slow
+def test_compaction() -> None:
+    assert killed_everywhere(grown(), compact, goes_on) >= 10
+
+
+def test_scheduling_alone() -> None:
+    def schedule(run: World, context: TableContext) -> object:
+        return schedule_compaction(context, settings(run))
+
+    assert killed_everywhere(grown(), schedule, goes_on) >= 1
+
+
+@pytest.mark.slow
+def test_carrying_out_while_writers_go_on() -> None:
+    world = grown()
+    planned = schedule_compaction(world.table.context, settings(world)).planned
+    assert planned is not None
+    world.upsert({"k2": 77, "k8": 8})
+    remove(world, "k5")
+
+    def execute(run: World, context: TableContext) -> object:
+        return run_compaction(context, ENGINE, settings(run), planned)
+
+    assert killed_everywhere(world, execute, goes_on) >= 8
+
+
+@pytest.mark.slow
+def test_log_compaction() -> None:
+    def check(run: World) -> None:
+        assert run.scanned() == run.rows
+        run.upsert({"k2": 5})
+        assert run.scanned() == run.rows
+        log_compact(run, run.context()[0])
+        assert run.scanned() == run.rows
+        assert not run.table.timeline().pending()
+        goes_on(run)
+
+    assert killed_everywhere(grown(), log_compact, check) >= 10
+
+
+@pytest.mark.slow
+def test_upsert_and_delete() -> None:
+    world = grown(2)
+    data = pa.table({"id": ["k1", "k2", "k9"], "part": ["b", "a", "b"], "ts": [1 << 50] * 3, "value": [1, 2, 9]})
+
+    def upsert(run: World, context: TableContext) -> object:
+        return run_write(context, ENGINE, data, WriteSettings.of(parse_options(run.options), WriteOperation.UPSERT))
+
+    def delete(run: World, context: TableContext) -> object:
+        return run_write(
+            context, ENGINE, data.select(["id", "part"]), WriteSettings.of(parse_options(run.options), WriteOperation.DELETE)
+        )
+
+    def either(after: dict[str, int]) -> Callable[[World], None]:
+        def check(run: World) -> None:
+            found = run.scanned()
+            assert found in (run.rows, after)
+            run.rows = found
+            rollback_failed_writes(run.table.context, CommitSettings.of(parse_options(run.options)))
+            assert run.scanned() == found
+            every_file_counts(run)
+            compact(run, run.context()[0])
+            assert run.scanned() == found
+
+        return check
+
+    assert killed_everywhere(world, upsert, either({**world.rows, "k1": 1, "k2": 2, "k9": 9})) >= 8
+    gone = {key: value for key, value in world.rows.items() if key not in ("k1", "k2", "k9")}
+    assert killed_everywhere(world, delete, either(gone)) >= 8
+
+
+@pytest.mark.slow
+def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
+    world = grown()
+    context, storage = world.copy().context()
+    run_compaction(context, ENGINE, settings(world))
+    outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
+    dead = killed(world, compact, Fault(outputs[0], Moment.AFTER))
+    assert [i.state for i in dead.table.timeline().pending(Action.COMPACTION)] == [State.INFLIGHT]
+    assert killed_everywhere(dead, compact, goes_on) >= 12
+
+
+@pytest.mark.slow
+def test_rollback_of_a_completed_delta_commit_and_of_a_completed_compaction() -> None:
+    world = grown()
+    before = dict(world.rows)
+    instant = world.upsert({"k1": -1, "k7": -7})
+    world.rows = before
+
+    def undo(instant: str) -> Act:
+        def act(run: World, context: TableContext) -> object:
+            target = context.timeline.load().find(instant, Action.DELTACOMMIT, Action.COMMIT)
+            return rollback_instant(context, target, settings(run).commit)
+
+        return act
+
+    def undone(run: World) -> None:
+        if run.scanned() != before:
+            assert run.scanned() == {**before, "k1": -1, "k7": -7}
+            undo(instant)(run, run.context()[0])
+        goes_on(run)
+
+    assert killed_everywhere(world, undo(instant), undone) >= 6
+
+    world = grown()
+    done = run_compaction(world.table.context, ENGINE, settings(world)).instant
+    assert done is not None
+    assert killed_everywhere(world, undo(done), goes_on) >= 6
+    undo(done)(world, world.table.context)
+    assert not any(i.request_time == done for i in world.table.timeline().instants)
+
+
+def test_a_delta_commit_that_a_plan_needs_is_not_rolled_back() -> None:
+    world = grown()
+    newest = world.table.timeline().completed_writes()[-1]
+    planned = schedule_compaction(world.table.context, settings(world)).planned
+    assert planned is not None
+    with pytest.raises(TableState, match="is planned to merge its files"):
+        world.table.rollback(newest.request_time)
+    world.table.unschedule_compaction(planned)
+    world.table.rollback(newest.request_time)
+    with pytest.raises(InstantNotFound):
+        world.table.compact(planned)
+
+
+def test_a_compaction_whose_old_files_are_gone_is_not_rolled_back() -> None:
+    world = grown()
+    done = world.table.compact().instant
+    assert done is not None
+    world.upsert({"k1": 5})
+    newest = world.table.timeline().completed_writes()[-1].request_time
+    world.table.rollback(newest)
+    options = {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
+    world.table.clean(dry_run=False, options=options)
+    world.rows.update(world.scanned())
+    with pytest.raises(TableState, match="was cleaned"):
+        world.table.rollback(done)
+    assert world.scanned() == world.rows
+
+
+def test_a_plan_has_one_executor() -> None:
+    world = grown()
+    planned = schedule_compaction(world.table.context, settings(world)).planned
+    assert planned is not None
+    met: list[str] = []
+
+    class Meddling(LocalEngine):
+        def map(self, function, tasks):  # type: ignore[no-untyped-def]
+            todo = list(tasks)
+            with pytest.raises(TableState, match="another process carries it out"):
+                run_compaction(world.table.context, ENGINE, settings(world), planned)
+            left = run_compaction(world.table.context, ENGINE, settings(world)).left
+            assert list(left) == [planned]
+            with pytest.raises(TableState, match="being carried out"):
+                unschedule(world.table.context, settings(world), planned)
+            met.append(planned)
+            return super().map(function, todo)
+
+    run_compaction(world.table.context, Meddling(1), settings(world), planned)
+    assert met == [planned]
+    assert world.scanned() == world.rows
+    goes_on(world)
+
+
+def test_a_failing_task_gives_the_plan_back() -> None:
+    world = grown()
+
+    class Failing(LocalEngine):
+        def map(self, function, tasks):  # type: ignore[no-untyped-def]
+            super().map(function, list(tasks)[:1])
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        run_compaction(world.table.context, Failing(1), settings(world))
+    assert [i.state for i in world.table.timeline().pending(Action.COMPACTION)] == [State.REQUESTED]
+    every_file_counts(world)
+    goes_on(world)
+
+    world = grown()
+    with pytest.raises(OSError, match="no space"):
+        schedule_and_fail = Failing(1)
+        planned = schedule_log_compaction(world.table.context, ENGINE, settings(world)).planned
+        run_log_compaction(world.table.context, schedule_and_fail, settings(world), planned)
+    assert not world.table.timeline().pending()
+    goes_on(world)
+
+
+def test_a_log_that_completes_after_the_plan_joins_the_new_slice() -> None:
+    world = grown()
+    planned = schedule_compaction(world.table.context, settings(world)).planned
+    world.upsert({"k2": 12345})
+    rows = world.scanned()
+    assert rows == world.rows
+    world.table.compact(planned)
+    assert world.scanned() == rows
+    snapshot_slices = [s for found in _slices(world).values() for s in found]
+    assert {(s.base_instant == planned, len(s.logs)) for s in snapshot_slices} == {(True, 1), (True, 0)}
+    world.table.compact()
+    assert world.scanned() == rows
+
+
+def _slices(world: World):  # type: ignore[no-untyped-def]
+    from pyhudi.table.snapshot import load_snapshot
+
+    return load_snapshot(world.table.context).slices()
+
+
+def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
+    world = grown()
+    planned = schedule_log_compaction(world.table.context, ENGINE, settings(world)).planned
+    assert planned is not None
+    world.upsert({"k2": 5, "k1": 6})
+    world.table.compact()
+    with pytest.raises(WriteConflict, match="overtaken by"):
+        run_log_compaction(world.table.context, ENGINE, settings(world), planned)
+    assert not world.table.timeline().pending()
+    assert world.scanned() == world.rows
+    every_file_counts(world)
+
+
+def test_no_log_compaction_is_planned_beside_a_write() -> None:
+    world = grown()
+    context = world.table.context
+    time = context.timeline.load().latest_time()
+    context.timeline.request(str(int(time) + 1), Action.DELTACOMMIT)
+    result = schedule_log_compaction(context, ENGINE, settings(world))
+    assert result.planned is None
+    assert "is under way" in result.reason
+
+
+@pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
+@pytest.mark.parametrize("log_format", ["avro", "parquet"])
+def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: str) -> None:
+    world = grown(**{"hoodie.write.record.merge.mode": mode, "hoodie.logfile.data.block.format": log_format})
+    for number in range(5):
+        world.upsert({"k1": number, f"k{number + 1}": number})
+        remove(world, "k1")
+        world.table.log_compact()
+        assert world.scanned() == world.rows
+    # Nothing new came, and the one block that stands for all is no work.
+    again = world.table.log_compact()
+    assert again.planned is None
+    assert world.scanned() == world.rows
+    goes_on(world)
