@@ -141,7 +141,7 @@ def test_savepoint_and_its_deletion(kind: str) -> None:
     instant = max(world.states)
 
     def save(run: World, context: TableContext) -> object:
-        return run_savepoint(context, commit_settings(run))
+        return run_savepoint(context, commit_settings(run), instant=instant)
 
     def check_saved(run: World) -> None:
         assert run.scanned() == run.rows

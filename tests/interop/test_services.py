@@ -1,0 +1,223 @@
+"""Table services against the real Hudi: both delete, archive and restore the same, and each goes on where the other stopped."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.format.instants import Action
+from pyhudi.timeline.history import Bounds
+from tests.interop.oracle import RealHudi
+
+KINDS = ("cow", "mor")
+MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.parquet.small.file.limit": 0}
+KEEP = {"hoodie.clean.commits.retained": 2, "hoodie.keep.min.commits": 4, "hoodie.keep.max.commits": 5}
+Rows = dict[str, int]
+
+
+def rows(numbers: range, value: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"k{number}" for number in numbers],
+            "ts": pa.array([value] * len(numbers), pa.int64()),
+            "value": pa.array([value * 100 + number for number in numbers], pa.int64()),
+            "part": ["ab"[number % 2] for number in numbers],
+        }
+    )
+
+
+def ours(path: Path, kind: str, writes: int, **options: object) -> Table:
+    """A table of ours with that many upserts."""
+    table = Table.create(
+        str(path), name="t", record_key="id", partition_by="part", ordering="ts", table_type=kind, options={**MANUAL, **options}
+    )
+    for number in range(writes):
+        table.upsert(rows(range(number % 3, 8), number))
+    return table
+
+
+def real_options(kind: str, **more: object) -> dict[str, Any]:
+    return {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[kind],
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.metadata.enable": False,
+        "hoodie.compact.inline": False,
+        **more,
+    }
+
+
+def seen(table: pa.Table) -> Rows:
+    return dict(zip(table["id"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def our_rows(path: Path, as_of: str | None = None) -> Rows:
+    return seen(Table(str(path)).scan(as_of=as_of).to_arrow())
+
+
+def real_rows(hudi: RealHudi, path: Path, **options: object) -> Rows:
+    return seen(hudi.read(path, **{"hoodie.metadata.enable": False, **options}))
+
+
+def data_files(path: Path) -> set[str]:
+    return {str(file.relative_to(path)) for part in "ab" for file in (path / part).glob("*") if "hoodie" not in file.name} | {
+        str(file.relative_to(path)) for part in "ab" for file in (path / part).glob(".k*.log*")
+    } | {
+        str(file.relative_to(path))
+        for part in "ab"
+        for file in (path / part).glob(".*")
+        if ".log." in file.name and not file.name.endswith(".crc")
+    }
+
+
+def twin(hudi: RealHudi, path: Path, name: str) -> Path:
+    """A copy of the table for the real Hudi, known to its SQL."""
+    copy = path.with_name(f"{path.name}-{name}")
+    shutil.copytree(path, copy)
+    hudi.register(copy, name)
+    return copy
+
+
+CLEANINGS: list[tuple[dict[str, object], dict[str, object]]] = [
+    ({"hoodie.clean.commits.retained": 2}, {"clean_policy": "KEEP_LATEST_COMMITS", "retain_commits": 2}),
+    ({"hoodie.clean.fileversions.retained": 2}, {"clean_policy": "KEEP_LATEST_FILE_VERSIONS", "file_versions_retained": 2}),
+]
+
+
+@pytest.mark.parametrize("what", ["savepoint", "partition"])
+@pytest.mark.parametrize("policy", range(len(CLEANINGS)))
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, policy: int, what: str) -> None:
+    """A savepoint and a deleted partition apart: the real 1.0.2 deletes the folder of an emptied partition with all that is in
+    it, also files that a savepoint keeps; ours keeps them.
+    """
+    mine, theirs = CLEANINGS[policy]
+    path = tmp_path / "t"
+    table = ours(path, kind, 4)
+    if what == "savepoint":
+        table.savepoint(comments="keep")
+    table.upsert(rows(range(8), 50))
+    if what == "partition":
+        table.delete_partitions("b")
+    for number in range(3):
+        table.upsert(rows(range(0, 8, 2), 60 + number))
+    copy = twin(hudi, path, f"clean_{kind}_{policy}_{what}")
+    before = data_files(path)
+    assert before == data_files(copy)
+    hudi.call("run_clean", table=f"clean_{kind}_{policy}_{what}", options="hoodie.metadata.enable=false", **theirs)
+    result = table.clean(dry_run=False, options=mine)
+    assert data_files(path) == data_files(copy)
+    if kind == "cow" or what == "partition":
+        assert result.file_count > 0
+    assert (path / "b").exists() == (copy / "b").exists() == (what == "savepoint")
+    assert result.file_count == len(before) - len(data_files(path))
+    assert real_rows(hudi, path) == our_rows(path) == our_rows(copy)
+
+    # Each goes on after the other's clean.
+    again = Table(str(copy), options={**MANUAL, **mine})
+    for number in range(3):
+        again.upsert(rows(range(0, 8, 2), 70 + number))
+        table.upsert(rows(range(0, 8, 2), 70 + number))
+    again.clean(dry_run=False)
+    hudi.register(path, f"after_{kind}_{policy}_{what}")
+    hudi.call("run_clean", table=f"after_{kind}_{policy}_{what}", options="hoodie.metadata.enable=false", **theirs)
+    assert len(data_files(path)) == len(data_files(copy))
+    assert real_rows(hudi, path) == our_rows(path) == real_rows(hudi, copy)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_archive_the_same_instants(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t"
+    table = ours(path, kind, 9)
+    table.clean(dry_run=False, options=KEEP)
+    table.delete_partitions("b")
+    for number in range(3):
+        table.upsert(rows(range(0, 8, 2), 60 + number))
+    table.clean(dry_run=False, options=KEEP)
+    name = f"archive_{kind}"
+    copy = twin(hudi, path, name)
+    hudi.call("archive_commits", table=name, min_commits=4, max_commits=5, retain_commits=2, enable_metadata=False)
+    result = table.archive(options=KEEP)
+    left = {(i.request_time, i.action) for i in table.timeline().instants}
+    assert left == {(i.request_time, i.action) for i in Table(str(copy)).timeline().instants}
+    assert result.instants
+
+    history = {row.instant_time: row for row in table.context.timeline.history.rows(documents=True)}
+    real = {row.instant_time: row for row in Table(str(copy)).context.timeline.history.rows(documents=True)}
+    assert {t: (r.completion_time, r.action, r.plan, r.metadata) for t, r in history.items()} == {
+        t: (r.completion_time, r.action, r.plan, r.metadata) for t, r in real.items()
+    }
+    archived = hudi.run(
+        """
+conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
+client = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder().setConf(conf).setBasePath(path).build()
+result = [[i.requestedTime(), i.getAction(), i.getCompletionTime()] for i in client.getArchivedTimeline().getInstants()]
+""",
+        path=str(path),
+    )
+    assert {tuple(one) for one in archived} == {(t, r.action, r.completion_time) for t, r in history.items()}
+    assert real_rows(hudi, path) == our_rows(path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Both write in turn, with cleaning and archival after each commit."""
+    path = tmp_path / "t"
+    options = {**KEEP, "hoodie.timeline.compaction.batch.size": 3, "hoodie.clean.automatic": True, "hoodie.archive.automatic": True}
+    table = ours(path, kind, 8, **options)
+    expected = our_rows(path)
+    for turn in range(3):
+        more = rows(range(turn, 9), 100 + turn * 10)
+        hudi.write(more, path, **real_options(kind, **KEEP, **{"hoodie.timeline.compaction.batch.size": 3}))
+        expected |= seen(more)
+        assert real_rows(hudi, path) == our_rows(path) == expected
+        for number in range(3):
+            more = rows(range(turn, 10), 101 + turn * 10 + number)
+            table.upsert(more)
+            expected |= seen(more)
+        assert real_rows(hudi, path) == our_rows(path) == expected
+    timeline = table.timeline()
+    assert timeline.start is not None
+    archived = table.context.timeline.history.instants(Bounds(None, timeline.start))
+    assert len([i for i in archived if i.action is not Action.CLEAN]) >= 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_savepoints_and_restores_of_each_other(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t"
+    table = ours(path, kind, 3)
+    expected = our_rows(path)
+    saved = table.savepoint(user="we", comments="ours").instant
+    table.upsert(rows(range(8), 50))
+    table.delete_partitions("a")
+    name = f"restore_{kind}"
+    copy = twin(hudi, path, name)
+
+    hudi.call("rollback_to_savepoint", table=name, instant_time=saved)
+    assert our_rows(copy) == real_rows(hudi, copy) == expected
+    table.restore(saved)
+    assert our_rows(path) == real_rows(hudi, path) == expected
+    assert data_files(path) == data_files(copy)
+    shown = hudi.call("show_savepoints", table=name)
+    assert shown.num_rows == 1
+
+    # The real Hudi writes on after our restore, saves, and we take it back.
+    hudi.write(rows(range(8), 70), path, **real_options(kind))
+    newest = max(i.request_time for i in table.timeline().completed_writes())
+    expected = our_rows(path)
+    hudi.register(path, f"{name}_again")
+    hudi.call("create_savepoint", table=f"{name}_again", commit_time=newest, user="they", comments="theirs")
+    hudi.write(rows(range(4, 12), 80), path, **real_options(kind))
+    assert our_rows(path) != expected
+    table.restore(newest)
+    assert our_rows(path) == real_rows(hudi, path) == expected
+    # And writes on again.
+    hudi.write(rows(range(12), 90), path, **real_options(kind))
+    assert our_rows(path) == real_rows(hudi, path) == seen(rows(range(12), 90))
