@@ -8,7 +8,8 @@ Source: data files, "Parquet base file"; the footer keys stand in "Footer key-va
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyhudi.errors import CorruptData
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.options import FileSettings
 from pyhudi.records.meta_fields import COMMIT_SEQNO, FILE_NAME, RECORD_KEY
@@ -182,6 +184,25 @@ class BaseFileWriter:
                 entries[MIN_KEY] = text_in_java_order(self._least)
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
         return entries
+
+
+@contextmanager
+def open_base_file(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
+    """A base file to read from during a `with` block.
+
+    Raises CorruptData that names the file when its bytes are no Parquet, now or while it is read; TableState when it is gone.
+    """
+    with storage.open_input(path) as source:
+        try:
+            with pq.ParquetFile(source) as file:
+                yield file
+        except CorruptData as error:
+            raise error.with_path(storage.absolute(path)) from error
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # The machine said no, not the Parquet reader.
+                raise
+            raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
 
 
 def footer_text(metadata: pq.FileMetaData, key: str) -> str | None:

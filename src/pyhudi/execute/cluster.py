@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, BaseFileWriter, footer_text
+from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, BaseFileWriter, footer_text, open_base_file
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, merge_slice
 from pyhudi.execute.spill import store_rows
@@ -69,7 +68,7 @@ def run_range(task: RangeTask) -> SliceRange:
     """The ranges of a slice.  A slice without base file, or with logs that may hold anything, has unknown ones."""
     if task.slice.base is None or task.slice.logs:
         return SliceRange(tuple(None for _ in task.sort_columns))
-    with pq.ParquetFile(open_storage(task.storage).open_input(task.slice.base.path)) as file:
+    with open_base_file(open_storage(task.storage), task.slice.base.path) as file:
         found = footer_ranges(file.metadata, task.schema, task.sort_columns)
         low, high = footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)
     columns = []

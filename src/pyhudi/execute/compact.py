@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.append_log import LOG_FILE_VERSION
-from pyhudi.execute.base_file import BaseFileWriter, footer_filter
+from pyhudi.execute.base_file import BaseFileWriter, footer_filter, open_base_file
 from pyhudi.execute.log_scan import LogScan, find_blocks, read_headers, scan_logs
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
@@ -281,7 +280,7 @@ def _size_bytes(storage: Storage, path: str) -> int:
 
 
 def _old_filter(storage: Storage, base: BaseFile) -> BloomFilter | None:
-    with pq.ParquetFile(storage.open_input(base.path)) as file:
+    with open_base_file(storage, base.path) as file:
         return footer_filter(file.metadata)
 
 

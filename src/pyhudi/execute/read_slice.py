@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.layout import as_batch, conform_table
 from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
 from pyhudi.records.keys import (
@@ -162,7 +163,7 @@ def _base_rows(
     storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema, condition: Expr | None
 ) -> Iterator[pa.Table]:
     """The row groups of a base file in the needed columns, without those that cannot hold a row of the condition."""
-    with pq.ParquetFile(storage.open_input(path)) as file:
+    with open_base_file(storage, path) as file:
         present = set(file.schema_arrow.names)
         constants = _path_values(spec, partition, needed, present)
         stored = [name for name in needed.names if name in present and name not in constants]

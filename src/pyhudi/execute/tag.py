@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text
+from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.layout import as_batch
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -121,7 +121,7 @@ def read_keys(storage: Storage, path: str, spec: KeySpec, populate_meta_fields: 
     """The record keys of a base file in row order: the stored ones, or computed from the key fields where meta columns are
     empty.
     """
-    with pq.ParquetFile(storage.open_input(path)) as file:
+    with open_base_file(storage, path) as file:
         return _keys_in(file, spec, populate_meta_fields)
 
 
@@ -157,7 +157,7 @@ def _within(keys: pa.StringArray, least: str, greatest: str) -> npt.NDArray[np.b
 
 
 def _bloom_hits(storage: Storage, task: TagTask, file: TagFile, number: int, keys: pa.Array) -> TagHits | None:
-    with pq.ParquetFile(storage.open_input(file.path)) as parquet:
+    with open_base_file(storage, file.path) as parquet:
         candidates = keys
         chosen: npt.NDArray[np.int64] | None = None
         least, greatest = footer_text(parquet.metadata, MIN_KEY), footer_text(parquet.metadata, MAX_KEY)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter
+from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter, open_base_file
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
@@ -145,7 +145,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     if task.match_keys:
         incoming = _last_of_each_key(incoming)
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
-    with pq.ParquetFile(storage.open_input(task.base_path), memory_map=False) as old:
+    with open_base_file(storage, task.base_path) as old:
         inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
         with BaseFileWriter(
             storage,

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,7 +28,7 @@ from pyhudi.engines.spark.convert import column, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.keys import key_column
 from pyhudi.engines.spark.tasks import FILE, FILES
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text
+from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.engine import TagRequest
 from pyhudi.execute.tag import TagFile, TagTask, run_tag
 from pyhudi.records.merge import row_codes
@@ -219,7 +218,7 @@ def _run_ranges(task: _RangeTask) -> list[tuple[str | None, str | None]]:
     storage = open_storage(task.storage)
     ranges = []
     for path in task.paths:
-        with pq.ParquetFile(storage.open_input(path)) as file:
+        with open_base_file(storage, path) as file:
             ranges.append((footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)))
     return ranges
 

@@ -23,12 +23,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column
 
 from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_frame
-from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query
@@ -295,11 +295,8 @@ def _run_footers(task: _FooterTask) -> list[pa.Schema]:
     storage = open_storage(task.storage)
     schemas = []
     for path in task.paths:
-        try:
-            with pq.ParquetFile(storage.open_input(path)) as file:
-                schemas.append(_without_metadata(file.schema_arrow))
-        except pa.ArrowInvalid as error:
-            raise CorruptData(f"no Parquet footer can be read: {error}", path=storage.absolute(path)) from error
+        with open_base_file(storage, path) as file:
+            schemas.append(_without_metadata(file.schema_arrow))
     return schemas
 
 
