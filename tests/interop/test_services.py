@@ -67,14 +67,16 @@ def real_rows(hudi: RealHudi, path: Path, **options: object) -> Rows:
 
 
 def data_files(path: Path) -> set[str]:
-    return {str(file.relative_to(path)) for part in "ab" for file in (path / part).glob("*") if "hoodie" not in file.name} | {
-        str(file.relative_to(path)) for part in "ab" for file in (path / part).glob(".k*.log*")
-    } | {
-        str(file.relative_to(path))
-        for part in "ab"
-        for file in (path / part).glob(".*")
-        if ".log." in file.name and not file.name.endswith(".crc")
-    }
+    return (
+        {str(file.relative_to(path)) for part in "ab" for file in (path / part).glob("*") if "hoodie" not in file.name}
+        | {str(file.relative_to(path)) for part in "ab" for file in (path / part).glob(".k*.log*")}
+        | {
+            str(file.relative_to(path))
+            for part in "ab"
+            for file in (path / part).glob(".*")
+            if ".log." in file.name and not file.name.endswith(".crc")
+        }
+    )
 
 
 def twin(hudi: RealHudi, path: Path, name: str) -> Path:
@@ -170,7 +172,12 @@ result = [[i.requestedTime(), i.getAction(), i.getCompletionTime()] for i in cli
 def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     """Both write in turn, with cleaning and archival after each commit."""
     path = tmp_path / "t"
-    options = {**KEEP, "hoodie.timeline.compaction.batch.size": 3, "hoodie.clean.automatic": True, "hoodie.archive.automatic": True}
+    options = {
+        **KEEP,
+        "hoodie.timeline.compaction.batch.size": 3,
+        "hoodie.clean.automatic": True,
+        "hoodie.archive.automatic": True,
+    }
     table = ours(path, kind, 8, **options)
     expected = our_rows(path)
     for turn in range(3):

@@ -208,7 +208,12 @@ def test_restore(kind: str, saved: bool) -> None:
 
 
 def test_rows_as_of_a_savepoint_survive_archival_beyond_it() -> None:
-    options = {**OPTIONS, "hoodie.archive.beyond.savepoint": True, "hoodie.clean.automatic": True, "hoodie.archive.automatic": True}
+    options = {
+        **OPTIONS,
+        "hoodie.archive.beyond.savepoint": True,
+        "hoodie.clean.automatic": True,
+        "hoodie.archive.automatic": True,
+    }
     world = World("cow", options)
     for number in range(4):
         world.upsert({f"k{key}": number for key in range(6)})
