@@ -15,12 +15,13 @@ services, "Handles".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
@@ -34,9 +35,11 @@ from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.records.keys import record_keys
 from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.slices import FileSlice, LogFile
 
 LOG_FILE_VERSION = 1
 
@@ -63,9 +66,10 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     path = path_in(partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+    collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
     size_bytes = 0
     with storage.open_output(path) as sink:
-        for kind, headers, content in _blocks(spec, file_id, task.token, rows, deletes):
+        for kind, headers, content in _blocks(spec, file_id, task.token, rows, deletes, collector):
             head, tail = frame_block(kind, headers, len(content))
             for piece in (head, content, tail):
                 sink.write(piece)
@@ -86,17 +90,75 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
         base_file="",
         log_files=(name.text,),
     )
-    return WriteStatus(stat)
+    if spec.indexing is None:
+        return WriteStatus(stat)
+    changes = _key_changes(storage, spec, task, LogFile(path, name, size_bytes), rows, deletes)
+    return WriteStatus(
+        stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=changes.store(storage, spec.instant_time, name.text))
+    )
+
+
+def _key_changes(
+    storage: Storage, spec: WriterSpec, task: AppendTask, log: LogFile, rows: pa.Table, deletes: list[pa.RecordBatch]
+) -> KeyChanges:
+    """Which keys the log file brings to its group, and which it takes away: its keys, looked up without it and with it."""
+    changes = KeyChanges(spec.key_shards)
+    slice_ = task.slice
+    only_updates = slice_.base is not None and not slice_.logs and not deletes and spec.rule.deletes(rows) is None
+    if not spec.key_shards or only_updates:
+        return changes
+    keys = pc.unique(pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(b.column("record_key") for b in deletes)]))
+    longer = replace(slice_, logs=(*slice_.logs, log))
+    before = _live_keys(_key_reader(spec, task.validity), slice_, keys)
+    after = _live_keys(_key_reader(spec, task.validity.including(spec.instant_time)), longer, keys)
+    changes.add(after.filter(pc.invert(pc.is_in(after, value_set=before))))
+    changes.add(before.filter(pc.invert(pc.is_in(before, value_set=after))), deleted=True)
+    return changes
+
+
+def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
+    """Those of some keys that have a record in a slice."""
+    found = []
+    if slice_.base is None and not slice_.logs:
+        return keys.slice(0, 0)
+    for rows in run_read(reader, slice_):
+        if reader.populate_meta_fields:
+            stored = rows.column(RECORD_KEY).combine_chunks()
+        else:
+            stored = record_keys(reader.keys, as_batch(rows))
+        found.append(stored.filter(pc.is_in(stored, value_set=keys)))
+    return pc.unique(pa.concat_arrays([keys.slice(0, 0), *found]))
+
+
+def _key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
+    schema = spec.stored_schema
+    return ReadSpec(
+        storage=spec.storage,
+        table_schema=schema,
+        output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, *_key_fields(spec)))]),
+        condition=None,
+        keys=spec.keys,
+        rule=spec.rule,
+        validity=validity,
+        populate_meta_fields=spec.populate_meta_fields,
+    )
 
 
 def _blocks(
-    spec: WriterSpec, file_id: str, token: WriteToken, rows: pa.Table, deletes: list[pa.RecordBatch]
+    spec: WriterSpec,
+    file_id: str,
+    token: WriteToken,
+    rows: pa.Table,
+    deletes: list[pa.RecordBatch],
+    collector: RangeCollector | None,
 ) -> Iterator[tuple[BlockType, dict[HeaderKey, str], bytes]]:
     headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
     sequence = 0
     for part in _parts(rows, spec.files.log_block_size_bytes):
         stored = stored_rows(spec, part, token.partition, sequence)
         sequence += part.num_rows
+        if collector is not None:
+            collector.add(as_batch(stored))
         if spec.populate_meta_fields:
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))

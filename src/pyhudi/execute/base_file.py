@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
+from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.options import FileSettings
 from pyhudi.records.meta_fields import COMMIT_SEQNO, FILE_NAME, RECORD_KEY
@@ -37,12 +38,13 @@ _ROW_GROUP_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A finished base file.  metadata: its Parquet footer, for column statistics without a second read."""
+    """A finished base file.  metadata: its Parquet footer; indexed: what the metadata table wants to know, but for the keys."""
 
     path: str
     size_bytes: int
     row_count: int
     metadata: pq.FileMetaData
+    indexed: IndexedFile | None = None
 
 
 class BaseFileWriter:
@@ -50,7 +52,7 @@ class BaseFileWriter:
     all.
 
     schema: the stored layout (meta columns, then data columns).  inherited: a filter to start from instead of an empty one;
-    rows whose keys it holds already are written with `keys_known=True`.
+    rows whose keys it holds already are written with `keys_known=True`.  indexing: what to find out for the metadata table.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class BaseFileWriter:
         *,
         populate_meta_fields: bool = True,
         inherited: BloomFilter | None = None,
+        indexing: FileIndexing | None = None,
     ) -> None:
         self._storage = storage
         self._path = path
@@ -86,6 +89,9 @@ class BaseFileWriter:
         self._group_bytes = min(_ROW_GROUP_BYTES, settings.block_size_bytes, max(1 << 16, settings.max_file_size_bytes // 2))
         self._stack = ExitStack()
         self._collected: list[pq.FileMetaData] = []
+        self._indexing = indexing
+        self._floats = FloatWatch(schema, indexing.columns if indexing else ())
+        self._filter_text: str | None = None
         self.result: WrittenFile | None = None
 
     def __enter__(self) -> BaseFileWriter:
@@ -120,7 +126,7 @@ class BaseFileWriter:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
             raise
         self._stack.close()
-        self.result = WrittenFile(self._path, size_bytes, self._row_count, self._collected[0])
+        self.result = WrittenFile(self._path, size_bytes, self._row_count, self._collected[0], self._indexed())
 
     @property
     def row_count(self) -> int:
@@ -148,6 +154,7 @@ class BaseFileWriter:
             rows = rows.set_column(position, self._schema.field(position), filled)
         if self._with_keys:
             self._note_keys(rows.column(RECORD_KEY), keys_known)
+        self._floats.look(rows)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._row_count += rows.num_rows
@@ -177,13 +184,23 @@ class BaseFileWriter:
     def _footer(self) -> dict[str, str]:
         entries = {AVRO_SCHEMA_KEY: self._avro_schema}
         if self._with_keys and self._filter is not None:
-            entries[BLOOM_KEY] = self._filter.to_text()
+            entries[BLOOM_KEY] = self._filter_text = self._filter.to_text()
             if self._filter.kind != "SIMPLE":
                 entries[BLOOM_TYPE_KEY] = self._filter.kind
             if self._least is not None and self._greatest is not None:
                 entries[MIN_KEY] = text_in_java_order(self._least)
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
         return entries
+
+    def _indexed(self) -> IndexedFile | None:
+        wanted = self._indexing
+        if wanted is None:
+            return None
+        ranges = base_file_ranges(self._storage, self._path, self._collected[0], self._schema, wanted.columns, self._floats.seen)
+        bloom = None
+        if wanted.bloom_filters and self._filter is not None and self._filter_text is not None:
+            bloom = str(self._filter.kind), self._filter_text
+        return IndexedFile(ranges, bloom)
 
 
 @contextmanager

@@ -19,10 +19,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, BaseFileWriter, footer_text, open_base_file
+from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, merge_slice
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import EXTENSION, WriterSpec, WriteStatus, create_stat, ensure_partition, path_in
+from pyhudi.execute.write_base import (
+    EXTENSION,
+    WriterSpec,
+    WriteStatus,
+    create_stat,
+    ensure_partition,
+    path_in,
+    stored_keys,
+    with_keys,
+)
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
 from pyhudi.plan.clustering import SliceRange
 from pyhudi.records.curves import dense_ranks, hilbert_keys, linear_order, z_order_keys
@@ -148,14 +158,24 @@ def _write_output(
         path = path_in(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        changes = KeyChanges(spec.key_shards)
         with BaseFileWriter(
-            storage, path, spec.stored_schema, spec.avro_schema, spec.files, populate_meta_fields=spec.populate_meta_fields
+            storage,
+            path,
+            spec.stored_schema,
+            spec.avro_schema,
+            spec.files,
+            populate_meta_fields=spec.populate_meta_fields,
+            indexing=spec.indexing,
         ) as writer:
             while start < end and writer.estimated_size_bytes < spec.files.max_file_size_bytes:
                 stop = min(start + _CHUNK_ROWS, end)
                 chunk = rows.slice(start, stop - start) if order is None else rows.take(pa.array(order[start:stop]))
                 writer.write(chunk)
+                if spec.key_shards:
+                    changes.add(stored_keys(spec, chunk))
                 start = stop
         assert writer.result is not None, "the writer's block ended without an error, so there is a file"
-        yield WriteStatus(create_stat(task.partition, name, writer.result))
+        indexed = with_keys(writer.result.indexed, changes.store(storage, spec.instant_time, name.text))
+        yield WriteStatus(create_stat(task.partition, name, writer.result), indexed)
         index += 1

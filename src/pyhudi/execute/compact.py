@@ -27,6 +27,8 @@ import pyarrow.compute as pc
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.append_log import LOG_FILE_VERSION
 from pyhudi.execute.base_file import BaseFileWriter, footer_filter, open_base_file
+from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
+from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import LogScan, find_blocks, read_headers, scan_logs
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
@@ -41,6 +43,7 @@ from pyhudi.options import FileSettings
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, BoolMask
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers
@@ -54,13 +57,15 @@ class CompactionSpec:
     """What all tasks of one compaction share.
 
     instant_time: of the compaction.  reader: reads the stored layout (meta columns and data columns), all of it.  avro_schema: of
-    the stored layout.
+    the stored layout.  indexing: what to find out about each file for the metadata table; keys are none of it, as they stay
+    where they are.
     """
 
     instant_time: str
     reader: ReadSpec
     avro_schema: str
     files: FileSettings
+    indexing: FileIndexing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,14 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     matched = removed = 0
     schema = spec.reader.table_schema
     with BaseFileWriter(
-        storage, path, schema, spec.avro_schema, spec.files, populate_meta_fields=meta, inherited=inherited
+        storage,
+        path,
+        schema,
+        spec.avro_schema,
+        spec.files,
+        populate_meta_fields=meta,
+        inherited=inherited,
+        indexing=spec.indexing,
     ) as writer:
         part: SlicePart | None = first
         while part is not None:
@@ -134,7 +146,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
     )
-    return WriteStatus(_with_log_figures(stat, scan, slice_))
+    return WriteStatus(_with_log_figures(stat, scan, slice_), written.indexed)
 
 
 def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
@@ -165,9 +177,10 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     path = path_in(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+    collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
     size_bytes = 0
     with storage.open_output(path) as sink:
-        for kind, headers, content in _merged_blocks(spec, task, scan.records, instants):
+        for kind, headers, content in _merged_blocks(spec, task, scan.records, instants, collector):
             head, tail = frame_block(kind, headers, len(content))
             for piece in (head, content, tail):
                 sink.write(piece)
@@ -189,11 +202,12 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
         base_file="",
         log_files=(name.text,),
     )
-    return WriteStatus(_with_log_figures(stat, scan, slice_))
+    indexed = None if spec.indexing is None else IndexedFile(log_ranges(collector, live))
+    return WriteStatus(_with_log_figures(stat, scan, slice_), indexed)
 
 
 def _merged_blocks(
-    spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str
+    spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str, collector: RangeCollector | None
 ) -> Iterator[tuple[BlockType, dict[HeaderKey, str], bytes]]:
     own = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.COMPACTED_BLOCK_TIMES: instants}
     flagged = _flagged(records.rows)
@@ -205,7 +219,10 @@ def _merged_blocks(
     rows = records.rows.filter(pa.array(~records.deleted | flagged)).cast(spec.reader.table_schema)
     headers = {**own, HeaderKey.SCHEMA: spec.avro_schema}
     for part in _parts(rows, spec.files.log_block_size_bytes):
-        batches = _as_log_rows(spec, task, part).combine_chunks().to_batches()
+        stored = _as_log_rows(spec, task, part)
+        if collector is not None:
+            collector.add(as_batch(stored))
+        batches = stored.combine_chunks().to_batches()
         if spec.files.log_format == "avro":
             yield BlockType.AVRO, headers, encode_avro(spec.avro_schema, batches)
         else:

@@ -66,6 +66,12 @@ class InstantValidity:
             newest if as_of is None else as_of,
         )
 
+    def including(self, instant_time: str) -> InstantValidity:
+        """The same with one more instant, which counts whatever its state is."""
+        return InstantValidity(
+            self.completed | {instant_time}, self.pending - {instant_time}, self.start, max(self.limit, instant_time)
+        )
+
     def counts(self, instant_time: str) -> bool:
         """Whether a block of that instant is part of the table."""
         if instant_time > self.limit or instant_time in self.pending:

@@ -13,7 +13,7 @@ Source: writing and services, "Handles"; timeline document, "HoodieWriteStat fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter, open_base_file
+from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
@@ -50,8 +51,10 @@ EXTENSION = ".parquet"
 
 @dataclass(frozen=True, slots=True)
 class WriterSpec:
-    """What every writing task of one commit shares.  data_schema: the table's columns without meta columns; avro_schema: with
-    them.
+    """What every writing task of one commit shares.
+
+    data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
+    the metadata table, None without one.
     """
 
     storage: StorageSpec
@@ -62,11 +65,17 @@ class WriterSpec:
     keys: KeySpec
     populate_meta_fields: bool
     rule: MergeRule
+    indexing: FileIndexing | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
         """The stored layout: meta columns, then data columns."""
         return with_meta_fields(self.data_schema)
+
+    @property
+    def key_shards(self) -> int:
+        """How many file groups the record index has, 0 without one."""
+        return self.indexing.key_shards if self.indexing else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +103,10 @@ class CreateTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteStatus:
-    """What a writing task reports for one file."""
+    """What a writing task reports for one file.  indexed: for the metadata table, None without one."""
 
     stat: WriteStat
+    indexed: IndexedFile | None = None
 
 
 def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> tuple[WriteStatus, ...]:
@@ -114,17 +124,27 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
         path = path_in(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        changes = KeyChanges(spec.key_shards)
         with BaseFileWriter(
-            storage, path, spec.stored_schema, spec.avro_schema, spec.files, populate_meta_fields=spec.populate_meta_fields
+            storage,
+            path,
+            spec.stored_schema,
+            spec.avro_schema,
+            spec.files,
+            populate_meta_fields=spec.populate_meta_fields,
+            indexing=spec.indexing,
         ) as writer:
             while first is not None:
                 writer.write(stored_rows(spec, first, task.token.partition, sequence))
+                changes.add(first.column(RECORD_KEY))
                 sequence += first.num_rows
                 full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes
                 first = next(pending, None)
                 if full:
                     break
-        statuses.append(WriteStatus(create_stat(task.partition, name, _finished(writer))))
+        written = _finished(writer)
+        indexed = with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text))
+        statuses.append(WriteStatus(create_stat(task.partition, name, written), indexed))
     return tuple(statuses)
 
 
@@ -155,14 +175,17 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
             spec.files,
             populate_meta_fields=spec.populate_meta_fields,
             inherited=inherited,
+            indexing=spec.indexing,
         ) as writer:
-            merger = _RowMerger(spec, task, incoming, rule, counts, matched)
+            changes = KeyChanges(spec.key_shards)
+            merger = _RowMerger(spec, task, incoming, rule, counts, matched, changes)
             for batch in _stored_batches(old, spec):
                 writer.write(merger.merge(batch), keys_known=inherited is not None)
             fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
             fresh = live_rows(fresh, spec.rule)
             if fresh.num_rows:
                 counts.inserts += fresh.num_rows
+                changes.add(fresh.column(RECORD_KEY))
                 writer.write(stored_rows(spec, fresh, task.token.partition, counts.updates))
     written = _finished(writer)
     stat = WriteStat(
@@ -178,7 +201,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
     )
-    return WriteStatus(stat)
+    return WriteStatus(stat, with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text)))
 
 
 @dataclass(slots=True)
@@ -192,9 +215,17 @@ class _RowMerger:
     """Merges incoming rows into the batches of one old file, one batch at a time."""
 
     def __init__(
-        self, spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: MergeRule, counts: _MergeCounts, matched: BoolMask
+        self,
+        spec: WriterSpec,
+        task: MergeTask,
+        incoming: pa.Table,
+        rule: MergeRule,
+        counts: _MergeCounts,
+        matched: BoolMask,
+        changes: KeyChanges,
     ) -> None:
         self._spec = spec
+        self._changes = changes
         self._task = task
         self._rule = rule
         self._counts = counts
@@ -207,7 +238,7 @@ class _RowMerger:
         """The batch as it goes into the new file."""
         if not len(self._keys):
             return rows
-        found = pc.index_in(_keys_of(self._spec, rows), value_set=self._keys)
+        found = pc.index_in(stored_keys(self._spec, rows), value_set=self._keys)
         found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         hits = np.asarray(found.is_valid(), dtype=np.bool_)
         if not hits.any():
@@ -229,6 +260,7 @@ class _RowMerger:
             stored = stored_rows(self._spec, values, self._task.token.partition, stamped)
             merged = _overlay(rows, stored, mask)
         if removed.any():
+            self._changes.add(self._keys.take(pa.array(sources[removed])), deleted=True)
             keep = np.ones(rows.num_rows, dtype=np.bool_)
             keep[positions[removed]] = False
             merged = merged.filter(pa.array(keep))
@@ -322,7 +354,8 @@ def _last_of_each_key(rows: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.sort(last)))
 
 
-def _keys_of(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
+def stored_keys(spec: WriterSpec, rows: pa.Table) -> pa.ChunkedArray:
+    """The record keys of rows in the stored layout."""
     if spec.populate_meta_fields:
         return rows.column(RECORD_KEY)
     return pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
@@ -362,6 +395,11 @@ def create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> Wri
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
     )
+
+
+def with_keys(indexed: IndexedFile | None, path: str | None) -> IndexedFile | None:
+    """What was found out about a file, with its side file of keys."""
+    return None if indexed is None else replace(indexed, keys=path)
 
 
 def _finished(writer: BaseFileWriter) -> WrittenFile:

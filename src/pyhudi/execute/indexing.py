@@ -1,0 +1,180 @@
+"""What the metadata table wants to know of a data file, found out by the task that writes it, so that nobody reads it again.
+
+    column ranges    of a base file from its footer, of a log file from the rows that go into it
+    Bloom filter     of a base file: the text that stands in its footer
+    record keys      which keys came to a file group and which left it: a side file, routed by the file groups of the record index
+
+Footers say nothing of NaN, so floating point columns are looked at while they pass by; they leave out bounds that are too long,
+and a column for which that happened is read back.  Ranges are given for all columns or for none: readers take a file that has
+statistics of some columns and not of others for one that holds nothing in the others.
+
+The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that the task
+that writes one file group reads one batch of each.  It lies in the metadata table's own folder for what is passing.
+
+Source: storage format, "Metadata table", column_stats, bloom_filters and record_index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.execute.layout import as_batch, conform_table
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.schema import field_at
+from pyhudi.records.stats import ColumnRange, RangeCollector, footer_ranges
+from pyhudi.storage.base import Storage, join_path
+
+SIDE_FOLDER = ".hoodie/metadata/.hoodie/.temp"
+"""Where side files lie, by the instant that they belong to."""
+
+KEY_CHANGES = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("is_deleted", pa.bool_(), nullable=False)])
+
+Ranges = tuple[tuple[str, ColumnRange], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndexing:
+    """What to find out.
+
+    columns: with statistics, by dotted name; () for none.  bloom_filters: whether base files' filters are wanted.  key_shards:
+    how many file groups the record index has, 0 without one.
+    """
+
+    columns: tuple[str, ...] = ()
+    bloom_filters: bool = False
+    key_shards: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """What was found out.
+
+    ranges: of every column that was asked for; () where the file has no rows in it to tell of.  bloom: type code and text of the
+    filter, None without one.  keys: path of the side file, None when no key came or left.
+    """
+
+    ranges: Ranges = ()
+    bloom: tuple[str, str] | None = None
+    keys: str | None = None
+
+
+class FloatWatch:
+    """Notes which floating point columns have held NaN."""
+
+    def __init__(self, schema: pa.Schema, columns: Iterable[str]) -> None:
+        self._unseen = [name for name in columns if pa.types.is_floating(field_at(schema, name).type)]
+        self.seen: set[str] = set()
+
+    def look(self, rows: pa.Table) -> None:
+        """Take rows in the schema into account."""
+        for name in tuple(self._unseen):
+            head, *rest = name.split(".")
+            column = rows.column(head)
+            values = pc.struct_field(column, rest) if rest else column
+            if pc.any(pc.is_nan(values)).as_py():
+                self._unseen.remove(name)
+                self.seen.add(name)
+
+
+class KeyChanges:
+    """Gathers the keys that come to a file group and those that leave it.  Holds them all."""
+
+    def __init__(self, shard_count: int) -> None:
+        self._shards = shard_count
+        self._keys: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+
+    def add(self, keys: pa.Array | pa.ChunkedArray, *, deleted: bool = False) -> None:
+        """Keys that came, or with `deleted` that left; string, no nulls."""
+        if self._shards and len(keys):
+            self._keys[deleted].extend(keys.chunks if isinstance(keys, pa.ChunkedArray) else [keys])
+
+    def store(self, storage: Storage, instant_time: str, name: str) -> str | None:
+        """Write the side file that belongs to the data file `name`; its path, None when there is nothing to say."""
+        came, left = (pa.concat_arrays([pa.array([], pa.string()), *parts]) for parts in self._keys)
+        if not len(came) and not len(left):
+            return None
+        keys = pa.concat_arrays([came, left])
+        flags = np.zeros(len(keys), dtype=np.bool_)
+        flags[len(came) :] = True
+        shards = shard_of_keys(keys, self._shards)
+        order = np.argsort(shards, kind="stable")
+        bounds = np.searchsorted(shards[order], np.arange(self._shards + 1))
+        rows = pa.record_batch([keys.take(pa.array(order)), pa.array(flags[order])], schema=KEY_CHANGES)
+        path = join_path(SIDE_FOLDER, instant_time, f"{name.lstrip('.')}.keys.arrow")
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with storage.open_output(path) as sink, pa.ipc.new_file(sink, KEY_CHANGES, options=options) as writer:
+            for shard in range(self._shards):
+                writer.write_batch(rows.slice(int(bounds[shard]), int(bounds[shard + 1] - bounds[shard])))
+        return path
+
+
+def read_key_changes(storage: Storage, path: str, shard: int) -> pa.RecordBatch:
+    """KEY_CHANGES of one file group of the record index, from a side file."""
+    with storage.open_input(path) as source:
+        return pa.ipc.open_file(source).get_batch(shard)
+
+
+def base_file_ranges(
+    storage: Storage,
+    path: str,
+    metadata: pq.FileMetaData,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    nan_columns: Iterable[str] | None = None,
+) -> Ranges:
+    """The range of every column in a base file.
+
+    schema: the table's, canonical.  nan_columns: which of them hold NaN; None when nobody knows, then floating point columns are
+    read.  Columns that the file does not have are null throughout.
+    """
+    found = footer_ranges(metadata, schema, columns)
+    count = metadata.num_rows
+    present = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
+    nan = set(nan_columns or ())
+    unknown = []
+    for name in columns:
+        if name not in present:
+            found[name] = ColumnRange(null_count=count, value_count=count)
+            continue
+        may_hide_nan = nan_columns is None and pa.types.is_floating(field_at(schema, name).type)
+        if may_hide_nan or (found[name].min is None and not found[name].is_all_null):
+            unknown.append(name)
+    if unknown:
+        for name, exact in _read_ranges(storage, path, schema, unknown).items():
+            before = found[name]
+            found[name] = ColumnRange(
+                exact.min,
+                exact.max,
+                exact.null_count,
+                exact.value_count,
+                before.total_size_bytes,
+                before.total_uncompressed_size_bytes,
+            )
+    return tuple((name, found[name].with_nan() if name in nan else found[name]) for name in columns)
+
+
+def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:
+    """The ranges of the rows that went into a log file; () when none did, or nobody asked."""
+    return tuple(collector.ranges().items()) if collector is not None and row_count else ()
+
+
+def check_complete(ranges: Ranges, columns: Sequence[str]) -> bool:
+    """Whether ranges are of exactly these columns, each with its bounds."""
+    return [name for name, _ in ranges] == list(columns) and all(r.min is not None or r.is_all_null for _, r in ranges)
+
+
+def _read_ranges(storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, ColumnRange]:
+    heads = list(dict.fromkeys(name.split(".")[0] for name in columns))
+    wanted = pa.schema([schema.field(name) for name in heads])
+    collector = RangeCollector(columns)
+    with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+        for group in range(file.metadata.num_row_groups):
+            rows = conform_table(file.read_row_group(group, columns=heads, use_threads=False), wanted)
+            collector.add(as_batch(rows))
+    return collector.ranges()
