@@ -37,6 +37,7 @@ from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResu
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
+from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
 from pyhudi.operations.write import (
     WriteOperation,
     WriteSettings,
@@ -347,6 +348,16 @@ class Table:
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a savepoint; later cleans may delete what it kept.  Raises InstantNotFound."""
         run_delete_savepoint(self._context.reloaded(), CommitSettings.of(self._parse(options)), instant)
+
+    def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
+        """The partitions that `run_ttl` would delete: unwritten for `hoodie.partition.ttl.strategy.days.retain` days."""
+        return find_expired_partitions(self._context.reloaded(), TtlSettings.of(self._parse(options)))
+
+    def run_ttl(self, *, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
+        parsed = self._parse(options)
+        settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
+        return run_ttl(self._context.reloaded(), TtlSettings.of(parsed), settings)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.

@@ -165,6 +165,10 @@ HONOURED: dict[str, Option] = {
     "hoodie.archive.beyond.savepoint": Option(bool, "false"),
     "hoodie.timeline.compaction.batch.size": Option(int, "10"),
     "hoodie.fail.writes.on.inline.table.service.exception": Option(bool, "true"),
+    "hoodie.partition.ttl.management.strategy.type": Option(("KEEP_BY_TIME",), "KEEP_BY_TIME"),
+    "hoodie.partition.ttl.strategy.days.retain": Option(int, "-1"),
+    "hoodie.partition.ttl.strategy.partition.selected": Option(str, None),
+    "hoodie.partition.ttl.strategy.max.delete.partitions": Option(int, "1000"),
     "hoodie.compact.inline.trigger.strategy": Option(
         ("NUM_COMMITS", "NUM_COMMITS_AFTER_LAST_REQUEST", "TIME_ELAPSED", "NUM_AND_TIME", "NUM_OR_TIME"), "NUM_COMMITS"
     ),
@@ -259,7 +263,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.base.file.format": ("only Parquet base files are written", ("PARQUET", "parquet")),
     "hoodie.write.concurrency.early.conflict.detection.enable": ("early conflict detection is not built", ("false",)),
     "hoodie.precommit.validators": ("pre-commit validators are not built", ("",)),
-    "hoodie.partition.ttl.inline": ("partition TTL is not built yet", ("false",)),
+    "hoodie.partition.ttl.inline": ("partition TTL runs by a call of its own (Table.run_ttl)", ("false",)),
     "hoodie.bulkinsert.user.defined.partitioner.class": (
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),

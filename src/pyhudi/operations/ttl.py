@@ -1,0 +1,63 @@
+"""Partition time to live: delete the partitions that nobody has written to for some days.
+
+A partition's age counts from the newest instant of its latest file slices, as real Hudi's KEEP_BY_TIME.  The deletion is that of
+`delete_partitions`.
+
+Source: writing and services, "Replace commits".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyhudi.format.instants import format_instant_time
+from pyhudi.operations.results import WriteResult
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions
+from pyhudi.options import Options
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_snapshot
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class TtlSettings:
+    """days: how long a partition lives after its last write; below 1 for ever.  selected: partitions to look at, None for all.
+
+    limit: how many are deleted at once, oldest first.
+    """
+
+    days: int
+    selected: tuple[str, ...] | None
+    limit: int
+
+    @classmethod
+    def of(cls, options: Options) -> TtlSettings:
+        """From checked options."""
+        return cls(
+            days=options.integer("hoodie.partition.ttl.strategy.days.retain"),
+            selected=options.names("hoodie.partition.ttl.strategy.partition.selected") or None,
+            limit=options.integer("hoodie.partition.ttl.strategy.max.delete.partitions"),
+        )
+
+
+def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tuple[str, ...]:
+    """The partitions whose time is over, those longest unwritten first."""
+    if settings.days < 1 or not context.config.keys.partition_fields:
+        return ()
+    limit = format_instant_time(context.env.now_ms() - settings.days * DAY_MS, context.config.zone)
+    written: dict[str, str] = {}
+    for partition, slices in load_snapshot(context).slices(settings.selected).items():
+        times = [time for s in slices for time in (s.base_instant, *(log.name.instant_time for log in s.logs))]
+        if times and partition:
+            written[partition] = max(times)
+    expired = sorted((time, partition) for partition, time in written.items() if time < limit)
+    return tuple(partition for _, partition in expired[: max(0, settings.limit)])
+
+
+def run_ttl(context: TableContext, ttl: TtlSettings, settings: WriteSettings) -> WriteResult:
+    """Delete the partitions whose time is over, in one replace commit; commits nothing when there are none."""
+    expired = find_expired_partitions(context, ttl)
+    if not expired:
+        return WriteResult(str(WriteOperation.DELETE_PARTITION), None, None)
+    return run_delete_partitions(context, expired, settings)
