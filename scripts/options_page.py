@@ -1,0 +1,49 @@
+"""Write docs/moving-from-hudi.md: what becomes of each Hudi option, from the option registry itself.
+
+`python -m scripts.options_page` writes the page; tests/test_docs.py says when it is out of date.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyhudi.options import HONOURED, MOOT, REFUSED
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "moving-from-hudi.md"
+
+_HEAD = """# Moving from the Hudi bundle
+
+| Hudi | PyHudi |
+| --- | --- |
+| bundle jar, `spark.serializer`, `spark.sql.extensions`, catalog | `pip install "pyhudi[spark]"` |
+| `df.write.format("hudi").options(**o).mode("append").save(path)` | `hs.write(df, path, mode="append", options=o)` |
+| `spark.read.format("hudi").options(**o).load(path)` | `hs.read(spark, path, options=o)`, or `hs.enable(spark, alias="hudi")` and unchanged |
+| `call run_compaction(...)`, `run_clustering`, `run_clean`, `create_savepoint` | `Table(path).compact()`, `.cluster()`, `.clean(dry_run=False)`, `.savepoint()` |
+
+Options keep their names. Each key is in one of three classes; a key that stands nowhere below gives a warning with the nearest known name.
+
+"""
+
+
+def render() -> str:
+    """The page's text."""
+    lines = [_HEAD + "## Honoured\n", "| option | default | other spellings |", "| --- | --- | --- |"]
+    for key, option in sorted(HONOURED.items()):
+        default = "" if option.default is None else f"`{option.default}`"
+        lines.append(f"| `{key}` | {default} | {', '.join(f'`{alias}`' for alias in option.aliases)} |")
+    lines += [
+        "\n## Without effect\n",
+        "Legal, and whatever they say, the table comes out the same.\n",
+        "| option | why |",
+        "| --- | --- |",
+    ]
+    lines += [f"| `{key}` | {reason} |" for key, reason in sorted(MOOT.items())]
+    lines += ["\n## Refused\n", "Legal Hudi that PyHudi does not do: the write is refused, unless the value asks for nothing.\n"]
+    lines += ["| option | why | may be set to |", "| --- | --- | --- |"]
+    for key, (reason, neutral) in sorted(REFUSED.items()):
+        lines.append(f"| `{key}` | {reason} | {', '.join(f'`{value}`' for value in neutral if value)} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render())
