@@ -1,4 +1,4 @@
-"""Clean, archive, savepoint and restore, killed at every call that writes: the table reads as before, and the next run ends it."""
+"""Clean, archive, savepoint and restore, killed at every writing call: the table reads as before, and the next run ends it."""
 
 from __future__ import annotations
 
