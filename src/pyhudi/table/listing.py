@@ -1,14 +1,14 @@
 """Which partitions a table has and which files lie in them.
 
-`FileListing` is the question; `DirectoryListing` answers it from the storage.  (The metadata table answers it without listing a
-directory.)
+`FileListing` is the question; `DirectoryListing` answers it from the storage, `metadata.listing.MetadataListing` without listing
+a directory.
 
 Source: timeline document, "Partition metadata"; storage format, "Data layout".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -27,6 +27,10 @@ class FileListing(Protocol):
 
     def files(self, partitions: Iterable[str]) -> dict[str, tuple[FileInfo, ...]]:
         """The files of each partition asked for; an unknown partition has none.  Paths are relative to the table."""
+        ...
+
+    def files_of_groups(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
+        """As `files`, but only the files of some file groups: partition -> file ids."""
         ...
 
 
@@ -67,6 +71,14 @@ class DirectoryListing:
                 for partition, listing in zip(missing, pool.map(self._storage.list, missing), strict=True):
                     self._known[partition] = listing.files
         return {partition: self._known[partition] for partition in wanted}
+
+    def files_of_groups(self, groups: Mapping[str, Collection[str]]) -> dict[str, tuple[FileInfo, ...]]:
+        """As `files`, without those whose name begins with another file id."""
+        found = self.files(groups)
+        return {
+            partition: tuple(info for info in found[partition] if info.name.lstrip(".").partition("_")[0] in ids)
+            for partition, ids in groups.items()
+        }
 
 
 def _is_partition(listing: Listing) -> bool:

@@ -5,7 +5,7 @@ Source: storage format, "File slices" and "Table schema"; reading and merging, s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,9 +18,11 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.records.schema import arrow_to_avro, avro_to_arrow
+from pyhudi.storage.base import FileInfo
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
+from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.timeline.history import Bounds
@@ -66,13 +68,26 @@ class Snapshot:
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
         """All file groups of the partitions."""
-        files = self.listing.files(partitions)
-        return {partition: build_file_groups(partition, infos, self.slicing) for partition, infos in files.items()}
+        return self._grouped(self.listing.files(partitions))
 
-    def slices(self, partitions: Iterable[str] | None = None, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
-        """The slices that a snapshot query sees, by partition; of all partitions when None.  as_of: a request time."""
-        wanted = self.listing.partitions() if partitions is None else partitions
-        return {partition: visible_slices(groups, self.slicing, as_of) for partition, groups in self.groups(wanted).items()}
+    def slices(
+        self,
+        partitions: Iterable[str] | None = None,
+        as_of: str | None = None,
+        file_ids: Mapping[str, Collection[str]] | None = None,
+    ) -> dict[str, tuple[FileSlice, ...]]:
+        """The slices that a snapshot query sees, by partition; of all partitions when None.
+
+        as_of: a request time.  file_ids: partition -> the only file groups to look at, in place of `partitions`.
+        """
+        if file_ids is not None:
+            found = self._grouped(self.listing.files_of_groups(file_ids))
+        else:
+            found = self.groups(self.listing.partitions() if partitions is None else partitions)
+        return {partition: visible_slices(groups, self.slicing, as_of) for partition, groups in found.items()}
+
+    def _grouped(self, files: Mapping[str, tuple[FileInfo, ...]]) -> dict[str, tuple[FileGroup, ...]]:
+        return {partition: build_file_groups(partition, infos, self.slicing) for partition, infos in files.items()}
 
 
 ListingFactory = Callable[[TableContext, Timeline], FileListing]
@@ -83,8 +98,11 @@ def directory_listing(context: TableContext, timeline: Timeline) -> FileListing:
     return DirectoryListing(context.storage)
 
 
-def load_snapshot(context: TableContext, listing: ListingFactory = directory_listing, as_of: str | None = None) -> Snapshot:
-    """Load the state of a table now; as_of restricts the schema to commits requested at or before that time."""
+def load_snapshot(context: TableContext, listing: ListingFactory = choose_listing, as_of: str | None = None) -> Snapshot:
+    """Load the state of a table now; as_of restricts the schema to commits requested at or before that time.
+
+    listing: by default the metadata table's where the table has one, else that of its directories.
+    """
     store = context.timeline
     timeline = store.load()
     return Snapshot(

@@ -1,0 +1,135 @@
+"""The files of the metadata table: HFiles and log blocks, opened once for a snapshot.
+
+A log file of the metadata table is usually a few KiB, and a read of it would be several small requests: headers, the HFile's
+tail, its blocks.  So a file of up to 1 MiB is fetched whole, and some tens of MiB of such files are held; the oldest give way.
+Of larger files only the ranges that are asked for are read.  Headers of log blocks and open HFiles (trailer and root index) are
+held, too, up to a number of each.
+
+Several threads may use one `MetadataFiles`; what two of them fetch at once is fetched twice.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from threading import Lock
+from typing import Generic, TypeVar
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.hfile import HFile, open_hfile
+from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
+from pyhudi.storage.base import Storage
+from pyhudi.table.slices import BaseFile, LogFile
+
+WHOLE_FILE_BYTES = 1 << 20
+"""Files up to this size are fetched whole."""
+
+_HELD_BYTES = 64 << 20
+_HELD_HFILES = 256
+_HELD_LOGS = 4096
+_FETCH_THREADS = 16
+_WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
+
+V = TypeVar("V")
+
+
+class MetadataFiles:
+    """Opens the files of one metadata table.  storage: its root, `.hoodie/metadata` of the table."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
+        self._contents: _Held[str, bytes] = _Held(_HELD_BYTES)
+        self._hfiles: _Held[tuple[str, int], HFile] = _Held(_HELD_HFILES)
+        self._headers: _Held[str, tuple[LogBlock | CorruptBlock, ...]] = _Held(_HELD_LOGS)
+        self._schemas: dict[str, str] = {}
+
+    def fetch(self, files: Iterable[BaseFile | LogFile]) -> None:
+        """Fetch the small ones of some files, several at a time, before they are read one after the other."""
+        wanted = [file for file in files if file.size_bytes <= WHOLE_FILE_BYTES and self._contents.get(file.path) is None]
+        if len(wanted) > 1:
+            with ThreadPoolExecutor(min(_FETCH_THREADS, len(wanted))) as pool:
+                list(pool.map(self._content, wanted))
+
+    def blocks(self, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
+        """All blocks of a log file, without their contents.  Raises CorruptData naming the file."""
+        found = self._headers.get(log.path)
+        if found is None:
+            try:
+                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, self._trusted))
+            except CorruptData as error:
+                raise error.with_path(self.absolute(log)) from error
+            self._headers.put(log.path, found)
+        return found
+
+    def content(self, log: LogFile, block: LogBlock) -> bytes:
+        """The content of a block."""
+        return block.read_content(self._read_range(log))
+
+    def base(self, file: BaseFile) -> HFile:
+        """The HFile that a base file is."""
+        return self._opened(file, 0, file.size_bytes)
+
+    def inner(self, log: LogFile, block: LogBlock) -> HFile:
+        """The HFile that a block holds."""
+        return self._opened(log, block.content_offset, block.content_size_bytes)
+
+    def schema(self, text: str) -> str:
+        """The same text, held once: every block repeats its schema of some KiB."""
+        return self._schemas.setdefault(text, text)
+
+    def absolute(self, file: BaseFile | LogFile) -> str:
+        """The file's URI, for messages."""
+        return self._storage.absolute(file.path)
+
+    def _opened(self, file: BaseFile | LogFile, offset: int, size_bytes: int) -> HFile:
+        key = (file.path, offset)
+        found = self._hfiles.get(key)
+        if found is None:
+            read_range = self._read_range(file)
+            found = open_hfile(lambda at, length: read_range(offset + at, length), size_bytes)
+            self._hfiles.put(key, found)
+        return found
+
+    def _read_range(self, file: BaseFile | LogFile) -> ReadRange:
+        if file.size_bytes <= WHOLE_FILE_BYTES:
+            return lambda offset, length: self._content(file)[offset : offset + length]
+        return partial(self._storage.read_range, file.path)
+
+    def _content(self, file: BaseFile | LogFile) -> bytes:
+        found = self._contents.get(file.path)
+        if found is None:
+            found = self._storage.read_range(file.path, 0, file.size_bytes)
+            self._contents.put(file.path, found, len(found))
+        return found
+
+
+K = TypeVar("K")
+
+
+class _Held(Generic[K, V]):
+    """What was used last, up to a total weight."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self._weight = 0
+        self._lock = Lock()
+
+    def get(self, key: K) -> V | None:
+        with self._lock:
+            found = self._entries.get(key)
+            if found is None:
+                return None
+            self._entries.move_to_end(key)
+            return found[0]
+
+    def put(self, key: K, value: V, weight: int = 1) -> None:
+        with self._lock:
+            before = self._entries.pop(key, None)
+            self._weight += weight - (before[1] if before else 0)
+            self._entries[key] = (value, weight)
+            while self._weight > self._limit and len(self._entries) > 1:
+                self._weight -= self._entries.popitem(last=False)[1][1]

@@ -1,0 +1,204 @@
+"""Typed answers from the partitions of the metadata table.  Source: storage format, "Metadata table", partitions.
+
+Each function takes the opened `MetadataTable`, looks up and merges.  Errors are those of its methods.
+
+    files             partitions and files of the table
+    column_stats      ranges of columns in files; the same of an expression index
+    partition_stats   ranges of columns in partitions; the same of an expression index
+    bloom_filters     the key filter of a file
+    record_index      record key -> partition and file group
+    secondary index   value of a column -> record keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.metadata.bloom_filters import BLOOM_FILTER_SCHEMA, decode_bloom_filters
+from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, ROOT
+from pyhudi.format.metadata.partitions import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    SECONDARY_INDEX_PREFIX,
+)
+from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, decode_locations
+from pyhudi.format.metadata.secondary_index import decode_secondary_values, format_secondary_prefixes, parse_secondary_keys
+from pyhudi.records.hashing import name_hash
+from pyhudi.records.metadata_keys import (
+    bloom_filter_keys,
+    column_stats_prefix,
+    expression_partition_prefix,
+    file_hashes,
+    partition_stats_key,
+)
+from pyhudi.table.metadata.merge import STATS_SCHEMA, GroupCells, concat_cells, merge_column_stats, merge_files, newest_cells
+from pyhudi.table.metadata.records import MetadataTable
+
+KEYED_LOCATION_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *LOCATION_SCHEMA])
+"""A record key and where it lives."""
+
+KEYED_BLOOM_FILTER_SCHEMA = pa.schema([pa.field("key", pa.string(), nullable=False), *BLOOM_FILTER_SCHEMA])
+"""The key of a Bloom filter's record (see `records.metadata_keys`) and the filter."""
+
+_HASH_CHARACTERS = 12
+# With more partitions than this a column's statistics are read as a whole and sorted out afterwards.
+_MAX_PARTITION_PREFIXES = 512
+
+
+def find_partitions(metadata: MetadataTable) -> tuple[str, ...]:
+    """All partition paths of the table, sorted; `('',)` for a table without partitions that holds data."""
+    found = _files_of(metadata.lookup(FILES, pa.array([ALL_PARTITIONS], pa.string())))
+    return tuple(sorted("" if name == ROOT else name for name in found.column("name").to_pylist()))
+
+
+def find_files(metadata: MetadataTable, partitions: Iterable[str]) -> pa.RecordBatch:
+    """The files of some partitions: FILES_SCHEMA, by partition and name; the root's partition is named ''.
+
+    All partitions are looked up together.
+    """
+    keys = pa.array([partition or ROOT for partition in dict.fromkeys(partitions)], pa.string())
+    files = _files_of(metadata.lookup(FILES, keys)) if len(keys) else _files_of([])
+    named = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
+    return files.set_column(0, FILES_SCHEMA.field(0), named)
+
+
+def scan_files(metadata: MetadataTable) -> pa.RecordBatch:
+    """The files of all partitions, as `find_files`; the list of partitions itself is left out."""
+    files = _files_of(list(metadata.scan(FILES)))
+    files = files.filter(pc.not_equal(files.column("partition"), ALL_PARTITIONS))
+    named = pc.if_else(pc.equal(files.column("partition"), ROOT), "", files.column("partition"))
+    return files.set_column(0, FILES_SCHEMA.field(0), named)
+
+
+def find_column_stats(
+    metadata: MetadataTable, columns: Sequence[str], partitions: Sequence[str] | None = None, *, index: str = COLUMN_STATS
+) -> pa.Table:
+    """STATS_SCHEMA: statistics of columns in files; of all partitions, or at least of those named.
+
+    index: `column_stats` or an expression index of that type.  A row's partition is known by `partition_hashes`.
+    """
+    if partitions is None or len(partitions) > _MAX_PARTITION_PREFIXES:
+        prefixes = [column_stats_prefix(column) for column in columns]
+    else:
+        prefixes = [partition_stats_key(column, partition) for column in columns for partition in partitions]
+    return _stats(metadata.lookup_prefixes(index, prefixes))
+
+
+def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Iterator[pa.RecordBatch]:
+    """STATS_SCHEMA: all statistics of a partition of the metadata table, in no promised order."""
+    for group in metadata.scan(index):
+        yield from merge_column_stats(group)
+
+
+def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
+    """The hash (`records.hashing.name_hash`) of each row's partition, which its key holds behind that of the column."""
+    return pc.binary_slice(stats.column("key"), _HASH_CHARACTERS, 2 * _HASH_CHARACTERS).cast(pa.string())
+
+
+def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
+    """STATS_SCHEMA: statistics of columns in partitions, whose path is `file_name` (the root's is ''  or `.`)."""
+    return _stats(metadata.lookup_prefixes(PARTITION_STATS, [column_stats_prefix(column) for column in columns]))
+
+
+def find_expression_partition_stats(metadata: MetadataTable, index: str, column: str) -> pa.Table:
+    """As `find_partition_stats`, of an expression index over `column`."""
+    return _stats(metadata.lookup_prefixes(index, [expression_partition_prefix(column)]))
+
+
+def find_bloom_filters(metadata: MetadataTable, files: Mapping[str, Sequence[str]], index: str = BLOOM_FILTERS) -> pa.Table:
+    """KEYED_BLOOM_FILTER_SCHEMA: the filters of files (bare names, by partition) that have one.
+
+    A filter is some hundred KiB: ask for a few files at a time.
+    """
+    keys = [bloom_filter_keys(partition, file_hashes(names)) for partition, names in files.items() if names]
+    found: list[pa.RecordBatch] = []
+    if keys:
+        for cells in concat_cells(metadata.lookup(index, pa.concat_arrays(keys))):
+            filters = decode_bloom_filters(cells.values, cells.schema)
+            batch = pa.RecordBatch.from_arrays([_text(cells.keys), *filters.columns], schema=KEYED_BLOOM_FILTER_SCHEMA)
+            found.append(batch.filter(pc.invert(batch.column("is_deleted"))))
+    return pa.Table.from_batches(found, KEYED_BLOOM_FILTER_SCHEMA)
+
+
+def find_records(metadata: MetadataTable, keys: pa.StringArray) -> pa.Table:
+    """KEYED_LOCATION_SCHEMA: where record keys live, in no promised order; keys that the table does not have are left out."""
+    found = [batch for group in metadata.lookup(RECORD_INDEX, keys) for batch in _locations(group)] if len(keys) else []
+    return pa.Table.from_batches(found, KEYED_LOCATION_SCHEMA)
+
+
+def scan_records(metadata: MetadataTable) -> Iterator[pa.RecordBatch]:
+    """KEYED_LOCATION_SCHEMA: where every record key lives, in no promised order."""
+    for group in metadata.scan(RECORD_INDEX):
+        yield from _locations(group)
+
+
+def find_secondary_keys(metadata: MetadataTable, index: str, texts: pa.StringArray) -> pa.StringArray:
+    """The record keys whose column has one of some values, by a secondary index (its partition's name).
+
+    texts: values as the index writes them, no nulls.
+    """
+    prefixes = format_secondary_prefixes(texts).to_pylist()
+    found = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes))]
+    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+
+
+def find_secondary_values(metadata: MetadataTable, index: str) -> Iterator[tuple[pa.StringArray, pa.StringArray]]:
+    """All of a secondary index: values as text, and record keys."""
+    for group in metadata.scan(index):
+        yield from _secondary([group])
+
+
+def secondary_indexes(metadata: MetadataTable) -> dict[str, str]:
+    """Column -> partition of the secondary index over it; of several over one column the first."""
+    found: dict[str, str] = {}
+    for name, definition in metadata.definitions.items():
+        if name.startswith(SECONDARY_INDEX_PREFIX) and name in metadata.partitions and len(definition.source_fields) == 1:
+            found.setdefault(definition.source_fields[0], name)
+    return found
+
+
+def hashes_of_partitions(partitions: Iterable[str]) -> dict[str, str]:
+    """Partition path -> its hash in keys."""
+    return {partition: name_hash(partition) for partition in partitions}
+
+
+def _files_of(groups: Sequence[GroupCells]) -> pa.RecordBatch:
+    parts = [merge_files(group) for group in groups]
+    if len(parts) == 1:
+        return parts[0]
+    batches = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks().to_batches()
+    empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
+    return batches[0] if batches else empty
+
+
+def _stats(groups: Sequence[GroupCells]) -> pa.Table:
+    return pa.Table.from_batches((batch for group in groups for batch in merge_column_stats(group)), STATS_SCHEMA)
+
+
+def _locations(group: GroupCells) -> Iterator[pa.RecordBatch]:
+    for cells in newest_cells(group):
+        if len(cells.keys):
+            locations = decode_locations(cells.values, cells.schema)
+            yield pa.RecordBatch.from_arrays([_text(cells.keys), *locations.columns], schema=KEYED_LOCATION_SCHEMA)
+
+
+def _secondary(groups: Sequence[GroupCells]) -> Iterator[tuple[pa.StringArray, pa.StringArray]]:
+    for cells in concat_cells(groups):
+        if len(cells.keys):
+            deleted = np.asarray(decode_secondary_values(cells.values, cells.schema), dtype=np.bool_)
+            yield parse_secondary_keys(_text(cells.keys).filter(pa.array(~deleted)))
+
+
+def _text(keys: pa.BinaryArray) -> pa.StringArray:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid as error:
+        raise CorruptData("a key of the metadata table is no UTF-8") from error

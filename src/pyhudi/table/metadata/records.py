@@ -1,0 +1,292 @@
+"""`MetadataTable`: the metadata table of one snapshot of a table, opened for lookups.
+
+    1. Its timeline is loaded with the table's at hand, which says which of its log blocks count (`validity`).
+    2. A partition's files are listed once; its file groups are the newest merged slices, as in any table of version 8.
+    3. A key belongs to the file group that its hash names, so a lookup of keys reads one group for each key, by the blocks that
+       can hold it.  A prefix is looked up in all groups.
+    4. The base file and the log blocks of a group come back as layers of cells; `merge` and `indexes` say what they mean.
+
+The table's timeline must be loaded first.  What is committed to the metadata table afterwards may be seen: for the list of files
+that does no harm, since the table's timeline decides what counts; answers about the table's newest state are then ahead of the
+timeline, which `is_ahead` says.
+
+Source: storage format, "Metadata table".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.restore import RestoreMetadata
+from pyhudi.format.actions.rollback import RollbackMetadata
+from pyhudi.format.hfile import HFile
+from pyhudi.format.hfile.file_info import SCHEMA
+from pyhudi.format.index_definitions import DEFAULT_PATH, IndexDefinition, parse_index_definitions
+from pyhudi.format.instants import Action
+from pyhudi.format.log.commands import surviving_blocks, without_compacted
+from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.metadata.partitions import parse_file_group_index
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.storage.base import Storage
+from pyhudi.table.config import load_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.files import MetadataFiles
+from pyhudi.table.metadata.merge import Cells, Deletes, GroupCells
+from pyhudi.table.metadata.validity import BlockValidity
+from pyhudi.table.plans import load_pending_compactions
+from pyhudi.table.slices import BaseFile, FileSlice, LogFile, SlicingState, build_file_groups, visible_slices
+from pyhudi.timeline.timeline import Timeline
+
+METADATA_FOLDER = ".hoodie/metadata"
+"""Where the metadata table lies, relative to the table."""
+
+_GROUP_THREADS = 8
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is asked of a file group: keys (binary, ascending, distinct), prefixes, or everything when both are None."""
+
+    keys: pa.BinaryArray | None = None
+    prefixes: tuple[bytes, ...] | None = None
+
+    def read(self, file: HFile) -> Iterator[pa.RecordBatch]:
+        if self.keys is not None:
+            return file.lookup(self.keys)
+        if self.prefixes is not None:
+            return file.scan_prefixes(self.prefixes)
+        return file.scan()
+
+
+class MetadataTable:
+    """The metadata table that belongs to a loaded timeline of a table.  Nothing is read before it is asked for.
+
+    Every method raises TableState when the metadata table or one of its files is missing, CorruptData naming the file when one is
+    damaged, Unsupported when it holds what is not read.
+    """
+
+    def __init__(self, context: TableContext, data_timeline: Timeline) -> None:
+        self._data = context
+        self._data_timeline = data_timeline
+        self._slices: dict[str, tuple[FileSlice, ...]] = {}
+        self._files = MetadataFiles(self.storage)
+
+    @property
+    def storage(self) -> Storage:
+        """The metadata table's own folder."""
+        return self._data.storage.child(METADATA_FOLDER)
+
+    @property
+    def data_context(self) -> TableContext:
+        """The table that it describes."""
+        return self._data
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that readers may use."""
+        return self._data.config.metadata_partitions
+
+    @cached_property
+    def context(self) -> TableContext:
+        """The metadata table as a table of its own."""
+        config = load_table_config(self.storage)
+        if not config.version.has_one_log_file_per_commit:
+            raise Unsupported(f"the metadata table at {self.storage.uri} has table version {int(config.version)}")
+        return TableContext(self.storage, self._data.env, config, self._data.lock)
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """Its active timeline."""
+        return self.context.timeline.load()
+
+    @cached_property
+    def definitions(self) -> dict[str, IndexDefinition]:
+        """The table's index definitions by name; none when its properties name no document, or it does not exist."""
+        return load_index_definitions(self._data)
+
+    @cached_property
+    def is_ahead(self) -> bool:
+        """True when it holds commits that the table's timeline, loaded before, does not know.
+
+        Then what it says about the table's newest state (record and secondary indexes, statistics of partitions) may not be true
+        of the state that the timeline describes.
+        """
+        latest = self._data_timeline.latest_time()
+        return any(instant.request_time > latest for instant in self.timeline.completed(Action.DELTACOMMIT, Action.COMMIT))
+
+    def slices(self, partition: str) -> tuple[FileSlice, ...]:
+        """The newest merged slice of each file group of a partition, by group number; no group for a partition that is not there.
+
+        Raises CorruptData when group numbers are missing: keys could not be found then.
+        """
+        found = self._slices.get(partition)
+        if found is None:
+            groups = build_file_groups(partition, self.storage.list(partition).files, self._slicing)
+            slices = visible_slices(groups, self._slicing)
+            numbered = sorted((parse_file_group_index(slice_.file_id), slice_) for slice_ in slices)
+            if [number for number, _ in numbered] != list(range(len(numbered))):
+                raise CorruptData(
+                    "file groups of the metadata table are missing",
+                    expected=f"0 to {len(numbered) - 1}",
+                    found=", ".join(slice_.file_id for _, slice_ in numbered),
+                    path=self.storage.absolute(partition),
+                )
+            found = tuple(slice_ for _, slice_ in numbered)
+            self._slices[partition] = found
+        return found
+
+    def lookup(self, partition: str, keys: pa.StringArray) -> list[GroupCells]:
+        """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
+        read.
+        """
+        slices = self._require(partition)
+        distinct = pc.unique(keys)
+        shards = shard_of_keys(distinct, len(slices))
+        tasks: list[tuple[FileSlice, _Wanted]] = []
+        for number in np.unique(shards).tolist():
+            mine = distinct.filter(pa.array(shards == number)).cast(pa.binary())
+            tasks.append((slices[number], _Wanted(keys=mine.take(pc.sort_indices(mine)))))
+        return self._read_all(tasks)
+
+    def lookup_prefixes(self, partition: str, prefixes: Sequence[str]) -> list[GroupCells]:
+        """The cells whose key begins with one of the prefixes.  One result for each group."""
+        wanted = _Wanted(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
+        return self._read_all([(slice_, wanted) for slice_ in self._require(partition)]) if prefixes else []
+
+    def scan(self, partition: str) -> Iterator[GroupCells]:
+        """Everything in a partition, group by group; a group's base file is read while its cells are asked for."""
+        for slice_ in self._require(partition):
+            yield self._read(slice_, _Wanted())
+
+    @cached_property
+    def _slicing(self) -> SlicingState:
+        store = self.context.timeline
+        return SlicingState(self.timeline, {}, load_pending_compactions(store, self.timeline))
+
+    @cached_property
+    def _validity(self) -> BlockValidity:
+        return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
+
+    def _require(self, partition: str) -> tuple[FileSlice, ...]:
+        if partition not in self.partitions:
+            raise InvalidRequest(f"the metadata table has no partition {partition!r}; it has {', '.join(self.partitions)}")
+        slices = self.slices(partition)
+        if not slices:
+            raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
+        return slices
+
+    def _read_all(self, tasks: Sequence[tuple[FileSlice, _Wanted]]) -> list[GroupCells]:
+        self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
+        if len(tasks) < 2:
+            return [self._read_now(*task) for task in tasks]
+        with ThreadPoolExecutor(min(_GROUP_THREADS, len(tasks))) as pool:
+            return list(pool.map(lambda task: self._read_now(*task), tasks))
+
+    def _read_now(self, slice_: FileSlice, wanted: _Wanted) -> GroupCells:
+        found = self._read(slice_, wanted)
+        return GroupCells(tuple(found.base), found.newer)
+
+    def _read(self, slice_: FileSlice, wanted: _Wanted) -> GroupCells:
+        base = self._base_cells(slice_.base, wanted) if slice_.base is not None else ()
+        blocks = ((log, block) for log in slice_.logs for block in self._whole_blocks(log))
+        kept = without_compacted(surviving_blocks(blocks, self._validity.counts), lambda found: found[1])
+        newer = [self._named(log, partial(self._block_cells, log, block, wanted)) for log, block in kept]
+        return GroupCells(base, tuple(layer for layer in newer if layer is not None))
+
+    def _whole_blocks(self, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
+        blocks = self._files.blocks(log)
+        for block in blocks:
+            # A writer that died leaves a torn block, and an instant that did not complete.
+            if isinstance(block, CorruptBlock) and self._validity.counts(log.name.instant_time):
+                raise CorruptData(
+                    f"a torn block in the metadata table: {block.reason}", offset=block.offset, path=self._files.absolute(log)
+                )
+        return blocks
+
+    def _base_cells(self, file: BaseFile, wanted: _Wanted) -> Iterator[Cells]:
+        try:
+            opened = self._files.base(file)
+            text = opened.file_info.get(SCHEMA)
+            if text is None:
+                raise CorruptData("an HFile of the metadata table does not name the schema of its values")
+            schema = self._files.schema(text.decode("utf-8"))
+            for batch in wanted.read(opened):
+                yield Cells(batch.column("key"), batch.column("value"), schema)
+        except UnicodeDecodeError as error:
+            raise CorruptData("the schema in an HFile is no UTF-8", path=self._files.absolute(file)) from error
+        except CorruptData as error:
+            raise error.with_path(self._files.absolute(file)) from error
+
+    def _block_cells(self, log: LogFile, block: LogBlock, wanted: _Wanted) -> Cells | Deletes | None:
+        if block.kind is BlockType.DELETE:
+            batches = list(decode_deletes(self._files.content(log, block)))
+            keys = [batch.column("record_key").cast(pa.binary()) for batch in batches]
+            return Deletes(pa.concat_arrays(keys)) if keys else None
+        if block.kind is not BlockType.HFILE:
+            raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
+        schema = self._files.schema(block.required(HeaderKey.SCHEMA))
+        found = list(wanted.read(self._files.inner(log, block)))
+        if not found:
+            return None
+        return Cells(
+            pa.concat_arrays([batch.column("key") for batch in found]),
+            pa.concat_arrays([batch.column("value") for batch in found]),
+            schema,
+        )
+
+    def _named(self, log: LogFile, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except CorruptData as error:
+            raise error.with_path(self._files.absolute(log)) from error
+
+
+def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str]:
+    """The instants that the completed rollbacks and restores of a timeline have taken back."""
+    store = context.timeline
+    found: set[str] = set()
+    for instant in timeline.completed(Action.ROLLBACK, Action.RESTORE):
+        try:
+            data = store.read(instant)
+            if instant.action is Action.ROLLBACK:
+                found.update(RollbackMetadata.decode(data).commits_rollback)
+            else:
+                found.update(RestoreMetadata.decode(data).instants_to_rollback)
+        except CorruptData as error:
+            raise error.with_path(store.storage.absolute(store.path(instant))) from error
+    return frozenset(found)
+
+
+def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
+    """The index definitions that the table's properties name; none without the property or the document.
+
+    Raises CorruptData naming the file.
+    """
+    named = context.config.index_definitions_path
+    if named is None:
+        return {}
+    # The property is relative to the table; a writer that follows the public specification stores it with the table's own path.
+    path = DEFAULT_PATH if named.endswith(DEFAULT_PATH) else named.strip("/")
+    data = context.storage.read(path)
+    if data is None:
+        return {}
+    try:
+        return parse_index_definitions(data)
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(path)) from error
+
+
+def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:
+    return (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)
