@@ -55,7 +55,7 @@ def _measure(chosen: argparse.Namespace, output: Path) -> int:
     workers, missing = make_workers(_systems(chosen), chosen.cores, chosen.driver_memory, folder, chosen.timeout)
     for name, reason in missing.items():
         print(f"benchmarks: {name} does not run: {reason}", file=sys.stderr)
-    load = machine.load_average()
+    load, commit = machine.load_average(), machine.commit()
     try:
         measurements = run(inputs, workers, folder / "tables", chosen.rounds, chosen.only)
     finally:
@@ -72,6 +72,7 @@ def _measure(chosen: argparse.Namespace, output: Path) -> int:
             "driver_memory": chosen.driver_memory,
             "only": chosen.only,
             "load_before": load,
+            "commit": commit,
         },
         "versions": {name: worker.versions for name, worker in workers.items()},
         "missing": missing,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from pathlib import Path
+
+from benchmarks.environments import ROOT
 
 
 def describe() -> dict[str, str | int]:
@@ -18,6 +21,15 @@ def describe() -> dict[str, str | int]:
     if memory:
         said["memory"] = f"{int(memory.split()[0]) / 2**20:.0f} GiB"
     return said
+
+
+def commit() -> str:
+    """The commit of the checkout, with a plus sign when files differ from it; empty without git."""
+    try:
+        said = subprocess.run(["git", "describe", "--always", "--dirty=+"], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return said.stdout.strip() if said.returncode == 0 else ""
 
 
 def load_average() -> float:

@@ -97,6 +97,7 @@ def _head(result: Mapping[str, Any]) -> str:
         ),
         ("Same for all", f"{settings['cores']} cores, {settings['driver_memory']} of driver memory for each Spark"),
         ("Rounds", f"{settings['rounds']}, medians"),
+        ("PyHudi", f"commit {settings['commit']}" if settings.get("commit") else "commit unknown"),
     ]
     versions = [
         (BY_NAME[name].title, ", ".join(f"{key} {value}" for key, value in said.items()))
@@ -175,16 +176,21 @@ def _notes(result: Mapping[str, Any], cells: Cells) -> str:
     lines = [f"- {BY_NAME[name].title} did not run: {reason}" for name, reason in result["missing"].items()]
     sources: dict[str, set[str]] = {}
     troubles: dict[tuple[str, str], str] = {}
+    skipped: dict[tuple[str, str], str] = {}
     for one in result["measurements"]:
         if one["read_from"]:
             sources.setdefault(one["system"], set()).add(one["read_from"])
         if one["status"] in ("failed", "wrong", "not built"):
             troubles.setdefault((one["step"], one["system"]), one["message"])
+        if one["status"] == "skipped":
+            skipped.setdefault((one["system"], one["message"]), one["step"])
     for name, read in sources.items():
         titles = " or ".join(BY_NAME[other].title for other in sorted(read))
         lines.append(f"- {BY_NAME[name].title} reads the table that {titles} wrote.")
     for (step, name), message in troubles.items():
         lines.append(f"- `{step}`, {BY_NAME[name].title}, {cells[step, name].status}: {_one_line(message)}")
+    for (name, reason), step in skipped.items():
+        lines.append(f"- {BY_NAME[name].title}, skipped from `{step}` on: {_one_line(reason)}")
     return "## Notes\n\n" + "\n".join(lines) if lines else ""
 
 

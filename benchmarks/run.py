@@ -50,10 +50,11 @@ class Measurement:
 
 @dataclass(slots=True)
 class _Place:
-    """A table of this round. broken: why the chain cannot go on, as a status; None while it can."""
+    """A table of this round. broken: the status of all steps to come, once the chain cannot go on; reason: why it cannot."""
 
     path: Path
     broken: str | None = None
+    reason: str = ""
 
 
 Listing = dict[str, tuple[int, int, int]]
@@ -99,13 +100,14 @@ def _take(
             return Measurement(name, step.name, number, "skipped", "no table to read")
         source, place = found, places[found]
     elif place.broken is not None:
-        return Measurement(name, step.name, number, place.broken, "an earlier step is missing")
+        return Measurement(name, step.name, number, place.broken, place.reason)
 
     taken = _run_step(inputs, workers[name], place, step, number)
     if source != name:
         return replace(taken, read_from=source)
     if step.changes_rows and taken.status != "ok":
         place.broken = taken.status if taken.status in ("-", "not built") else "skipped"
+        place.reason = f"{step.name} {taken.status}: {taken.message}"
     return taken
 
 
@@ -214,9 +216,9 @@ def _compared(expected: Any, reply: Mapping[str, Any]) -> str:
 
 def _say(taken: Measurement, reported: bool) -> None:
     figures = f"{taken.seconds:9.3f} s {(taken.peak_rss_bytes or 0) / 2**20:7.0f} MiB" if taken.seconds is not None else ""
-    mark = "" if reported else " (not reported)"
+    message = " ".join(taken.message.split())[:200] + ("" if reported else " (not reported)")
     print(
-        f"round {taken.round + 1}  {taken.step:<20} {taken.system:<14} {taken.status:<9} {figures} {taken.message[:300]}{mark}",
+        f"round {taken.round + 1}  {taken.step:<20} {taken.system:<14} {taken.status:<9} {figures} {message}",
         file=sys.stderr,
         flush=True,
     )

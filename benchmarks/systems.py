@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -63,6 +64,7 @@ class Worker:
         self._jars = prepare_jars(system.environment)
         self._java_home = java_home() if system.on_spark else None
         self._settings = Settings(core_count, driver_memory, str(folder / "scratch" / system.name), tuple(map(str, self._jars)))
+        self._code = copy_code(folder / "code")
         self._log = folder / "logs" / f"{system.name}.log"
         self.timeout_s = timeout_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -75,7 +77,7 @@ class Worker:
             return {"status": "ok"}
         self._log.parent.mkdir(parents=True, exist_ok=True)
         Path(self._settings.scratch).mkdir(parents=True, exist_ok=True)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
+        environment = {**os.environ, "PYTHONPATH": str(self._code), "PYTHONHASHSEED": "0"}
         if self._java_home is not None:
             environment["JAVA_HOME"] = str(self._java_home)
             # A Spark installed on the machine must not take the place of the one in the environment.
@@ -161,6 +163,15 @@ class Worker:
             self._pending += chunk
         line, _, self._pending = self._pending.partition(b"\n")
         return line
+
+
+def copy_code(folder: Path) -> Path:
+    """The sources as they are now, copied once per run: a run of hours is then a run of one version, whatever is edited."""
+    if not folder.exists():
+        leftovers = shutil.ignore_patterns("__pycache__")
+        for source in (ROOT / "benchmarks", *(path for path in (ROOT / "src").glob("*") if path.is_dir())):
+            shutil.copytree(source, folder / source.name, ignore=leftovers)
+    return folder
 
 
 def make_workers(
