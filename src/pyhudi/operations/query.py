@@ -20,8 +20,9 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
+from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.plan.incremental import CompletionRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
@@ -34,8 +35,12 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, read_commit
+from pyhudi.timeline.history import Bounds
 
 Filter = str | Expr | Sequence[Any]
+
+# How long a write may have run to be found in the history by when it completed; files of the history are ordered by request time.
+_LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,20 +100,24 @@ def plan_incremental_query(
     if not context.config.populate_meta_fields:
         raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
     snapshot = load_snapshot(context)
-    instants = select_instants(snapshot.timeline, range_)
-    commits = {instant: read_commit(context.timeline, instant) for instant in instants}
+    active = select_instants(snapshot.timeline, range_)
+    archived = _archived_instants(snapshot, range_)
+    instants = (*archived, *active)
     spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), values_from_path)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
     if not instants:
         return Query(snapshot, spec, ReadPlan((), (Pruning("completion times", "instants", 0, 0),)))
-    total = len(snapshot.timeline.completed_writes())
+    total = len(snapshot.timeline.completed_writes()) + len(archived)
     chosen = Pruning("completion times", "instants", len(instants), total)
-    slices = _slices_of_range(snapshot, commits)
+    slices = None
+    if not archived:
+        slices = _slices_of_range(snapshot, {instant: read_commit(context.timeline, instant) for instant in active})
     if slices is None:
         if not fall_back:
             raise TableState(
-                f"files of the instants completed in [{range_.start}, {range_.end or 'now'}] were cleaned; allow the "
+                f"files of the instants completed in [{range_.start}, {range_.end or 'now'}] were cleaned, or the instants "
+                f"archived; allow the "
                 f"fallback to the latest "
                 "state (hoodie.datasource.read.incr.fallback.fulltablescan.enable=true) or begin later"
             )
@@ -175,6 +184,21 @@ def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[st
             raise Unsupported(f"column {name!r} is a part of {whole!r}: a scan gives whole columns, so name {whole!r}")
         names.append(name)
     return list(dict.fromkeys(names))
+
+
+def _archived_instants(snapshot: Snapshot, range_: CompletionRange) -> tuple[Instant, ...]:
+    """The archived writes that completed within the range, by request time."""
+    store = snapshot.context.timeline
+    first = None
+    if range_.start >= "1971":
+        try:
+            first = format_instant_time(parse_instant_time(range_.start, store.zone) - _LONGEST_WRITE_MS, store.zone)
+        except InvalidRequest:
+            first = None
+    # A reader between the two steps of an archival finds an instant in both places.
+    active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
+    found = store.history.instants(Bounds(first, range_.end), Bounds(range_.start, range_.end))
+    return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active)
 
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
