@@ -356,7 +356,7 @@ class ManyTagged:
         names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
         joined = incoming.rows.join(hits, names, "left")
         moved = None
-        if request.global_keys and request.update_partition_path:
+        if request.global_keys and request.update_partition_path and request.files:
             stays = (
                 column(FILES).isNull()
                 | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)

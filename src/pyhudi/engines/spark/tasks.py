@@ -54,6 +54,8 @@ STATUS_SCHEMA = "`status` binary"
 """What writing tasks give: pickled tuples of WriteStatus."""
 
 _CHUNK_BYTES = 64 << 20
+_PIECE_BYTES = 16 << 20
+_PIECE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ class WriteGroups:
 
     def _write(self, target: GroupTarget, token: WriteToken, rows: Iterator[pa.Table]) -> tuple[WriteStatus, ...]:
         if target.base_path is None:
-            return run_create(self.spec, CreateTask(target.partition, target.file_id.rpartition("-")[0], token), rows)
+            pieces = _pieces(rows, self.spec.files.max_file_size_bytes)
+            return run_create(self.spec, CreateTask(target.partition, target.file_id.rpartition("-")[0], token), pieces)
         task = MergeTask(target.partition, target.file_id, target.base_path, token, self.match_keys)
         with tempfile.TemporaryDirectory(prefix="pyhudi-group-") as folder:
             incoming = _gathered(rows, self.schema, self.budget_bytes, folder)
@@ -121,13 +124,14 @@ class WritePartitions:
                 rows: Iterator[pa.Table] = (piece[1] for piece in pieces)
                 if self.combine:
                     rows = combined(rows, self.rule)
+                rows = _pieces(rows, self.spec.files.max_file_size_bytes)
                 yield _status_batch(run_create(self.spec, CreateTask(str(path), self._prefix(token, written), token), rows))
             return
         with tempfile.TemporaryDirectory(prefix="pyhudi-bulk-") as folder:
             by_path = _spread(batches, self.schema, self.budget_bytes, folder)
             for written, path in enumerate(sorted(by_path)):
                 task = CreateTask(path, self._prefix(token, written), token)
-                yield _status_batch(run_create(self.spec, task, iter(by_path.pop(path))))
+                yield _status_batch(run_create(self.spec, task, _pieces(by_path.pop(path), self.spec.files.max_file_size_bytes)))
 
     def _prefix(self, token: WriteToken, written: int) -> str:
         return str(uuid.uuid5(uuid.UUID(self.id_seed), f"{token.partition}-{written}"))
@@ -255,6 +259,15 @@ def _spread(batches: Iterator[pa.RecordBatch], schema: pa.Schema, budget_bytes: 
         for code, path in enumerate(encoded.dictionary.to_pylist()):
             by_path.setdefault(path, []).append(rows.slice(int(bounds[code]), int(bounds[code + 1] - bounds[code])))
     return by_path
+
+
+def _pieces(tables: Iterable[pa.Table], max_file_size_bytes: int) -> Iterator[pa.Table]:
+    """The rows in pieces after each of which a file may be found full: small against a file, and against memory."""
+    wanted = min(_PIECE_BYTES, max_file_size_bytes)
+    for rows in tables:
+        step = max(1, min(_PIECE_ROWS, rows.num_rows * wanted // max(1, rows.nbytes)))
+        for start in range(0, rows.num_rows, step):
+            yield rows.slice(start, step)
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
