@@ -154,6 +154,12 @@ def parse_log_file(name: str) -> LogFileName | None:
     return LogFileName(match[1], match[2], int(match[3]), match[4] or "", match[5] is not None) if match else None
 
 
+def parse_data_file_instant(name: str) -> str | None:
+    """The instant in the name of a base or log file; None for another file."""
+    found = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
+    return found.instant_time if found else None
+
+
 def parse_archive_file(name: str) -> ArchiveFileName | None:
     """The parts of an archive file's name (no folders), or None."""
     match = _ARCHIVE.fullmatch(name)

@@ -23,7 +23,7 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
-from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.results import RestoreResult
 from pyhudi.operations.savepoint import check_retained, check_version, completed_write
 from pyhudi.operations.settings import CommitSettings
@@ -189,8 +189,8 @@ def _delete_files(context: TableContext, instants: Iterable[str]) -> dict[str, d
     by_partition = listing.files(listing.partitions())
     for partition, infos in by_partition.items():
         for info in infos:
-            instant = _instant_of(info.name)
-            if instant in wanted:
+            instant = parse_data_file_instant(info.name)
+            if instant is not None and instant in wanted:
                 there = found.setdefault(instant, {})
                 there[partition] = (*there.get(partition, ()), info.path)
     batches = [paths for partitions in found.values() for paths in partitions.values()]
@@ -218,12 +218,3 @@ def _rollback_metadata(
         },
         instants_rollback=(info,),
     )
-
-
-def _instant_of(name: str) -> str:
-    """The instant that wrote a data file; '' for other files."""
-    if name.startswith("."):
-        log = parse_log_file(name)
-        return log.instant_time if log else ""
-    base = parse_base_file(name)
-    return base.instant_time if base else ""

@@ -21,7 +21,7 @@ from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableSta
 from pyhudi.format.actions.compaction import CompactionOperation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
@@ -235,7 +235,7 @@ def _check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -
         )
     for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
         names = {name for op in load_compaction_plan(context.timeline, service).operations or () for name in _named_files(op)}
-        if any(_instant_of(name) == instant.request_time for name in names):
+        if any(parse_data_file_instant(name) == instant.request_time for name in names):
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
                 "merge its files; unschedule that first"
@@ -285,7 +285,9 @@ def _list_requests(context: TableContext, instant: Instant) -> tuple[RollbackReq
     listing = DirectoryListing(context.storage)
     requests = []
     for partition, files in listing.files(listing.partitions()).items():
-        own = tuple(context.storage.absolute(info.path) for info in files if _instant_of(info.name) == instant.request_time)
+        own = tuple(
+            context.storage.absolute(info.path) for info in files if parse_data_file_instant(info.name) == instant.request_time
+        )
         if own:
             requests.append(
                 RollbackRequest(partition_path=partition, file_id="", latest_base_instant="", files_to_be_deleted=own)
@@ -309,14 +311,6 @@ def _relative(context: TableContext, file: str) -> str:
             f"the rollback plan names {file}, which is not below {context.storage.uri}; nothing of it was deleted"
         )
     return path
-
-
-def _instant_of(name: str) -> str | None:
-    if name.startswith("."):
-        log = parse_log_file(name)
-        return log.instant_time if log else None
-    base = parse_base_file(name)
-    return base.instant_time if base else None
 
 
 def _file_id(path: str) -> str:
