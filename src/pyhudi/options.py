@@ -196,6 +196,12 @@ HONOURED: dict[str, Option] = {
     "hoodie.datasource.read.end.instanttime": Option(str, None),
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable": Option(bool, "true"),
     "hoodie.datasource.read.extract.partition.values.from.path": Option(bool, "false"),
+    "hoodie.metadata.enable": Option(bool, "true"),
+    "hoodie.enable.data.skipping": Option(bool, "true"),
+    "hoodie.fileIndex.dataSkippingFailureMode": Option(("fallback", "strict"), "fallback"),
+    "hoodie.bucket.index.num.buckets": Option(int, None),
+    "hoodie.bucket.index.hash.field": Option(str, None),
+    "hoodie.index.bucket.engine": Option(("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE"),
     # PyHudi's own.
     "pyhudi.memory.budget.bytes": Option(int, str(1 << 30)),
     "pyhudi.threads": Option(int, "0"),
@@ -237,13 +243,15 @@ MOOT: dict[str, str] = {
     "hoodie.datasource.read.file.index.listing.mode": "partitions are always listed as late as possible",
     "hoodie.write.lock.client.num_retries": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
     "hoodie.write.lock.client.wait_time_ms_between_retry": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
+    "hoodie.datasource.read.incr.skip_compact": "compaction keeps commit times, so it adds nothing to an incremental query",
+    "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
+    "hoodie.enable.data.skipping": "the rows are the same whatever is passed over",
     "hoodie.metrics.on": "results carry their own figures",
     "path": "the path is the argument of the call",
 }
 """Legal keys whose value changes nothing here, and why."""
 
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
-    "hoodie.metadata.enable": ("the metadata table is not written yet", ("false",)),
     "hoodie.metadata.record.index.enable": ("the metadata table is not written yet", ("false",)),
     "hoodie.metadata.index.column.stats.enable": ("the metadata table is not written yet", ("false",)),
     "hoodie.metadata.index.bloom.filter.enable": ("the metadata table is not written yet", ("false",)),
@@ -268,6 +276,10 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),
     ),
+    "hoodie.datasource.query.incremental.format": ("change data capture is not read yet", ("latest_state",)),
+    "hoodie.datasource.read.incr.table.version": ("incremental queries go by completion time", ("8",)),
+    "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
+    "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),
     "hoodie.bootstrap.base.path": ("bootstrap tables are not written", ("",)),
     "hoodie.datasource.hive_sync.enable": ("catalog sync is not built yet", ("false",)),
     "hoodie.datasource.meta.sync.enable": ("catalog sync is not built yet", ("false",)),
