@@ -102,6 +102,8 @@ class WriteSettings:
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """From checked options.  Raises InvalidRequest for options that do not go together."""
+        if options.given("hoodie.metadata.enable") == "true":
+            raise Unsupported("option hoodie.metadata.enable=true is refused for writes: the metadata table is not written yet")
         index = options.word("hoodie.index.type")
         policy = options.word("hoodie.datasource.insert.dup.policy")
         if options.flag("hoodie.datasource.write.insert.drop.duplicates"):
