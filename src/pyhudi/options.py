@@ -245,7 +245,6 @@ MOOT: dict[str, str] = {
     "hoodie.write.lock.client.wait_time_ms_between_retry": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
     "hoodie.datasource.read.incr.skip_compact": "compaction keeps commit times, so it adds nothing to an incremental query",
     "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
-    "hoodie.enable.data.skipping": "the rows are the same whatever is passed over",
     "hoodie.metrics.on": "results carry their own figures",
     "path": "the path is the argument of the call",
 }
