@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi import Table
+from pyhudi import InvalidRequest, Table, TableState
 from pyhudi.format.instants import Action
+from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
 from pyhudi.timeline.history import Bounds
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import HudiFailure, RealHudi
 
 KINDS = ("cow", "mor")
 MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.parquet.small.file.limit": 0}
@@ -228,3 +229,80 @@ def test_savepoints_and_restores_of_each_other(hudi: RealHudi, tmp_path: Path, k
     # And writes on again.
     hudi.write(rows(range(12), 90), path, **real_options(kind))
     assert our_rows(path) == real_rows(hudi, path) == seen(rows(range(12), 90))
+
+
+def test_both_clean_the_same_files_by_hours(hudi: RealHudi, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    hour_ms = 3_600_000
+    clock = ReplayEnvironment(5, SystemEnvironment().now_ms() - 40 * hour_ms)
+    Table.create(str(path), name="t", record_key="id", partition_by="part", ordering="ts", environment=clock, options=MANUAL)
+    table = Table(str(path), environment=clock, options=MANUAL)
+    for number, hours in enumerate((10, 5, 3, 12, 5)):
+        table.upsert(rows(range(number % 2, 8), number))
+        clock.advance_ms(hours * hour_ms)
+    copy = twin(hudi, path, "clean_hours")
+    theirs = {"clean_policy": "KEEP_LATEST_BY_HOURS", "hours_retained": 24}
+    hudi.call("run_clean", table="clean_hours", options="hoodie.metadata.enable=false", **theirs)
+    result = Table(str(path), options=MANUAL).clean(dry_run=False, options={"hoodie.clean.hours.retained": 24})
+    assert result.file_count > 0
+    assert data_files(copy) == data_files(path)
+    assert real_rows(hudi, path) == our_rows(path) == our_rows(copy)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_travel_to_the_same_moments(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t"
+    table = ours(path, kind, 5)
+    times = [i.request_time for i in table.timeline().completed_writes()]
+    middle = times[2]
+    dashed = f"{middle[:4]}-{middle[4:6]}-{middle[6:8]}"
+    clocked = f"{dashed} {middle[8:10]}:{middle[10:12]}:{middle[12:14]}"
+    forms = [middle, middle[:14], f"{clocked}.{middle[14:]}", clocked, dashed, "20200101000000000", "29990101000000"]
+    for form in forms:
+        assert our_rows(path, form) == real_rows(hudi, path, **{"as.of.instant": form}), form
+    for form in ("2026-11-21T05:45:07", "2026-11-21 05:45", "nonsense"):
+        with pytest.raises(InvalidRequest):
+            our_rows(path, form)
+        with pytest.raises(HudiFailure):
+            real_rows(hudi, path, **{"as.of.instant": form})
+    for number in range(3):
+        table.upsert(rows(range(8), 50 + number))
+        table.delete_partitions("b")
+    table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 2})
+    with pytest.raises(TableState, match="kept what is needed"):
+        our_rows(path, middle)
+    with pytest.raises(HudiFailure, match="Cleaner cleaned up"):
+        real_rows(hudi, path, **{"as.of.instant": middle})
+
+
+def test_restore_through_services_of_the_real_hudi(hudi: RealHudi, tmp_path: Path) -> None:
+    """Back through a completed compaction, a completed clustering and a pending one; nothing of them is left."""
+    path = tmp_path / "t"
+    for number in range(3):
+        hudi.write(rows(range(number % 3, 8), number), path, **real_options("mor"))
+    table = Table(str(path), options=MANUAL)
+    target = max(i.request_time for i in table.timeline().completed_writes())
+    expected = our_rows(path)
+    files = data_files(path)
+    hudi.register(path, "services_back")
+    metadata_off = "hoodie.metadata.enable=false"
+    hudi.call(
+        "run_compaction",
+        table="services_back",
+        op="scheduleandexecute",
+        options=f"{metadata_off},hoodie.compact.inline.max.delta.commits=1",
+    )
+    hudi.write(rows(range(10), 40), path, **real_options("mor"))
+    hudi.call("run_clustering", table="services_back", options=metadata_off)
+    hudi.write(rows(range(10), 41), path, **real_options("mor"))
+    hudi.call("run_clustering", table="services_back", op="schedule", options=metadata_off)
+    assert table.timeline().completed(Action.REPLACECOMMIT) and table.timeline().pending(Action.CLUSTERING)
+    assert table.timeline().completed(Action.COMMIT)
+
+    table.restore(target)
+    assert our_rows(path) == real_rows(hudi, path) == expected
+    assert data_files(path) == files
+    assert not [name for name in (path / ".hoodie" / "timeline").iterdir() if "cluster" in name.name or "compact" in name.name]
+    hudi.write(rows(range(10), 50), path, **real_options("mor"))
+    table.upsert(rows(range(10), 51))
+    assert our_rows(path) == real_rows(hudi, path) == seen(rows(range(10), 51))

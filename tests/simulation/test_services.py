@@ -27,7 +27,7 @@ OPTIONS = {
     "hoodie.timeline.compaction.batch.size": 2,
     "hoodie.parquet.small.file.limit": 0,
 }
-KINDS = ("cow", "mor")
+KINDS = ("cow", pytest.param("mor", marks=pytest.mark.slow))
 Act = Callable[[World, TableContext], object]
 
 
