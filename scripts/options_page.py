@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+# ruff: noqa: E501 - rows of a Markdown table cannot be broken
 from pathlib import Path
 
 from pyhudi.options import HONOURED, MOOT, REFUSED

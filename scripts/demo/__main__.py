@@ -7,6 +7,7 @@ cancelled flights, read back, and compare the totals with the source.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -80,6 +81,8 @@ def run_on_spark(path: Path, flights: pa.Table) -> None:
 
     from pyhudi import spark as hs
 
+    # Workers run in the interpreter that has PyHudi, not in whichever python3 comes first on the path.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("pyhudi demo")
