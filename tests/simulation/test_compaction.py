@@ -327,8 +327,12 @@ def test_a_log_compaction_that_a_compaction_overtook_is_dropped() -> None:
     assert planned is not None
     world.upsert({"k2": 5, "k1": 6})
     world.table.compact()
+    other = world.copy()
     with pytest.raises(WriteConflict, match="overtaken by"):
         run_log_compaction(world.table.context, ENGINE, settings(world), planned)
+    left = run_log_compaction(other.table.context, ENGINE, settings(other)).left
+    assert "overtaken by" in left[planned]
+    assert not other.table.timeline().pending()
     assert not world.table.timeline().pending()
     assert world.scanned() == world.rows
     every_file_counts(world)

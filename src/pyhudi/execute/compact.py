@@ -292,7 +292,7 @@ def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
 def _size_bytes(storage: Storage, path: str) -> int:
     info = storage.stat(path)
     if info is None:
-        raise TableState(f"{storage.absolute(path)} is part of the compaction's plan, and it is gone; roll the compaction back")
+        raise TableState(f"{storage.absolute(path)} is part of the compaction's plan, and it is gone; drop the plan by unscheduling it")
     return info.size_bytes
 
 

@@ -167,12 +167,20 @@ def _run_all(
         phases.end("run")
         return CompactionResult(kind.name, runs=(run,), seconds=phases.seconds)
     left: dict[str, str] = {}
-    for pending in timeline.pending(kind.action):
-        outcome = _execute(context, engine, settings, kind, pending.request_time)
+
+    def attempt(request_time: str) -> None:
+        try:
+            outcome = _execute(context, engine, settings, kind, request_time)
+        except WriteConflict as error:
+            # What overtook the plan stands; nothing is wrong with the table, and the next plan takes up what is left.
+            outcome = str(error)
         if isinstance(outcome, str):
-            left[pending.request_time] = outcome
+            left[request_time] = outcome
         else:
             runs.append(outcome)
+
+    for pending in timeline.pending(kind.action):
+        attempt(pending.request_time)
     phases.end("pending plans")
     if kind is _COMPACTION:
         planned = _schedule(context, settings, if_due)
@@ -180,11 +188,7 @@ def _run_all(
         planned = _schedule_log(context, engine, settings, if_due)
     phases.end("plan")
     if planned.instant is not None:
-        outcome = _execute(context, engine, settings, kind, planned.instant)
-        if isinstance(outcome, str):
-            left[planned.instant] = outcome
-        else:
-            runs.append(outcome)
+        attempt(planned.instant)
         phases.end("run")
     return CompactionResult(kind.name, planned.instant, planned.reason, tuple(runs), left, phases.seconds)
 
@@ -301,8 +305,9 @@ def _read_headers(
 
 
 def _block_count(slice_: FileSlice, headers: dict[str, tuple[LogBlock | CorruptBlock, ...]], validity: InstantValidity) -> int:
-    """The blocks that count and that no log compaction merged; all that one log compaction wrote are one.  0 where partial updates
-    forbid merging them alone.
+    """The blocks that count and that no log compaction merged; all that one log compaction wrote are one.
+
+    0 where partial updates forbid merging them alone.
     """
     blocks, _, _ = choose_blocks(((log.path, headers[log.path]) for log in slice_.logs), validity)
     if any(found.block.is_partial for found in blocks):
