@@ -1,0 +1,310 @@
+"""Compaction against the real Hudi: each carries out plans of the other, and makes of the same logs the same rows and figures."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.snapshot import read_commit
+from tests.interop.oracle import RealHudi
+from tests.rows import assert_same_rows
+
+NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("ts", pa.int64()),
+        ("part", pa.string()),
+        ("number", pa.float64()),
+        ("price", pa.decimal128(12, 3)),
+        ("day", pa.date32()),
+        ("moment", pa.timestamp("us", "UTC")),
+        ("words", pa.list_(pa.string())),
+        ("place", pa.struct([("lat", pa.float64()), ("name", pa.string())])),
+        ("_hoodie_is_deleted", pa.bool_()),
+    ]
+)
+MANUAL = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.parquet.small.file.limit": 0,
+    "hoodie.compact.inline": False,
+    "hoodie.log.compaction.blocks.threshold": 2,
+}
+# Each mode with a log format; the file name is that of whoever wrote the file.
+MODES = [("EVENT_TIME_ORDERING", "avro"), ("COMMIT_TIME_ORDERING", "avro"), ("EVENT_TIME_ORDERING", "parquet")]
+OWN = ("_hoodie_file_name",)
+
+
+def rows(numbers: range, ts: int, deleted: frozenset[int] = frozenset()) -> pa.Table:
+    return pa.Table.from_pylist(
+        [
+            {
+                "id": f"k{number:03}",
+                "ts": ts,
+                "part": "ab"[number % 2],
+                "number": number / 3 + ts,
+                "price": Decimal(number * 7 + ts) / 1000 if number % 5 else None,
+                "day": datetime.date(2020, 1, 1) + datetime.timedelta(days=number),
+                "moment": NOW + datetime.timedelta(seconds=ts) if number % 4 else None,
+                "words": ["a", f"w{ts}"] if number % 3 else [],
+                "place": {"lat": number / 4, "name": f"ü{ts}"} if number % 7 else None,
+                "_hoodie_is_deleted": number in deleted,
+            }
+            for number in numbers
+        ],
+        SCHEMA,
+    )
+
+
+def keys(numbers: range) -> pa.Table:
+    return rows(numbers, 0).select(["id", "part"])
+
+
+def real_options(mode: str, log_format: str, **more: object) -> dict[str, Any]:
+    return {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.write.record.merge.mode": mode,
+        "hoodie.logfile.data.block.format": log_format,
+        "hoodie.metadata.enable": False,
+        **MANUAL,
+        **more,
+    }
+
+
+def our_table(path: Path, mode: str, log_format: str) -> Table:
+    return Table.create(
+        str(path),
+        name="t",
+        record_key="id",
+        partition_by="part",
+        ordering="ts",
+        table_type="mor",
+        options={"hoodie.write.record.merge.mode": mode, "hoodie.logfile.data.block.format": log_format, **MANUAL},
+    )
+
+
+def filled_by_us(path: Path, mode: str, log_format: str) -> Table:
+    table = our_table(path, mode, log_format)
+    table.insert(rows(range(0, 30), 10))
+    table.upsert(rows(range(0, 20, 2), 12))
+    table.upsert(rows(range(0, 30, 3), 11, frozenset({3, 6, 27})))
+    table.delete(keys(range(8, 12)))
+    table.upsert(rows(range(9, 14), 20))
+    return table
+
+
+def filled_by_hudi(hudi: RealHudi, path: Path, mode: str, log_format: str) -> Table:
+    def write(data: pa.Table, operation: str) -> None:
+        hudi.write(data, path, **real_options(mode, log_format, **{"hoodie.datasource.write.operation": operation}))
+
+    write(rows(range(0, 30), 10), "insert")
+    write(rows(range(0, 20, 2), 12), "upsert")
+    write(rows(range(0, 30, 3), 11, frozenset({3, 6, 27})), "upsert")
+    # No row may follow a key that the real Hudi deleted: by event time it cannot read that itself.
+    write(rows(range(8, 12), 15), "delete")
+    return Table(str(path), options=MANUAL)
+
+
+def twin(path: Path) -> Path:
+    copy = path.with_name(f"{path.name}-twin")
+    shutil.copytree(path, copy)
+    return copy
+
+
+def ours(path: Path) -> pa.Table:
+    return Table(str(path)).scan("*").to_arrow()
+
+
+def theirs(hudi: RealHudi, path: Path) -> pa.Table:
+    return hudi.read(path, **{"hoodie.metadata.enable": False})
+
+
+def real_run(hudi: RealHudi, path: Path, op: str, timestamp: str | None = None) -> None:
+    name = path.name.replace("-", "_") + "_" + path.parent.name.replace("-", "_")
+    hudi.register(path, name)
+    more = {} if timestamp is None else {"timestamp": int(timestamp)}
+    options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    hudi.call("run_compaction", op=op, table=name, options=options, **more)
+
+
+def plan_of(path: Path, instant: str) -> CompactionPlan:
+    store = Table(str(path)).context.timeline
+    return load_compaction_plan(store, Instant(instant, Action.COMPACTION, State.REQUESTED))
+
+
+def commit_of(path: Path, instant: str) -> CommitMetadata:
+    table = Table(str(path))
+    return read_commit(table.context.timeline, table.timeline().find(instant, Action.COMMIT, Action.DELTACOMMIT))
+
+
+def by_group(plan: CompactionPlan) -> list[CompactionOperation]:
+    return sorted(plan.operations or (), key=lambda operation: str(operation.file_id))
+
+
+def figures(stat: WriteStat) -> dict[str, object]:
+    return {
+        name: getattr(stat, name)
+        for name in (
+            "file_id",
+            "partition_path",
+            "prev_commit",
+            "prev_base_file",
+            "num_writes",
+            "num_inserts",
+            "num_update_writes",
+            "total_log_records",
+            "total_log_files_compacted",
+            "total_log_size_compacted",
+            "total_log_blocks",
+            "total_updated_records_compacted",
+        )
+    }
+
+
+def same_outcome(hudi: RealHudi, mine: Path, real: Path, instant: str, before: pa.Table) -> None:
+    for path in (mine, real):
+        assert_same_rows(ours(path), before, ignoring=OWN)
+        assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
+    us, them = commit_of(mine, instant), commit_of(real, instant)
+    assert (us.operation_type, us.compacted) == (them.operation_type, them.compacted) == ("COMPACT", True)
+    assert us.extra_metadata["schema"] == them.extra_metadata["schema"]
+    by_file = [sorted(map(figures, commit.write_stats), key=lambda stat: str(stat["file_id"])) for commit in (us, them)]
+    assert by_file[0] == by_file[1]
+    for path in (mine, real):
+        entries = {(e.action, e.state) for e in hudi.timeline(path) if e.request_time == instant}
+        assert entries == {("commit", "COMPLETED")}
+
+
+@pytest.mark.parametrize(("mode", "log_format"), MODES)
+def test_our_plan_is_carried_out_by_both_alike(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+    path = tmp_path / "t"
+    table = filled_by_us(path, mode, log_format)
+    before = ours(path)
+    assert_same_rows(theirs(hudi, path), before)
+    instant = table.schedule_compaction().planned
+    assert instant is not None
+    assert_same_rows(theirs(hudi, path), before)
+    copy = twin(path)
+    real_run(hudi, copy, "run", instant)
+    table.compact(instant)
+    same_outcome(hudi, path, copy, instant, before)
+    assert plan_of(path, instant) == plan_of(copy, instant)
+
+
+@pytest.mark.parametrize(("mode", "log_format"), MODES)
+def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+    path = tmp_path / "t"
+    table = filled_by_hudi(hudi, path, mode, log_format)
+    before = theirs(hudi, path)
+    assert_same_rows(ours(path), before)
+    copy_for_planning = twin(path)
+    real_run(hudi, path, "schedule")
+    pending = table.timeline().pending(Action.COMPACTION)
+    assert len(pending) == 1
+    instant = pending[0].request_time
+    # Both plan the same from the same state, up to the order of operations of one size.
+    planned = Table(str(copy_for_planning), options=MANUAL).schedule_compaction().planned
+    assert planned is not None
+    mine, real = plan_of(copy_for_planning, planned), plan_of(path, instant)
+    assert by_group(mine) == by_group(real)
+    assert (mine.version, mine.strategy, mine.preserve_hoodie_metadata, mine.missing_schedule_partitions) == (
+        real.version,
+        real.strategy,
+        real.preserve_hoodie_metadata,
+        real.missing_schedule_partitions,
+    )
+    copy = path.with_name("t-copy")
+    shutil.copytree(path, copy)
+    real_run(hudi, copy, "run", instant)
+    table.compact(instant)
+    same_outcome(hudi, path, copy, instant, before)
+
+
+def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, tmp_path: Path) -> None:
+    mode, log_format = "EVENT_TIME_ORDERING", "avro"
+    path = tmp_path / "t"
+    table = filled_by_us(path, mode, log_format)
+    first = table.schedule_compaction().planned
+    assert first is not None
+    hudi.write(rows(range(5, 15), 30), path, **real_options(mode, log_format, **{"hoodie.datasource.write.operation": "upsert"}))
+    before = theirs(hudi, path)
+    assert_same_rows(ours(path), before)
+    table.compact(first)
+    assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
+    assert_same_rows(ours(path), before, ignoring=OWN)
+    table.upsert(rows(range(12, 18), 40))
+    real_run(hudi, path, "schedule")
+    second = table.timeline().pending(Action.COMPACTION)[0].request_time
+    table.delete(keys(range(16, 20)))
+    before = ours(path)
+    assert_same_rows(theirs(hudi, path), before)
+    real_run(hudi, path, "run", second)
+    assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
+    assert_same_rows(ours(path), before, ignoring=OWN)
+    table.compact()
+    assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
+    assert_same_rows(ours(path), before, ignoring=OWN)
+
+
+@pytest.mark.parametrize(("mode", "log_format"), MODES)
+def test_the_real_hudi_reads_our_log_compactions(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+    path = tmp_path / "t"
+    table = filled_by_us(path, mode, log_format)
+    before = ours(path)
+    done = table.log_compact()
+    assert done.instant is not None
+    assert commit_of(path, done.instant).operation_type == "LOG_COMPACT"
+    assert_same_rows(ours(path), before)
+    assert_same_rows(theirs(hudi, path), before)
+    table.upsert(rows(range(2, 9), 50))
+    before = ours(path)
+    assert_same_rows(theirs(hudi, path), before)
+    copy = twin(path)
+    instant = Table(str(copy), options=MANUAL).schedule_compaction().planned
+    assert instant is not None
+    real_run(hudi, copy, "run", instant)
+    assert_same_rows(theirs(hudi, copy), before, ignoring=OWN)
+    assert_same_rows(ours(copy), before, ignoring=OWN)
+
+
+def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(hudi: RealHudi, tmp_path: Path) -> None:
+    mode, log_format = MODES[0]
+    path = tmp_path / "t"
+    table = filled_by_hudi(hudi, path, mode, log_format)
+    before = theirs(hudi, path)
+    real_run(hudi, path, "schedule")
+    instant = table.timeline().pending(Action.COMPACTION)[0].request_time
+    done = path.with_name("t-done")
+    shutil.copytree(path, done)
+    real_run(hudi, done, "run", instant)
+    # What it wrote before it died: markers, one base file, no completed instant.
+    table.context.timeline.start(Instant(instant, Action.COMPACTION, State.REQUESTED))
+    stat = commit_of(done, instant).write_stats[0]
+    assert stat.path is not None
+    shutil.copy(done / stat.path, path / stat.path)
+    marker = path / ".hoodie" / ".temp" / instant / f"{stat.path}.marker.MERGE"
+    marker.parent.mkdir(parents=True)
+    marker.touch()
+    assert_same_rows(ours(path), before)
+    assert_same_rows(theirs(hudi, path), before)
+    table.compact(instant)
+    assert not (path / stat.path).exists()
+    assert_same_rows(ours(path), before, ignoring=OWN)
+    assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
+    assert ("rollback", "COMPLETED") in {(e.action, e.state) for e in hudi.timeline(path)}
