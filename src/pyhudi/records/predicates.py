@@ -28,9 +28,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -65,7 +66,7 @@ __all__ = (
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS_A_DAY = 86_400_000_000
-_NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ def prune_values(expr: Expr, values: Mapping[str, Any]) -> bool:
     expr: bound; values: by dotted name, Arrow scalars or Python values in stored form, None for null.
     """
     known = {name: stored_value(value) if isinstance(value, pa.Scalar) else value for name, value in values.items()}
-    return bool(_outcomes(expr, lambda leaf: _value_outcomes(leaf, known)) & _TRUE)
+    return bool(outcomes(expr, lambda leaf: _value_outcomes(leaf, known), 0) & TRUE)
 
 
 def prune_ranges(expr: Expr, ranges: Mapping[str, ColumnRange]) -> bool:
@@ -138,7 +139,7 @@ def prune_ranges(expr: Expr, ranges: Mapping[str, ColumnRange]) -> bool:
     greatest by bytes or by UTF-16 units.  A range without bounds says nothing of the values, even when all are counted as
     null: Hudi also counts so when a file has no statistics.
     """
-    return bool(_outcomes(expr, lambda leaf: _range_outcomes(leaf, ranges)) & _TRUE)
+    return bool(outcomes(expr, lambda leaf: _range_outcomes(leaf, ranges), 0) & TRUE)
 
 
 def key_literals(expr: Expr, column: str) -> list[Any] | None:
@@ -342,7 +343,7 @@ def _pushed(expr: Expr, negated: bool) -> Expr:
         return replace(expr, outcome=not expr.outcome)
     # NaN is neither below nor above a number, so for floating point the opposite of < is not >=.
     if isinstance(expr, Compare) and (expr.op in ("=", "<>") or not pa.types.is_floating(expr.type)):
-        return replace(expr, op=_NEGATED[expr.op])
+        return replace(expr, op=NEGATED[expr.op])
     return Not(expr)
 
 
@@ -374,7 +375,7 @@ def _arrow(expr: Expr) -> pc.Expression:
             return pc.scalar(False)
         return _reference(expr.column).isin(_value_set(expr))
     if isinstance(expr, Like):
-        prefix, exact = _prefix(expr.pattern)
+        prefix, exact = like_prefix(expr.pattern)
         if exact:
             return _reference(expr.column) == pa.scalar(prefix)
         if _is_prefix_pattern(expr.pattern):
@@ -447,7 +448,7 @@ def _pieces(pattern: str) -> list[tuple[str, bool]]:
     return pieces
 
 
-def _prefix(pattern: str) -> tuple[str, bool]:
+def like_prefix(pattern: str) -> tuple[str, bool]:
     """The text before the first wildcard, and whether there is none."""
     text = ""
     for char, wild in _pieces(pattern):
@@ -545,57 +546,61 @@ def _spark_text(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # Pruning: sets of outcomes as bits
 
-_TRUE, _FALSE, _UNKNOWN = 1, 2, 4
-_ANY = _TRUE | _FALSE | _UNKNOWN
+TRUE, FALSE, UNKNOWN = 1, 2, 4
+"""What a row may come out as; a set of outcomes is the sum of its bits."""
+ANY = TRUE | FALSE | UNKNOWN
+
+Outcomes = TypeVar("Outcomes", int, npt.NDArray[Any])
 
 
-def _outcomes(expr: Expr, leaf: Callable[[Expr], int]) -> int:
+def outcomes(expr: Expr, leaf: Callable[[Expr], Outcomes], none: Outcomes) -> Outcomes:
+    """The outcomes of a filter, from those of its leaves: one set, or an array of sets when the leaves give arrays.
+
+    none: zero, in the form that the leaves have.
+    """
     if isinstance(expr, Not):
-        inner = _outcomes(expr.part, leaf)
-        return _swapped(inner)
+        return _swapped(outcomes(expr.part, leaf, none))
     if isinstance(expr, And):
-        result = _TRUE
+        result = none | TRUE
         for part in expr.parts:
-            result = _both(result, _outcomes(part, leaf))
+            result = _both(result, outcomes(part, leaf, none))
         return result
     if isinstance(expr, Or):
         # a OR b is NOT (NOT a AND NOT b), in three-valued logic, too.
-        result = _TRUE
+        result = none | TRUE
         for part in expr.parts:
-            result = _both(result, _swapped(_outcomes(part, leaf)))
+            result = _both(result, _swapped(outcomes(part, leaf, none)))
         return _swapped(result)
     if isinstance(expr, Constant):
-        return _outcome(expr.value)
+        constant: Outcomes = none | _outcome(expr.value)
+        return constant
     return leaf(expr)
 
 
-def _swapped(outcomes: int) -> int:
-    return outcomes & _UNKNOWN | (_FALSE if outcomes & _TRUE else 0) | (_TRUE if outcomes & _FALSE else 0)
+def _swapped(found: Outcomes) -> Outcomes:
+    return (found & UNKNOWN) | ((found & TRUE) << 1) | ((found & FALSE) >> 1)
 
 
-def _both(left: int, right: int) -> int:
-    result = (left | right) & _FALSE
-    if left & right & _TRUE:
-        result |= _TRUE
-    open_left, open_right = left & (_TRUE | _UNKNOWN), right & (_TRUE | _UNKNOWN)
-    if open_left and open_right and (left | right) & _UNKNOWN:
-        result |= _UNKNOWN
+def _both(left: Outcomes, right: Outcomes) -> Outcomes:
+    # With false on either side the whole is false; it is unknown when a side is, and the other can be true or unknown.
+    is_open = ((left | left >> 2) & 1) & ((right | right >> 2) & 1)
+    result: Outcomes = ((left | right) & FALSE) | (left & right & TRUE) | ((is_open & ((left | right) >> 2)) << 2)
     return result
 
 
 def _outcome(value: bool | None) -> int:
-    return _UNKNOWN if value is None else _TRUE if value else _FALSE
+    return UNKNOWN if value is None else TRUE if value else FALSE
 
 
 def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     name: str = leaf.column  # type: ignore[attr-defined]
     if name not in values:
-        return _ANY
+        return ANY
     value = values[name]
     if isinstance(leaf, IsNull):
         return _outcome(value is None)
     if value is None:
-        return _UNKNOWN
+        return UNKNOWN
     if isinstance(leaf, Always):
         return _outcome(leaf.outcome)
     _require_bound(leaf)
@@ -626,57 +631,57 @@ def _require_bound(leaf: Expr) -> None:
 def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
     found = ranges.get(leaf.column)  # type: ignore[attr-defined]
     if found is None:
-        return _ANY
-    nulls = _UNKNOWN if found.null_count is None or found.null_count > 0 else 0
+        return ANY
+    nulls = UNKNOWN if found.null_count is None or found.null_count > 0 else 0
     # Counted as all null without bounds may also mean that nothing was counted.
     values_known = found.min is not None
     if isinstance(leaf, IsNull):
         no_value = values_known and found.is_all_null
-        return (_TRUE if nulls else 0) | (0 if no_value else _FALSE)
+        return (TRUE if nulls else 0) | (0 if no_value else FALSE)
     if isinstance(leaf, Always):
         return nulls | _outcome(leaf.outcome)
     _require_bound(leaf)
     if not values_known or found.min is None or found.max is None:
-        return nulls | _TRUE | _FALSE | (_UNKNOWN if isinstance(leaf, In) and leaf.has_null else 0)
+        return nulls | TRUE | FALSE | (UNKNOWN if isinstance(leaf, In) and leaf.has_null else 0)
     if isinstance(leaf, Compare):
         return nulls | _compare_outcomes(leaf.op, leaf.value, found, leaf.type)
     if isinstance(leaf, In):
         each = [_compare_outcomes("=", value, found, leaf.type) for value in leaf.values]
-        may_match = any(outcome & _TRUE for outcome in each)
-        may_miss = not any(outcome == _TRUE for outcome in each)
-        miss = _UNKNOWN if leaf.has_null else _FALSE
-        return nulls | (_TRUE if may_match else 0) | (miss if may_miss else 0)
+        may_match = any(outcome & TRUE for outcome in each)
+        may_miss = not any(outcome == TRUE for outcome in each)
+        miss = UNKNOWN if leaf.has_null else FALSE
+        return nulls | (TRUE if may_match else 0) | (miss if may_miss else 0)
     if isinstance(leaf, Like):
-        return nulls | _FALSE | (_TRUE if _may_start(_prefix(leaf.pattern)[0], found) else 0)
+        return nulls | FALSE | (TRUE if _may_start(like_prefix(leaf.pattern)[0], found) else 0)
     raise Internal(f"unknown filter node {type(leaf).__name__}")
 
 
 def _compare_outcomes(op: str, literal: Any, found: ColumnRange, type_: pa.DataType | None) -> int:
     """The outcomes of comparing some value of a range with a literal; a NaN may be among the values of floating point."""
     low, high = found.min, found.max
-    if isinstance(literal, str) and not _orders_agree(literal):
-        return _TRUE | _FALSE
+    if isinstance(literal, str) and not orders_agree(literal):
+        return TRUE | FALSE
     low_open = isinstance(low, float) and math.isnan(low)
     high_open = isinstance(high, float) and math.isnan(high)
     below = low_open or _PYTHON_OPERATORS["<"](low, literal)
     above = high_open or _PYTHON_OPERATORS[">"](high, literal)
     at = (low_open or _PYTHON_OPERATORS["<="](low, literal)) and (high_open or _PYTHON_OPERATORS[">="](high, literal))
     true_when = {"=": at, "<>": below or above, "<": below, "<=": below or at, ">": above, ">=": above or at}
-    opposite = true_when[_NEGATED[op]]
-    result = (_TRUE if true_when[op] else 0) | (_FALSE if opposite else 0)
+    opposite = true_when[NEGATED[op]]
+    result = (TRUE if true_when[op] else 0) | (FALSE if opposite else 0)
     if pa.types.is_floating(type_):
         # Nothing says whether a NaN is there; it differs from everything and every other comparison with it is false.
-        result |= _TRUE if op == "<>" else _FALSE
+        result |= TRUE if op == "<>" else FALSE
     return result
 
 
-def _orders_agree(text: str) -> bool:
+def orders_agree(text: str) -> bool:
     """Whether comparing with this text gives the same by UTF-8 bytes and by UTF-16 units, whatever the other text is."""
     return all(char < "\ud800" for char in text)
 
 
 def _may_start(prefix: str, found: ColumnRange) -> bool:
     low, high = found.min, found.max
-    if not isinstance(low, str) or not isinstance(high, str) or not _orders_agree(prefix):
+    if not isinstance(low, str) or not isinstance(high, str) or not orders_agree(prefix):
         return True
     return low[: len(prefix)] <= prefix and high >= prefix

@@ -1,0 +1,153 @@
+"""Pruning many files at once: the rules of `predicates.prune_ranges`, over columns of ranges.
+
+A `RangeColumn` holds what is known of one column in each of many files.  `may_match` says for each file whether a row of it may
+make a filter true; it gives what `prune_ranges` gives file by file, except that long IN lists are taken for the range that they
+span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal
+from pyhudi.records.predicates import (
+    ANY,
+    FALSE,
+    NEGATED,
+    TRUE,
+    UNKNOWN,
+    Always,
+    Compare,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    arrow_scalar,
+    like_prefix,
+    orders_agree,
+    outcomes,
+)
+
+# Of longer IN lists the least and the greatest value are compared alone.
+_MAX_LISTED = 64
+
+Bits = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeColumn:
+    """One column in many files.  low, high: arrays of the column's type, both null where no bounds are known.
+
+    null_count, value_count (nulls included): int64, null where not known.  As in `ColumnRange`, no bounds say nothing of the
+    values.
+    """
+
+    low: pa.Array
+    high: pa.Array
+    null_count: pa.Int64Array
+    value_count: pa.Int64Array
+
+    def __post_init__(self) -> None:
+        if len({len(self.low), len(self.high), len(self.null_count), len(self.value_count)}) != 1:
+            raise Internal("the arrays of a range column differ in length")
+
+
+def may_match(expr: Expr, columns: Mapping[str, RangeColumn], count: int) -> Flags:
+    """For each of `count` files whether a row of it may make the filter true.
+
+    expr: bound; columns: by dotted name, each of `count` files; a column that is not named may hold anything.
+    """
+    none = np.zeros(count, dtype=np.uint8)
+    found: Flags = outcomes(expr, lambda leaf: _leaf_outcomes(leaf, columns, count), none) & TRUE > 0
+    return found
+
+
+def _leaf_outcomes(leaf: Expr, columns: Mapping[str, RangeColumn], count: int) -> Bits:
+    column = columns.get(leaf.column)  # type: ignore[attr-defined]
+    if column is None:
+        return np.full(count, ANY, dtype=np.uint8)
+    bounded = _flags(pc.and_(column.low.is_valid(), column.high.is_valid()))
+    nulls = _flags(pc.fill_null(pc.greater(column.null_count, 0), True))
+    result = _bits(nulls, UNKNOWN)
+    if isinstance(leaf, IsNull):
+        all_null = _flags(pc.fill_null(pc.equal(column.null_count, column.value_count), False))
+        return _bits(nulls, TRUE) | _bits(~(bounded & all_null), FALSE)
+    if isinstance(leaf, Always):
+        return result | np.uint8(TRUE if leaf.outcome else FALSE)
+    if isinstance(leaf, Compare):
+        known = _compared(leaf.op, leaf.value, column, leaf.type)
+        unknown = TRUE | FALSE
+    elif isinstance(leaf, In):
+        known = _listed(leaf, column, count)
+        unknown = TRUE | FALSE | (UNKNOWN if leaf.has_null else 0)
+    elif isinstance(leaf, Like):
+        known = _bits(_may_start(like_prefix(leaf.pattern)[0], column), TRUE) | np.uint8(FALSE)
+        unknown = TRUE | FALSE
+    else:
+        raise Internal(f"unknown filter node {type(leaf).__name__}")
+    return result | np.where(bounded, known, np.uint8(unknown)).astype(np.uint8)
+
+
+def _listed(leaf: In, column: RangeColumn, count: int) -> Bits:
+    miss = np.uint8(UNKNOWN if leaf.has_null else FALSE)
+    if len(leaf.values) > _MAX_LISTED:
+        if all(not isinstance(value, str) or orders_agree(value) for value in leaf.values):
+            least, greatest = min(leaf.values), max(leaf.values)
+            inside: Bits = _compared(">=", least, column, leaf.type) & _compared("<=", greatest, column, leaf.type)
+            return (inside & np.uint8(TRUE)) | miss
+        return np.full(count, np.uint8(TRUE) | miss, dtype=np.uint8)
+    may = np.zeros(count, dtype=np.uint8)
+    must = np.zeros(count, dtype=np.bool_)
+    for value in leaf.values:
+        each = _compared("=", value, column, leaf.type)
+        may |= each & np.uint8(TRUE)
+        must |= each == TRUE
+    return may | np.where(must, np.uint8(0), miss).astype(np.uint8)
+
+
+def _compared(op: str, literal: Any, column: RangeColumn, type_: pa.DataType | None) -> Bits:
+    """As `predicates` compares a literal with a range; what stands where bounds are null is of no account."""
+    count = len(column.low)
+    if type_ is None:
+        raise Internal("the filter is not bound to a schema")
+    if isinstance(literal, str) and not orders_agree(literal):
+        return np.full(count, TRUE | FALSE, dtype=np.uint8)
+    scalar = arrow_scalar(literal, type_)
+    low, high = column.low, column.high
+    floating = pa.types.is_floating(type_)
+    low_open = _flags(pc.fill_null(pc.is_nan(low), False)) if floating else np.zeros(count, dtype=np.bool_)
+    high_open = _flags(pc.fill_null(pc.is_nan(high), False)) if floating else np.zeros(count, dtype=np.bool_)
+    below = low_open | _flags(pc.fill_null(pc.less(low, scalar), False))
+    above = high_open | _flags(pc.fill_null(pc.greater(high, scalar), False))
+    reaches = low_open | _flags(pc.fill_null(pc.less_equal(low, scalar), False))
+    at = reaches & (high_open | _flags(pc.fill_null(pc.greater_equal(high, scalar), False)))
+    true_when = {"=": at, "<>": below | above, "<": below, "<=": below | at, ">": above, ">=": above | at}
+    result = _bits(true_when[op], TRUE) | _bits(true_when[NEGATED[op]], FALSE)
+    if floating:
+        # Nothing says whether a NaN is there; it differs from everything and every other comparison with it is false.
+        result |= np.uint8(TRUE if op == "<>" else FALSE)
+    return result
+
+
+def _may_start(prefix: str, column: RangeColumn) -> Flags:
+    if not pa.types.is_string(column.low.type) or not orders_agree(prefix):
+        return np.ones(len(column.low), dtype=np.bool_)
+    starts = pc.utf8_slice_codeunits(column.low, 0, len(prefix)) if prefix else pa.repeat("", len(column.low))
+    return _flags(pc.fill_null(pc.and_(pc.less_equal(starts, prefix), pc.greater_equal(column.high, prefix)), True))
+
+
+def _flags(array: pa.Array) -> Flags:
+    flags: Flags = array.to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _bits(flags: Flags, bit: int) -> Bits:
+    return np.where(flags, np.uint8(bit), np.uint8(0)).astype(np.uint8)
