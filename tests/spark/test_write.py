@@ -93,6 +93,35 @@ def test_delete_by_keys_and_by_rows(spark: SparkSession, tmp_path: Path, lookups
     assert rows_of(spark, tmp_path / "t") == sorted(row for row in FIRST if row[0] not in {f"id{n}" for n in (*range(7), 8, 9)})
 
 
+def test_keys_to_delete_may_come_twice(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    written(spark, tmp_path / "t", FIRST[:10])
+    twice = spark.createDataFrame([("id1", "sf"), ("id1", "sf"), ("id2", "ny")], "id string, city string")
+    assert hp.Table(str(tmp_path / "t")).delete(keys=twice).rows_deleted == 2
+    assert len(rows_of(spark, tmp_path / "t")) == 8
+
+
+def test_merge_on_read_appends_updates_and_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    options = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.parquet.small.file.limit": "0"}
+    written(spark, tmp_path / "t", FIRST, **options)
+    newer = [(f"id{n}", "sf" if n % 2 else "ny", n + 1000, -1.0) for n in range(10)]
+    older = [(f"id{n}", "sf" if n % 2 else "ny", -5, -2.0) for n in range(20, 24)]
+    result = written(spark, tmp_path / "t", [*newer, newer[0], *older, ("new", "sf", 1, 1.0)], **options)
+    assert (result.log_files, result.file_groups_rewritten, result.rows_inserted) == (2, 0, 1)
+    deleted = written(spark, tmp_path / "t", FIRST[30:32], "delete", **options)
+    assert (deleted.log_files, deleted.file_groups_rewritten) == (2, 0)
+    expected = {row[0]: row for row in FIRST} | {row[0]: row for row in newer} | {"new": ("new", "sf", 1, 1.0)}
+    left = sorted(row for row in expected.values() if row[0] not in ("id30", "id31"))
+    assert rows_of(spark, tmp_path / "t") == left
+    assert_same_rows(hs.read(spark, str(tmp_path / "t")).toArrow(), hp.Table(str(tmp_path / "t")).scan(["*"]).to_arrow())
+    found = hs.read(spark, str(tmp_path / "t"), columns=["id"], filter="fare = -1 AND city = 'ny'")
+    assert sorted(row["id"] for row in found.collect()) == ["id0", "id2", "id4", "id6", "id8"]
+    optimized = hs.read(spark, str(tmp_path / "t"), options={"hoodie.datasource.query.type": "read_optimized"})
+    assert optimized.where("fare < 0").count() == 0
+    moved = written(spark, tmp_path / "t", [("id3", "la", 5000, 9.0)], **options, **{"hoodie.index.type": "GLOBAL_SIMPLE"})
+    assert moved.rows_inserted == 1
+    assert [row for row in rows_of(spark, tmp_path / "t") if row[0] == "id3"] == [("id3", "la", 5000, 9.0)]
+
+
 def test_soft_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     schema = SCHEMA + ", _hoodie_is_deleted boolean"
     hs.write(frame_of(spark, [(*row, False) for row in FIRST[:6]], schema), str(tmp_path / "t"), options=OPTIONS)

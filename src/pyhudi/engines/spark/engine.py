@@ -15,7 +15,7 @@ before.
 Of two rows with one key and equal ordering values the later one in the DataFrame's own order wins, which Spark does not promise
 to keep.
 
-What is not here: slices with log files are not written; see the operations for what they refuse.
+On a merge-on-read table the same task appends to the group's log where the plan says so.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from pyhudi.execute.tag import TagFile
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.keys import KeySpec, partition_columns
+from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import normalise
 
@@ -121,6 +122,11 @@ class SparkIncoming:
     def session(self) -> SparkSession:
         """The session of the rows."""
         return self._engine.session
+
+    @property
+    def rule(self) -> MergeRule:
+        """The rule between incoming records of one key."""
+        return self._request.rule
 
     @property
     def budget_bytes(self) -> int:
@@ -472,7 +478,7 @@ class _Groups:
         slice_ = self._plan.slices.get((partition, file_id))
         base = slice_.base if slice_ is not None else None
         self._known[partition, file_id] = len(self.targets)
-        self.targets.append(GroupTarget(partition, file_id, None if base is None else base.path))
+        self.targets.append(GroupTarget(partition, file_id, slice_, self._plan.appends_to((partition, file_id))))
         # Rewriting a byte and writing a new row of some hundred bytes cost about the same.
         self._weights.append(base.size_bytes if base is not None else row_count * 100)
         return len(self.targets) - 1
@@ -508,7 +514,8 @@ def _write_groups(
     kept = rows.select(*map(column, [*schema.names, GROUP, *([ORDER] if combine else [])]))
     routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
     targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
-    job = WriteGroups(plan.spec, schema, targets, plan.rule, plan.match_keys, combine, incoming.budget_bytes)
+    rule = incoming.rule if combine else None
+    job = WriteGroups(plan.spec, schema, targets, plan.rule, plan.match_keys, rule, plan.validity, incoming.budget_bytes)
     with translated_errors():
         return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
 

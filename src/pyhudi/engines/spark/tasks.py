@@ -1,6 +1,6 @@
 """What runs on workers: streams of rows become file groups.
 
-    WriteGroups        rows sorted by group number; one group after the other is merged into its file or written as a new one
+    WriteGroups        rows sorted by group number; one group after the other is merged into its file, appended to its log, or new
     WritePartitions    rows of any number of partition paths; each path becomes new files
     CombineKeys        rows sorted by key; one row for each key
     SettleMoves        rows whose key stands in another partition; they become a delete there and an insert here
@@ -29,14 +29,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.engine import TagRequest
 from pyhudi.execute.incoming import resolve_moves
 from pyhudi.execute.layout import DELETE_COLUMN, conform_table
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.spill import store_rows
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteStatus, run_create, run_merge
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import MergeRule, combine_duplicates
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.table.slices import FileSlice
 
 GROUP = "_pyhudi_group"
 """Number of the file group that takes the row."""
@@ -60,18 +63,23 @@ _PIECE_ROWS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class GroupTarget:
-    """A file group that takes rows.  base_path: its present base file, relative to the table; None for a new group."""
+    """A file group that takes rows.
+
+    slice: its present slice, None for a new group.  appends: the rows go into a log file of the slice, not into a new base file.
+    """
 
     partition: str
     file_id: str
-    base_path: str | None
+    slice: FileSlice | None
+    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WriteGroups:
     """Rows in `schema` and GROUP, sorted by GROUP (and key and order when combining), to statuses.
 
-    combine: several rows of a group may have one key, the rule makes one of them.
+    rule: between a stored and an incoming record.  combine: the rule between rows of one key, where a group may get several.
+    validity: which log blocks count, for groups that are appended to.
     """
 
     spec: WriterSpec
@@ -79,24 +87,29 @@ class WriteGroups:
     groups: Mapping[int, GroupTarget]
     rule: MergeRule
     match_keys: bool
-    combine: bool
+    combine: MergeRule | None
+    validity: InstantValidity
     budget_bytes: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         for number, pieces in itertools.groupby(_runs(batches, GROUP, self.schema), key=lambda piece: piece[0]):
             rows: Iterator[pa.Table] = (piece[1] for piece in pieces)
-            if self.combine:
-                rows = combined(rows, self.rule)
+            if self.combine is not None:
+                rows = combined(rows, self.combine)
             yield _status_batch(self._write(self.groups[int(number)], token, rows))
 
     def _write(self, target: GroupTarget, token: WriteToken, rows: Iterator[pa.Table]) -> tuple[WriteStatus, ...]:
-        if target.base_path is None:
+        slice_ = target.slice
+        if slice_ is None:
             pieces = _pieces(rows, self.spec.files.max_file_size_bytes)
             return run_create(self.spec, CreateTask(target.partition, target.file_id.rpartition("-")[0], token), pieces)
-        task = MergeTask(target.partition, target.file_id, target.base_path, token, self.match_keys)
         with tempfile.TemporaryDirectory(prefix="pyhudi-group-") as folder:
             incoming = _gathered(rows, self.schema, self.budget_bytes, folder)
+            if target.appends or slice_.base is None:
+                appended = run_append(self.spec, AppendTask(slice_, token, self.validity), incoming, self.rule)
+                return () if appended is None else (appended,)
+            task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys)
             return (run_merge(self.spec, task, incoming, self.rule),)
 
 
