@@ -91,8 +91,9 @@ def _integers(column: pa.Array, kind: str) -> np.ndarray:
 
     if kind == "text":
         length = pc.utf8_length(column).cast(pa.int64())
-        value: np.ndarray = 31 * _filled(length) + 7 * _letters(pc.utf8_slice_codeunits(column, 0, 1))
-        return value + _letters(pc.utf8_slice_codeunits(column, -1))
+        first, last = pc.utf8_slice_codeunits(column, 0, 1), pc.utf8_slice_codeunits(column, -1)
+        values: np.ndarray = 31 * _filled(length) + 7 * _letters(first) + _letters(last)
+        return values
     if kind == "decimal":
         whole = column.cast(pa.decimal128(15, 2)).fill_null(0)
         # Sixteen bytes little endian each, and no value here needs more than the lower eight.

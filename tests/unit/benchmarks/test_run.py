@@ -45,7 +45,7 @@ class ScriptedWorker(Worker):
             for number in range(self.cleanings):
                 (path / f"old-{number}").touch()
         elif request["step"] == "cluster":
-            (path / "clustered").touch()
+            (path / "clustered.parquet").touch()
         elif request["step"] == "clean" and self.cleanings:
             (path / "old-0").unlink()
         reply = self.replies.get(request["step"], {"status": "ok", "seconds": 2.0})
