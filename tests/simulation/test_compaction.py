@@ -362,3 +362,30 @@ def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: s
     assert again.planned is None
     assert world.scanned() == world.rows
     goes_on(world)
+
+
+def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> None:
+    """Its log file carries an older time than the plan and would join the new slice, on rows that it has not seen."""
+    world = grown()
+    plans: list[str | None] = []
+
+    class Planning(LocalEngine):
+        def map(self, function, tasks):  # type: ignore[no-untyped-def]
+            todo = list(tasks)
+            done = super().map(function, todo)
+            if not plans and any(i.state is State.INFLIGHT for i in world.table.timeline().pending(Action.DELTACOMMIT)):
+                plans.append(schedule_compaction(world.table.context, settings(world)).planned)
+            return done
+
+    data = pa.table({"id": ["k1", "k2"], "part": ["b", "a"], "ts": [1 << 50] * 2, "value": [-1, -2]})
+    write = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)
+    result = run_write(world.table.context, Planning(1), data, write)
+    assert result.conflict_retries == 1
+    world.rows.update({"k1": -1, "k2": -2})
+    assert world.scanned() == world.rows
+    assert result.instant is not None
+    assert plans[0] is not None
+    assert result.instant > plans[0]
+    every_file_counts(world)
+    world.table.compact(plans[0])
+    assert world.scanned() == world.rows

@@ -128,6 +128,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
             removed += part.removed
             for rows in _pieces(part.rows):
                 # Rows of the base file have their keys in its filter, whatever the logs made of them.
+                rows = rows if meta else _without_keys(rows)
                 writer.write(rows.cast(schema), keys_known=part.from_base and inherited is not None)
             part = next(parts, None)
     written = writer.result
@@ -261,13 +262,19 @@ def _flagged(rows: pa.Table) -> BoolMask:
 
 def _as_log_rows(spec: CompactionSpec, task: CompactionTask, rows: pa.Table) -> pa.Table:
     """Rows with the meta columns as log files hold them: the file id for a file name, no key where keys are not stored."""
-    values = {FILE_NAME: constant(task.file_id, rows.num_rows)}
-    if not spec.reader.populate_meta_fields:
-        values = {name: pa.nulls(rows.num_rows, pa.string()) for name in (FILE_NAME, RECORD_KEY)}
-    for name, column in values.items():
-        position = rows.schema.get_field_index(name)
-        rows = rows.set_column(position, rows.schema.field(position), column)
-    return rows
+    if spec.reader.populate_meta_fields:
+        return _with_column(rows, FILE_NAME, constant(task.file_id, rows.num_rows))
+    return _with_column(_without_keys(rows), FILE_NAME, pa.nulls(rows.num_rows, pa.string()))
+
+
+def _without_keys(rows: pa.Table) -> pa.Table:
+    """Rows as a table without meta columns stores them: merging has filled their keys in."""
+    return _with_column(rows, RECORD_KEY, pa.nulls(rows.num_rows, pa.string()))
+
+
+def _with_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    position = rows.schema.get_field_index(name)
+    return rows.set_column(position, rows.schema.field(position), column)
 
 
 def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
@@ -292,7 +299,9 @@ def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
 def _size_bytes(storage: Storage, path: str) -> int:
     info = storage.stat(path)
     if info is None:
-        raise TableState(f"{storage.absolute(path)} is part of the compaction's plan, and it is gone; drop the plan by unscheduling it")
+        raise TableState(
+            f"{storage.absolute(path)} is part of the compaction's plan, and it is gone; drop the plan by unscheduling it"
+        )
     return info.size_bytes
 
 

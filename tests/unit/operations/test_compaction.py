@@ -244,3 +244,18 @@ def test_rows_of_a_compaction_do_not_count_as_changed() -> None:
     assert after.num_rows == 0
     whole = table.incremental(done.completion_time, columns=["id", "value"]).to_arrow().to_pylist()
     assert whole == [{"id": "k-a", "value": 1}]
+
+
+def test_a_table_without_meta_columns() -> None:
+    table = create(**{"hoodie.populate.meta.fields": False, "hoodie.log.compaction.blocks.threshold": 2, **ASIDE})
+    table.insert(rows("abc", 0))
+    table.upsert(rows("ab", 1))
+    table.upsert(rows("a", 2))
+    table.delete(rows("b", 0).select(["id", "part"]))
+    assert table.log_compact().runs[0].file_groups == 2
+    assert seen(table) == {"k-a": 2, "k-c": 0}
+    assert table.compact().runs[0].file_groups == 2
+    assert seen(table) == {"k-a": 2, "k-c": 0}
+    stored = table.scan("*").to_arrow()
+    for name in ("_hoodie_record_key", "_hoodie_commit_time", "_hoodie_file_name", "_hoodie_partition_path"):
+        assert stored[name].null_count == stored.num_rows
