@@ -14,7 +14,7 @@ services, "Handles".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,6 +32,7 @@ from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
+from pyhudi.options import FileSettings
 from pyhudi.records.keys import record_keys
 from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
@@ -64,24 +65,42 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     if not rows.num_rows and not deletes:
         return None
     name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
-    path = path_in(partition, name.text)
-    Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
+    blocks = _blocks(spec, file_id, task.token, rows, deletes, collector)
+    stat = write_log_file(storage, partition, name, blocks, rows.num_rows, sum(batch.num_rows for batch in deletes))
+    if spec.indexing is None:
+        return WriteStatus(stat)
+    log = LogFile(path_in(partition, name.text), name, stat.file_size_in_bytes)
+    changes = _key_changes(storage, spec, task, log, rows, deletes)
+    return WriteStatus(
+        stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=changes.store(storage, spec.instant_time, name.text))
+    )
+
+
+Block = tuple[BlockType, Mapping[HeaderKey, str], bytes]
+"""Kind, headers and content of a log block to be written."""
+
+
+def write_log_file(
+    storage: Storage, partition: str, name: LogFileName, blocks: Iterable[Block], row_count: int, delete_count: int
+) -> WriteStat:
+    """Write a log file, its marker first, and say what was written.  row_count, delete_count: what its blocks hold."""
+    path = path_in(partition, name.text)
+    Markers(storage, name.instant_time).create(path, MarkerType.CREATE)
     size_bytes = 0
     with storage.open_output(path) as sink:
-        for kind, headers, content in _blocks(spec, file_id, task.token, rows, deletes, collector):
+        for kind, headers, content in blocks:
             head, tail = frame_block(kind, headers, len(content))
             for piece in (head, content, tail):
                 sink.write(piece)
                 size_bytes += len(piece)
-    delete_count = sum(batch.num_rows for batch in deletes)
-    stat = WriteStat(
-        file_id=file_id,
+    return WriteStat(
+        file_id=name.file_id,
         path=path,
         partition_path=partition,
-        prev_commit=spec.instant_time,
-        num_writes=rows.num_rows,
-        num_update_writes=rows.num_rows,
+        prev_commit=name.instant_time,
+        num_writes=row_count,
+        num_update_writes=row_count,
         num_deletes=delete_count,
         total_write_bytes=size_bytes,
         file_size_in_bytes=size_bytes,
@@ -90,12 +109,24 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
         base_file="",
         log_files=(name.text,),
     )
-    if spec.indexing is None:
-        return WriteStatus(stat)
-    changes = _key_changes(storage, spec, task, LogFile(path, name, size_bytes), rows, deletes)
-    return WriteStatus(
-        stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=changes.store(storage, spec.instant_time, name.text))
-    )
+
+
+def block_rows(rows: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
+    """Rows cut into pieces of about so many bytes, one for each data block."""
+    if not rows.num_rows:
+        return
+    pieces = max(1, -(-rows.nbytes // limit_bytes))
+    step = -(-rows.num_rows // pieces)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
+def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table) -> tuple[BlockType, bytes]:
+    """The content of a data block in the format that the settings ask for.  rows: the stored layout."""
+    batches = rows.combine_chunks().to_batches()
+    if spec.log_format == "avro":
+        return BlockType.AVRO, encode_avro(avro_schema, batches)
+    return BlockType.PARQUET, encode_parquet(avro_schema, batches, spec.codec)
 
 
 def _key_changes(
@@ -151,10 +182,10 @@ def _blocks(
     rows: pa.Table,
     deletes: list[pa.RecordBatch],
     collector: RangeCollector | None,
-) -> Iterator[tuple[BlockType, dict[HeaderKey, str], bytes]]:
+) -> Iterator[Block]:
     headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
     sequence = 0
-    for part in _parts(rows, spec.files.log_block_size_bytes):
+    for part in block_rows(rows, spec.files.log_block_size_bytes):
         stored = stored_rows(spec, part, token.partition, sequence)
         sequence += part.num_rows
         if collector is not None:
@@ -162,22 +193,10 @@ def _blocks(
         if spec.populate_meta_fields:
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
-        batches = stored.combine_chunks().to_batches()
-        if spec.files.log_format == "avro":
-            yield BlockType.AVRO, headers, encode_avro(spec.avro_schema, batches)
-        else:
-            yield BlockType.PARQUET, headers, encode_parquet(spec.avro_schema, batches, spec.files.codec)
+        kind, content = encode_rows(spec.files, spec.avro_schema, stored)
+        yield kind, headers, content
     if deletes:
         yield BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time}, encode_deletes(deletes)
-
-
-def _parts(rows: pa.Table, limit_bytes: int) -> Iterable[pa.Table]:
-    if not rows.num_rows:
-        return
-    pieces = max(1, -(-rows.nbytes // limit_bytes))
-    step = -(-rows.num_rows // pieces)
-    for start in range(0, rows.num_rows, step):
-        yield rows.slice(start, step)
 
 
 def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:

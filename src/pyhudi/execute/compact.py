@@ -17,7 +17,7 @@ Source: writing and services, "Compaction"; timeline document, "HoodieWriteStat 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import TableState, Unsupported
-from pyhudi.execute.append_log import LOG_FILE_VERSION
+from pyhudi.execute.append_log import LOG_FILE_VERSION, Block, block_rows, encode_rows, write_log_file
 from pyhudi.execute.base_file import BaseFileWriter, footer_filter, open_base_file
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
 from pyhudi.execute.layout import as_batch
@@ -34,9 +34,8 @@ from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_
 from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.bloom import BloomFilter
-from pyhudi.format.log.data import encode_avro, encode_parquet
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
-from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, frame_block
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
 from pyhudi.options import FileSettings
@@ -176,40 +175,18 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     # A log compaction stands for what earlier ones merged, by standing for them.
     instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
-    path = path_in(task.partition, name.text)
-    Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
-    size_bytes = 0
-    with storage.open_output(path) as sink:
-        for kind, headers, content in _merged_blocks(spec, task, scan.records, instants, collector):
-            head, tail = frame_block(kind, headers, len(content))
-            for piece in (head, content, tail):
-                sink.write(piece)
-                size_bytes += len(piece)
     deleted = int(np.count_nonzero(scan.records.deleted))
     live = len(scan.records.keys) - deleted
-    stat = WriteStat(
-        file_id=task.file_id,
-        path=path,
-        partition_path=task.partition,
-        prev_commit=spec.instant_time,
-        num_writes=live,
-        num_update_writes=live,
-        num_deletes=deleted,
-        total_write_bytes=size_bytes,
-        file_size_in_bytes=size_bytes,
-        log_version=LOG_FILE_VERSION,
-        log_offset=0,
-        base_file="",
-        log_files=(name.text,),
-    )
+    merged = _merged_blocks(spec, task, scan.records, instants, collector)
+    stat = write_log_file(storage, task.partition, name, merged, live, deleted)
     indexed = None if spec.indexing is None else IndexedFile(log_ranges(collector, live))
     return WriteStatus(_with_log_figures(stat, scan, slice_), indexed)
 
 
 def _merged_blocks(
     spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str, collector: RangeCollector | None
-) -> Iterator[tuple[BlockType, dict[HeaderKey, str], bytes]]:
+) -> Iterator[Block]:
     own = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.COMPACTED_BLOCK_TIMES: instants}
     flagged = _flagged(records.rows)
     has_value = _has_ordering(records)
@@ -219,15 +196,12 @@ def _merged_blocks(
         yield BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])
     rows = records.rows.filter(pa.array(~records.deleted | flagged)).cast(spec.reader.table_schema)
     headers = {**own, HeaderKey.SCHEMA: spec.avro_schema}
-    for part in _parts(rows, spec.files.log_block_size_bytes):
+    for part in block_rows(rows, spec.files.log_block_size_bytes):
         stored = _as_log_rows(spec, task, part)
         if collector is not None:
             collector.add(as_batch(stored))
-        batches = stored.combine_chunks().to_batches()
-        if spec.files.log_format == "avro":
-            yield BlockType.AVRO, headers, encode_avro(spec.avro_schema, batches)
-        else:
-            yield BlockType.PARQUET, headers, encode_parquet(spec.avro_schema, batches, spec.files.codec)
+        kind, content = encode_rows(spec.files, spec.avro_schema, stored)
+        yield kind, headers, content
     deletes = [batch for batch in _deletes(records, ~flagged & records.deleted, has_value, task.partition) if batch.num_rows]
     if deletes or not (rows.num_rows or barred.any()):
         yield BlockType.DELETE, dict(own), encode_deletes(deletes)
@@ -330,12 +304,3 @@ def _nonempty(parts: Iterator[SlicePart]) -> Iterator[SlicePart]:
 def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
     for start in range(0, rows.num_rows, _PIECE_ROWS):
         yield rows.slice(start, _PIECE_ROWS)
-
-
-def _parts(rows: pa.Table, limit_bytes: int) -> Iterable[pa.Table]:
-    if not rows.num_rows:
-        return
-    pieces = max(1, -(-rows.nbytes // limit_bytes))
-    step = -(-rows.num_rows // pieces)
-    for start in range(0, rows.num_rows, step):
-        yield rows.slice(start, step)
