@@ -37,6 +37,7 @@ from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResu
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
+from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
 from pyhudi.operations.write import (
     WriteOperation,
@@ -392,13 +393,22 @@ class Table:
             filter,
             as_of=as_of or parsed.text("as.of.instant"),
             values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+            settings=ReadSettings.of(parsed),
         )
         return Scan(query, parsed.integer("pyhudi.threads"))
 
-    def read_optimized(self, columns: Sequence[str] | None = None, filter: Filter | None = None) -> Scan:
+    def read_optimized(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: Filter | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> Scan:
         """The rows of base files alone; on a copy-on-write table the same as `scan`."""
-        query = plan_snapshot_query(self._context.reloaded(), columns, filter, base_files_only=True)
-        return Scan(query, self._options.integer("pyhudi.threads"))
+        parsed = self._parse(options)
+        settings = ReadSettings.of(parsed)
+        query = plan_snapshot_query(self._context.reloaded(), columns, filter, base_files_only=True, settings=settings)
+        return Scan(query, parsed.integer("pyhudi.threads"))
 
     def incremental(
         self,
@@ -421,6 +431,7 @@ class Table:
             filter,
             fall_back=parsed.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),
             values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+            settings=ReadSettings.of(parsed),
         )
         return Scan(query, parsed.integer("pyhudi.threads"))
 

@@ -24,6 +24,7 @@ from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.operations.clean import load_last_clean
+from pyhudi.operations.skipping import ReadSettings, plan_filtered_read
 from pyhudi.plan.incremental import CompletionRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
@@ -38,6 +39,8 @@ from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot
 from pyhudi.timeline.history import Bounds
 
 Filter = str | Expr | Sequence[Any]
+
+_DEFAULT_SETTINGS = ReadSettings()
 
 # How long a write may have run to be found in the history by when it completed; files of the history are ordered by request time.
 _LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
@@ -64,6 +67,7 @@ def plan_snapshot_query(
     as_of: str | None = None,
     base_files_only: bool = False,
     values_from_path: bool = False,
+    settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> Query:
     """A snapshot, time travel or read-optimized query.  as_of: an instant, or a time in a form of `plan.time_travel`.
 
@@ -71,14 +75,11 @@ def plan_snapshot_query(
     table without a schema and for a time whose state may be gone or can still change.
     """
     as_of = None if as_of is None else parse_as_of(as_of)
-    snapshot = load_snapshot(context, as_of=as_of)
+    snapshot = load_snapshot(context, settings.listing, as_of=as_of)
     if as_of is not None:
         _check_as_of(snapshot, as_of)
     spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline, as_of), values_from_path)
-    partitions, pruning = prune_partitions(snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition)
-    plan = plan_slices(snapshot.slices(partitions, as_of), pruning)
-    if base_files_only:
-        plan = replace(plan, slices=tuple(replace(s, logs=()) for s in plan.slices if s.base is not None))
+    plan = plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only)
     return Query(snapshot, spec, plan)
 
 
@@ -90,6 +91,7 @@ def plan_incremental_query(
     *,
     fall_back: bool = True,
     values_from_path: bool = False,
+    settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> Query:
     """The records changed by the instants that completed within the range, both ends included.
 
@@ -99,7 +101,7 @@ def plan_incremental_query(
     """
     if not context.config.populate_meta_fields:
         raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
-    snapshot = load_snapshot(context)
+    snapshot = load_snapshot(context, settings.listing)
     active = select_instants(snapshot.timeline, range_)
     archived = _archived_instants(snapshot, range_)
     instants = (*archived, *active)

@@ -32,6 +32,7 @@ from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query
+from pyhudi.operations.skipping import ReadSettings
 from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange
 from pyhudi.plan.read import ReadPlan
@@ -85,7 +86,15 @@ def plan_query(context: TableContext, options: Options, columns: Sequence[str] |
             raise InvalidRequest("an incremental query needs hoodie.datasource.read.begin.instanttime")
         range_ = CompletionRange.parse(start, options.text("hoodie.datasource.read.end.instanttime"))
         fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
-        return plan_incremental_query(context, range_, chosen, wanted, fall_back=fall_back, values_from_path=from_path)
+        return plan_incremental_query(
+            context,
+            range_,
+            chosen,
+            wanted,
+            fall_back=fall_back,
+            values_from_path=from_path,
+            settings=ReadSettings.of(options),
+        )
     return plan_snapshot_query(
         context,
         chosen,
@@ -93,6 +102,7 @@ def plan_query(context: TableContext, options: Options, columns: Sequence[str] |
         as_of=options.text("as.of.instant"),
         base_files_only=kind == "read_optimized",
         values_from_path=from_path,
+        settings=ReadSettings.of(options),
     )
 
 

@@ -1,0 +1,265 @@
+"""Which file groups a filter can pass over, from what indexes say.  Pure: the answers of indexes come in as Arrow tables.
+
+A file is passed over only when its statistics show that no row of it can match; a file without statistics is kept, and so is one
+that lacks them for any indexed column of the filter.  A file slice is passed over when that is so for all its files: a merge that
+picks one of the records of a key whole gives rows that stand in one of its files.  Where merging makes new records, slices with
+log files are kept.
+
+    statistics of files        column ranges against the filter
+    statistics of partitions   the same, for types whose bounds every Parquet writer states.  Bounds of text and floating point
+    are
+                               left out of footers when they are long or NaN, and the real Hudi's statistics of a partition then
+                               cover only the other files; its null counts leave out files from before a column was added
+    record keys                literals for all record key fields, of types whose text is beyond doubt, as record keys
+    buckets                    the bucket of such literals, when the caller says how the table is bucketed
+
+Source: storage format, "Metadata table", read-time use and what real readers get wrong; reading and merging, "Data skipping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
+from pyhudi.records.hashing import bucket_ids
+from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.predicates import Expr, columns, key_literals
+from pyhudi.records.range_columns import RangeColumn, may_match
+from pyhudi.records.schema import field_at
+from pyhudi.table.slices import FileSlice
+
+MAX_KEYS = 100_000
+"""Record keys that a filter may name before looking them up is not worth it."""
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_BUCKET_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLayout:
+    """How a table of the simple bucket index is bucketed.  hash_fields: empty for all record key fields."""
+
+    count: int
+    hash_fields: tuple[str, ...] = ()
+
+
+def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collection[str], unusable: Collection[str]) -> list[str]:
+    """The columns of a bound filter whose statistics say something of it.
+
+    indexed: the columns that the index covers; unusable: those that queries do not read from files.  Timestamps in another unit
+    than microseconds are left out: the index does not say which unit its numbers have.
+    """
+    found = []
+    for name in columns(condition):
+        if name not in indexed or name.split(".")[0] in unusable:
+            continue
+        kind = field_at(schema, name).type
+        if wrapped_kind(kind) is not None and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
+            found.append(name)
+    return found
+
+
+def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
+    """Whether statistics of a partition can be believed for this type; see the module's head."""
+    types = pa.types
+    return bool(
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal(kind)
+    )
+
+
+def excluded_units(
+    condition: Expr, schema: pa.Schema, names: Sequence[str], stats: pa.Table, units: pa.Array, *, of_partitions: bool = False
+) -> pa.StringArray:
+    """The units (files or partitions) in which no row can match; each has statistics of all the columns.
+
+    names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, any others beside them; units: string, the unit
+    of each row.  of_partitions: counts of nulls are not believed.
+    """
+    units = units.combine_chunks() if isinstance(units, pa.ChunkedArray) else units
+    encoded = units.dictionary_encode()
+    distinct: pa.StringArray = encoded.dictionary
+    count = len(distinct)
+    if not count or not names:
+        return pa.array([], pa.string())
+    places = encoded.indices.to_numpy()
+    complete = np.ones(count, dtype=np.bool_)
+    ranges: dict[str, RangeColumn] = {}
+    column_names = stats.column("column_name")
+    for name in names:
+        rows = np.flatnonzero(pc.equal(column_names, name).to_numpy())
+        at = np.full(count, -1, dtype=np.int64)
+        at[places[rows]] = rows
+        complete &= at >= 0
+        ranges[name] = _range_column(stats, pa.array(at, mask=at < 0), field_at(schema, name).type, of_partitions)
+    return distinct.filter(pa.array(complete & ~may_match(condition, ranges, count)))
+
+
+def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_meta_columns: bool) -> pa.StringArray | None:
+    """The only record keys that matching rows can have; None when the filter does not say, or names too many.
+
+    Literals count for `_hoodie_record_key` itself, and for the record key fields when each of them has some and is text, a whole
+    number or a boolean.
+    """
+    if has_meta_columns:
+        named = key_literals(condition, RECORD_KEY)
+        if named is not None:
+            return pa.array(named, pa.string()) if len(named) <= MAX_KEYS else None
+    if keys.generates_keys:
+        return None
+    return _texts_of_fields(condition, keys, keys.record_fields, schema)
+
+
+def with_other_spelling(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
+    """Record keys, and how other versions of Hudi write them: they name the field even in keys of one field, and no table says
+    so.
+    """
+    if len(keys.record_fields) != 1:
+        return texts
+    return pa.concat_arrays([texts, pc.binary_join_element_wise(keys.record_fields[0], texts, ":")])
+
+
+def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> frozenset[int] | None:
+    """The only buckets in which matching rows can be; None when the filter does not say.
+
+    Raises InvalidRequest for a layout that does not fit the table.
+    """
+    fields = layout.hash_fields or keys.record_fields
+    unknown = [name for name in fields if name not in keys.record_fields]
+    if unknown:
+        raise InvalidRequest(
+            f"the bucket index cannot hash {', '.join(unknown)}: record key fields are {', '.join(keys.record_fields)}"
+        )
+    for name in fields:
+        # Such characters also part the fields of a key, which is then split where nobody meant it to be.
+        if any(isinstance(value, str) and not {":", ","}.isdisjoint(value) for value in key_literals(condition, name) or ()):
+            return None
+    texts = _texts_of_fields(condition, replace(keys, prefix_single_key=keys.is_composite), fields, schema)
+    if texts is None:
+        return None
+    return frozenset(bucket_ids(texts, layout.count, fields).tolist()) if len(texts) else frozenset()
+
+
+def in_buckets(file_id: str, numbers: Collection[int]) -> bool:
+    """Whether a file group belongs to one of some buckets, or to none that its file id tells."""
+    digits = file_id[:_BUCKET_DIGITS]
+    return not (len(digits) == _BUCKET_DIGITS and digits.isascii() and digits.isdigit()) or int(digits) in numbers
+
+
+def secondary_texts(condition: Expr, schema: pa.Schema, name: str) -> pa.StringArray | None:
+    """The values that matching rows can have in a column, as a secondary index writes them; None when the filter does not say, or
+    the column's type has no text that is beyond doubt.
+    """
+    values = key_literals(condition, name)
+    if values is None or len(values) > MAX_KEYS:
+        return None
+    kind = field_at(schema, name).type
+    types = pa.types
+    if types.is_string(kind):
+        return pa.array(values, pa.string())
+    if types.is_boolean(kind):
+        return pa.array(["true" if value else "false" for value in values], pa.string())
+    if types.is_integer(kind) or (types.is_timestamp(kind) and kind.unit == "us"):
+        return pa.array([str(value) for value in values], pa.string())
+    if types.is_decimal(kind):
+        return pa.array([f"{value:f}" for value in values], pa.string())
+    if types.is_date32(kind):
+        if any(not 1 <= _EPOCH_DAY + value <= date.max.toordinal() for value in values):
+            return None
+        return pa.array([date.fromordinal(_EPOCH_DAY + value).isoformat() for value in values], pa.string())
+    return None
+
+
+def groups_with_candidates(names: pa.Table, excluded: npt.NDArray[np.bool_], *, keep_logs: bool) -> dict[str, list[str]]:
+    """Partition -> the file groups that have a file which is not excluded, or, with keep_logs, a log file.
+
+    names: partition, name and file_id, as `MetadataListing.names` gives them; excluded: a flag for each.
+    """
+    kept = ~excluded
+    if keep_logs:
+        kept |= pc.starts_with(names.column("name"), ".").to_numpy()
+    kept &= pc.not_equal(names.column("file_id"), "").to_numpy()
+    chosen = names.filter(pa.array(kept)).group_by(["partition", "file_id"], use_threads=False).aggregate([])
+    result: dict[str, list[str]] = {}
+    for partition, file_id in zip(chosen["partition"].to_pylist(), chosen["file_id"].to_pylist(), strict=True):
+        result.setdefault(partition, []).append(file_id)
+    return result
+
+
+def count_groups(names: pa.Table) -> int:
+    """How many file groups the files belong to."""
+    data = names.filter(pc.not_equal(names.column("file_id"), ""))
+    return int(data.group_by(["partition", "file_id"], use_threads=False).aggregate([]).num_rows)
+
+
+def has_candidate(slice_: FileSlice, excluded: Collection[str], *, keep_logs: bool) -> bool:
+    """Whether a slice has a file that is not excluded.  excluded: paths; keep_logs: a slice with log files always has."""
+    if slice_.logs and keep_logs:
+        return True
+    files = (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)
+    return any(file.path not in excluded for file in files)
+
+
+def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, of_partitions: bool) -> RangeColumn:
+    part = stats.select(["min", "max", "value_count", "null_count"]).take(rows.drop_null()).combine_chunks()
+    places = np.full(len(rows), -1, dtype=np.int64)
+    there = rows.is_valid().to_numpy(zero_copy_only=False)
+    places[there] = np.arange(int(there.sum()))
+    spread = pa.array(places, mask=~there)
+    if not part.num_rows:
+        nothing = pa.nulls(len(rows), pa.int64())
+        return RangeColumn(pa.nulls(len(rows), kind), pa.nulls(len(rows), kind), nothing, nothing)
+    bounds = []
+    for name in ("min", "max"):
+        values, _ = unwrap(part.column(name).chunk(0), kind)
+        bounds.append(values.take(spread))
+    counts = [part.column(name).chunk(0).take(spread) for name in ("null_count", "value_count")]
+    if of_partitions:
+        counts = [pa.nulls(len(rows), pa.int64())] * 2
+    return RangeColumn(bounds[0], bounds[1], counts[0], counts[1])
+
+
+def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], schema: pa.Schema) -> pa.StringArray | None:
+    """The record keys, made of some of the fields, that matching rows can have."""
+    literals: list[list[Any]] = []
+    total = 1
+    for name in fields:
+        kind = field_at(schema, name).type
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            return None
+        found = key_literals(condition, name)
+        if found is None:
+            return None
+        literals.append(found)
+        total *= len(found)
+    if total > MAX_KEYS:
+        return None
+    if not total:
+        return pa.array([], pa.string())
+    rows = list(product(*literals))
+    heads = dict.fromkeys(name.split(".")[0] for name in fields)
+    if len(heads) != len(fields) or any("." in name for name in fields):
+        return None
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([row[place] for row in rows], field_at(schema, name).type) for place, name in enumerate(fields)],
+        names=list(fields),
+    )
+    try:
+        return record_keys(replace(keys, record_fields=tuple(fields)), batch)
+    except InvalidRequest:
+        # An empty text is no key by itself; rows are looked for in the ordinary way then.
+        return None
