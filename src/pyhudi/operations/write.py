@@ -169,7 +169,9 @@ def run_write(
     columns = engine.input_schema(data)
     plan = _Schemas.of(context, snapshot, columns, settings)
     write = _Write(context, engine, settings, columns, plan, phases, rolled_back)
-    if plan.keys.generates_keys and settings.operation not in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES):
+    adds = settings.operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES)
+    names_records = settings.operation is WriteOperation.DELETE and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
+    if plan.keys.generates_keys and not adds and not names_records:
         raise InvalidRequest(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
