@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InstantNotFound, Unsupported
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.metadata.store import maintained_partitions
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.transaction import Transaction
 from pyhudi.storage.clock import Environment
@@ -33,12 +34,7 @@ def check_writable(context: TableContext) -> None:
         raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
     if config.cdc_enabled:
         raise Unsupported("the table records change data (hoodie.table.cdc.enabled=true); such tables are not written yet")
-    if config.metadata_partitions or config.metadata_partitions_inflight:
-        raise Unsupported(
-            f"the table at {context.storage.uri} has a metadata table ({', '.join(config.metadata_partitions)}), "
-            f"which is not written yet; "
-            "writing without it would hide the new files from readers"
-        )
+    maintained_partitions(config)
 
 
 class Phases:

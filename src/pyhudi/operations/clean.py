@@ -15,7 +15,7 @@ Source: writing and services, "Cleaning".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -30,6 +30,7 @@ from pyhudi.format.actions.clean import (
 )
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.metadata.mirror import mirror_clean
 from pyhudi.operations.results import CleanResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.settings import CommitSettings
@@ -57,10 +58,6 @@ from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 _DELETING_THREADS = 16
-
-CleanMirror = Callable[[str, CleanMetadata, Timeline], None]
-"""Takes the deleted files out of the metadata table, under the lock, before the clean is published.  Given: the clean's request
-time, what it deleted, the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +101,7 @@ def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult
     )
 
 
-def run_clean(
-    context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None, mirror: CleanMirror | None = None
-) -> CleanResult:
+def run_clean(context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None) -> CleanResult:
     """Carry out cleans that died, then clean.  timeline: one that was just loaded, so that it need not be loaded again.
 
     Raises TableState while a restore is pending, CorruptData for a pending clean whose plan cannot be read.
@@ -122,7 +117,7 @@ def run_clean(
     for pending in now.pending(Action.CLEAN):
         died = load_pending_plan(context, pending)
         if died is not None:
-            _execute(context, settings.commit, pending, died, mirror)
+            _execute(context, settings.commit, pending, died)
             finished.append(pending.request_time)
     if finished or now.pending(Action.CLEAN):
         now = store.load()
@@ -136,7 +131,7 @@ def run_clean(
         if requested is None:
             planned = PlannedClean(None, "another process cleans, or made a savepoint", planned.earliest, {}, {}, ())
         else:
-            done, missing, partitions = _execute(context, settings.commit, requested, plan, mirror)
+            done, missing, partitions = _execute(context, settings.commit, requested, plan)
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -301,7 +296,7 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) 
 
 
 def _execute(
-    context: TableContext, settings: CommitSettings, pending: Instant, plan: CleanerPlan, mirror: CleanMirror | None
+    context: TableContext, settings: CommitSettings, pending: Instant, plan: CleanerPlan
 ) -> tuple[Instant | None, int, tuple[str, ...]]:
     """Delete what a plan names and publish the clean; the completed instant, how many files were missing, the partitions that
     went.  The instant is None when another process has completed the same clean.
@@ -340,8 +335,7 @@ def _execute(
             },
             extra_metadata=dict(plan.extra_metadata or {}),
         )
-        if mirror is not None:
-            mirror(pending.request_time, metadata, timeline)
+        mirror_clean(context, pending.request_time, metadata, timeline)
         time = new_instant_time(context, timeline, settings)
         inflight = Instant(pending.request_time, Action.CLEAN, State.INFLIGHT)
         done = store.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))

@@ -34,6 +34,8 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.attempt import check_writable, taken_back_on_error
+from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.rollback import rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time
@@ -69,6 +71,7 @@ class ClusteringOptions:
     files: FileSettings
     commit: CommitSettings
     memory_budget_bytes: int
+    metadata: MetadataSettings
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusteringOptions:
@@ -101,6 +104,7 @@ class ClusteringOptions:
             files=replace(FileSettings.of(options), max_file_size_bytes=target),
             commit=CommitSettings.of(options),
             memory_budget_bytes=options.integer("pyhudi.memory.budget.bytes"),
+            metadata=MetadataSettings.of(options),
         )
 
 
@@ -170,7 +174,9 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
             replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata("CLUSTER", statuses, schema_text, {}, replaced)
-        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids])
+        schema = snapshot.schema.arrow if snapshot.schema else None
+        mirror = CommitMirror(engine, tasks[0].spec.indexing if tasks else None, schema, statuses)
+        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
     return _result(instant_time, done.completion_time, groups, statuses, sort_columns)
 
 
@@ -320,6 +326,7 @@ def _tasks(
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
         rule=merge_rule(config.merge),
+        indexing=indexing_of(context, options.metadata, snapshot.schema.arrow, snapshot.schema.arrow),
     )
     validity = InstantValidity.of(snapshot.timeline)
     return [

@@ -30,6 +30,8 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.results import CompactionResult, CompactionRun
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
@@ -66,11 +68,14 @@ class CompactSettings:
     compaction: CompactionSettings
     files: FileSettings
     commit: CommitSettings
+    metadata: MetadataSettings
 
     @classmethod
     def of(cls, options: Options) -> CompactSettings:
         """From checked options."""
-        return cls(CompactionSettings.of(options), FileSettings.of(options), CommitSettings.of(options))
+        return cls(
+            CompactionSettings.of(options), FileSettings.of(options), CommitSettings.of(options), MetadataSettings.of(options)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +353,8 @@ def _execute(
         assert snapshot.schema is not None, "a table with log files has a schema"
         metadata = commit_metadata(kind.operation, statuses, snapshot.schema.avro, {}, compacted=True)
         verify = partial(_check_still_newest, context, plan, request_time) if kind is _LOG_COMPACTION else None
-        done = transaction.commit(metadata, None, verify=verify)
+        mirror = CommitMirror(engine, spec.indexing, snapshot.schema.arrow, statuses)
+        done = transaction.commit(metadata, None, mirror=mirror, verify=verify)
     phases.end("run")
     return _run_result(done, plan, statuses, phases)
 
@@ -396,7 +402,9 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         validity=InstantValidity.of(snapshot.timeline, request_time),
         populate_meta_fields=config.populate_meta_fields,
     )
-    return CompactionSpec(request_time, reader, arrow_to_avro(stored, config.name), settings.files)
+    schema = snapshot.schema.arrow
+    indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)
+    return CompactionSpec(request_time, reader, arrow_to_avro(stored, config.name), settings.files, indexing)
 
 
 def _tasks(context: TableContext, plan: CompactionPlan) -> list[CompactionTask]:

@@ -3,9 +3,10 @@
     1. lock: a restore that died is taken up again; else plan: pending clusterings, then every other write and service requested
        after the target, newest first; `<R>.restore.requested`; unlock
     2. `<R>.restore.inflight`; from here on no write begins
-    3. lock: remove the instants' files from the timeline, newest first, completed file before pending ones; unlock
+    3. lock: drop the metadata table, which the next write builds anew from a listing; remove the instants' files from the
+       timeline, newest first, completed file before pending ones; unlock
     4. delete their data files, found by a listing, and their markers
-    5. lock: mirror into the metadata table; publish `<R>_<C>.restore`; remove the rollbacks that came after the target
+    5. lock: publish `<R>_<C>.restore`; remove the rollbacks that came after the target
 
 A file belongs to the instant in its name, so log files of a write that was requested before the target and completed after a
 compaction stay, and belong again to the slice before the compaction.  Once the timeline does not have an instant, no reader
@@ -16,7 +17,7 @@ Source: writing and services, "Restore to savepoint S".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyhudi.errors import CorruptData, TableState
@@ -24,6 +25,7 @@ from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import parse_data_file_instant
+from pyhudi.operations.metadata.store import drop_for_restore
 from pyhudi.operations.results import RestoreResult
 from pyhudi.operations.savepoint import check_retained, check_version, completed_write
 from pyhudi.operations.settings import CommitSettings
@@ -39,14 +41,8 @@ from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 
 _DELETING_THREADS = 16
 
-RestoreMirror = Callable[[str, RestoreMetadata, Timeline], None]
-"""Brings the metadata table to the state after the restore, under the lock, before the restore is published.  Given: the
-restore's request time, what it did, the timeline."""
 
-
-def run_restore(
-    context: TableContext, settings: CommitSettings, instant: str, *, mirror: RestoreMirror | None = None
-) -> RestoreResult:
+def run_restore(context: TableContext, settings: CommitSettings, instant: str) -> RestoreResult:
     """Take the table back to the state as of a completed write.
 
     Raises InstantNotFound when the active timeline has no such write, TableState when files of that state may be gone, when a
@@ -76,7 +72,7 @@ def run_restore(
             restoring = store.request(time, Action.RESTORE, plan.encode(context.env.token_bytes(16)))
     if restoring.state is State.REQUESTED:
         store.start_or_join(restoring)
-    return _execute(context, settings, restoring, plan, instant, mirror)
+    return _execute(context, settings, restoring, plan, instant)
 
 
 def _execute(
@@ -85,12 +81,12 @@ def _execute(
     restoring: Instant,
     plan: RestorePlan,
     target: str,
-    mirror: RestoreMirror | None,
 ) -> RestoreResult:
     store = context.timeline
     begun_ms = context.env.now_ms()
     gone = tuple(info.commit_time for info in plan.instants_to_rollback)
     with context.lock.held(settings.lock_wait_ms):
+        drop_for_restore(context)
         files = store.load_files()
         for info in plan.instants_to_rollback:
             _remove_instant(context, info, files)
@@ -114,8 +110,6 @@ def _execute(
             },
             restore_instant_info=plan.instants_to_rollback,
         )
-        if mirror is not None:
-            mirror(restoring.request_time, metadata, timeline)
         completion_time = new_instant_time(context, timeline, settings)
         inflight = Instant(restoring.request_time, Action.RESTORE, State.INFLIGHT)
         store.complete(inflight, Action.RESTORE, completion_time, metadata.encode(context.env.token_bytes(16)))

@@ -22,6 +22,7 @@ from pyhudi.format.actions.compaction import CompactionOperation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.operations.metadata.mirror import mirror_rollback
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
@@ -180,6 +181,8 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
             partition_metadata=partitions,
             instants_rollback=(InstantInfo(target, action.value),),
         )
+        # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
+        mirror_rollback(context, requested.request_time, target, partitions, timeline)
         Markers(storage, target).delete()
         liveness.forget(storage, target)
         for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pyhudi.errors import CommitUnknown, HudiError, StorageUnavailable, TableState, WriteConflict
+from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
@@ -120,6 +120,7 @@ class Transaction:
         touched: what this commit touches beside the file groups that it writes: those that it replaces, and `new_groups` of
         partitions in which it looked keys up and did not find them.
         verify: looks at the timeline under the lock and raises when the action may not complete any more.
+        mirror: writes the metadata table; a table that has one is not committed to without.
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
@@ -137,6 +138,8 @@ class Transaction:
             self._delete_unreported_files(metadata)
             if mirror is not None:
                 mirror(self, metadata, now)
+            elif self.context.config.metadata_partitions:
+                raise Internal(f"{self.action} would leave the metadata table of {self.context.storage.uri} behind")
             completion_time = new_instant_time(self.context, now, self.settings)
             done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
             self.context.lock.check()

@@ -32,6 +32,9 @@ from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.create import check_columns
+from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
+from pyhudi.operations.metadata.mirror import indexing_of
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.query import Filter, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes
@@ -98,12 +101,11 @@ class WriteSettings:
     commit: CommitSettings
     extra_metadata: tuple[tuple[str, str], ...]
     services: ServiceSettings
+    metadata: MetadataSettings
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """From checked options.  Raises InvalidRequest for options that do not go together."""
-        if options.given("hoodie.metadata.enable") == "true":
-            raise Unsupported("option hoodie.metadata.enable=true is refused for writes: the metadata table is not written yet")
         index = options.word("hoodie.index.type")
         policy = options.word("hoodie.datasource.insert.dup.policy")
         if options.flag("hoodie.datasource.write.insert.drop.duplicates"):
@@ -141,6 +143,7 @@ class WriteSettings:
             commit=CommitSettings.of(options),
             extra_metadata=extra,
             services=ServiceSettings.of(options),
+            metadata=MetadataSettings.of(options),
         )
 
     @property
@@ -168,6 +171,8 @@ def run_write(
     phases.end("load")
     columns = engine.input_schema(data)
     plan = _Schemas.of(context, snapshot, columns, settings)
+    before = snapshot.schema.arrow if snapshot.schema else None
+    context = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, plan.data_schema, before)
     write = _Write(context, engine, settings, columns, plan, phases, rolled_back)
     adds = settings.operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES)
     names_records = settings.operation is WriteOperation.DELETE and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
@@ -210,16 +215,24 @@ def _read_all(spec: ReadSpec, slice_: FileSlice) -> pa.Table:
     return pa.concat_tables(list(run_read(spec, slice_)))
 
 
-def run_delete_partitions(context: TableContext, partitions: Iterable[str], settings: WriteSettings) -> WriteResult:
-    """Remove all records of partitions by replacing their file groups with nothing.  `*` in a path stands for any characters."""
+def run_delete_partitions(
+    context: TableContext, partitions: Iterable[str], settings: WriteSettings, engine: Engine | None = None
+) -> WriteResult:
+    """Remove all records of partitions by replacing their file groups with nothing.  `*` in a path stands for any characters.
+
+    engine: looks the keys up that leave the record index, where the table has one; threads do when it is None.
+    """
     check_writable(context)
     patterns = tuple(partitions)
-    attempt = partial(_delete_partitions, context, patterns, settings)
+    attempt = partial(_delete_partitions, context, patterns, settings, engine)
     return _until_no_conflict(attempt, settings.commit.conflict_retries)
 
 
-def _delete_partitions(context: TableContext, patterns: tuple[str, ...], settings: WriteSettings) -> WriteResult:
+def _delete_partitions(
+    context: TableContext, patterns: tuple[str, ...], settings: WriteSettings, engine: Engine | None
+) -> WriteResult:
     phases = Phases(context.env)
+    context = context.reloaded()
     rolled_back = settle_failed_writes(context, settings.commit)
     snapshot = load_snapshot(context)
     wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
@@ -233,7 +246,10 @@ def _delete_partitions(context: TableContext, patterns: tuple[str, ...], setting
         transaction.start(CommitMetadata(operation_type="DELETE_PARTITION").encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata("DELETE_PARTITION", (), schema_text, dict(settings.extra_metadata), replaced)
-        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids])
+        schema = snapshot.schema.arrow if snapshot.schema else None
+        indexing = indexing_of(context, settings.metadata, schema, schema) if schema is not None else None
+        mirror = mirror_of(context, engine, indexing, schema, (), snapshot, transaction.instant_time, replaced)
+        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
     phases.end("commit")
     result = WriteResult(
         operation=str(settings.operation),
@@ -344,7 +360,8 @@ class _Write:
                 try:
                     return self._attempt(incoming, counts, snapshot, attempt)
                 except WriteConflict:
-                    snapshot = load_snapshot(self.context.reloaded())
+                    self.context = self.context.reloaded()
+                    snapshot = load_snapshot(self.context)
                     schemas = _Schemas.of(self.context, snapshot, self.columns, self.settings)
                     if not self.schemas.keys_only and schemas.data_schema != self.schemas.data_schema:
                         # The rows were made to fit columns that another writer changed meanwhile.
@@ -382,7 +399,7 @@ class _Write:
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
         transaction = Transaction.begin(self.context, self.action, self.settings.commit, requested)
         with taken_back_on_error(transaction):
-            spec = self._writer_spec(transaction)
+            spec = self._writer_spec(transaction, snapshot)
             replaced = self._replaced(snapshot, counts) if replaces else None
             if self.operation is WriteOperation.BULK_INSERT or replaces:
                 transaction.start(b"" if not replaces else self._inflight(WorkloadProfile({}, counts), snapshot))
@@ -400,7 +417,17 @@ class _Write:
             if used_index is not None and any(status.stat.num_inserts for status in statuses):
                 everywhere = [NEW_GROUPS_ANYWHERE] if self.global_keys else []
                 touched += [new_groups(s.stat.partition_path or "") for s in statuses if s.stat.num_inserts] + everywhere
-            done = transaction.commit(metadata, start, touched)
+            mirror = mirror_of(
+                self.context,
+                self.engine,
+                spec.indexing,
+                self.schemas.data_schema,
+                statuses,
+                snapshot,
+                spec.instant_time,
+                replaced,
+            )
+            done = transaction.commit(metadata, start, touched, mirror)
             self.phases.end("commit")
         return self._result(done, statuses, replaced, used_index, attempt)
 
@@ -504,7 +531,7 @@ class _Write:
         _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], self.operation)
         return replaced
 
-    def _writer_spec(self, transaction: Transaction) -> WriterSpec:
+    def _writer_spec(self, transaction: Transaction, snapshot: Snapshot) -> WriterSpec:
         config = self.context.config
         stored = with_meta_fields(self.schemas.data_schema)
         return WriterSpec(
@@ -516,6 +543,12 @@ class _Write:
             keys=config.keys,
             populate_meta_fields=config.populate_meta_fields,
             rule=self.schemas.stored_rule,
+            indexing=indexing_of(
+                self.context,
+                self.settings.metadata,
+                self.schemas.data_schema,
+                snapshot.schema.arrow if snapshot.schema else None,
+            ),
         )
 
     def _inflight(self, profile: WorkloadProfile, snapshot: Snapshot) -> bytes:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from typing import Any
 
 from pyhudi.format.ordering_values import DECIMAL, Wrapper
@@ -160,3 +161,33 @@ RECORD_SCHEMA = _text(_META_FIELDS + _FIELDS)
 
 COMMIT_SCHEMA = _text(_FIELDS)
 """The schema without the meta fields, as commits of the metadata table carry it in their extra metadata (`schema`)."""
+
+
+@lru_cache(maxsize=64)
+def has_our_layout(schema: str) -> bool:
+    """Whether values written by this Avro schema have the same bytes as ours: the same fields and types in the same order.
+
+    Documentation, defaults and attributes say nothing of bytes.  False also for a text that is no JSON.
+    """
+    try:
+        return bool(_shape(json.loads(schema)) == _shape(json.loads(RECORD_SCHEMA)))
+    except (ValueError, RecursionError, KeyError, TypeError):
+        return False
+
+
+def _shape(node: Any) -> Any:
+    """A type without what does not touch its bytes; names without namespaces."""
+    if isinstance(node, str):
+        return node.rpartition(".")[2]
+    if isinstance(node, list):
+        return [_shape(branch) for branch in node]
+    kind = node["type"]
+    if kind == "record":
+        return ["record", _shape(node["name"]), [[field["name"], _shape(field["type"])] for field in node["fields"]]]
+    if kind == "map":
+        return ["map", _shape(node["values"])]
+    if kind == "array":
+        return ["array", _shape(node["items"])]
+    if kind in ("fixed", "enum"):
+        return [kind, _shape(node["name"]), node.get("size"), node.get("symbols")]
+    return _shape(kind)

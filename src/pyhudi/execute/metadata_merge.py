@@ -1,0 +1,185 @@
+"""One file group of the metadata table, merged: what its next base file holds.
+
+    1. the log blocks are read: layers of cells and removals, oldest first, and the distinct keys in them
+    2. the base file's cells of these keys are looked up, and layers and cells merged by the partition's rule
+    3. the base file streams by; keys of the logs are left out of it and what they came to is put in their place
+
+Held are the logs' cells and one batch of the base file.  Values whose schema is laid out as ours are copied; others, of later
+versions of Hudi, are decoded and encoded anew.
+
+Source: storage format, "Metadata table", merge rules.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.hfile import HFile
+from pyhudi.format.hfile.file_info import SCHEMA
+from pyhudi.format.log.commands import surviving_blocks, without_compacted
+from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
+from pyhudi.format.metadata.bloom_filters import decode_bloom_filters, encode_bloom_filters
+from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
+from pyhudi.format.metadata.files import ALL_PARTITIONS, decode_files, encode_files
+from pyhudi.format.metadata.partitions import PartitionKind, parse_partition
+from pyhudi.format.metadata.record_index import decode_locations, encode_locations
+from pyhudi.format.metadata.schema import RecordType, has_our_layout
+from pyhudi.format.metadata.secondary_index import encode_secondary_values
+from pyhudi.storage.base import Storage
+from pyhudi.table.metadata.files import MetadataFiles
+from pyhudi.table.metadata.merge import Cells, Deletes, GroupCells, merge_column_stats, merge_files, newest_cells
+from pyhudi.table.slices import FileSlice, LogFile
+
+Entries = tuple[pa.BinaryArray, pa.BinaryArray]
+"""Keys and values: binary, ascending by key, no nulls, values in our own schema."""
+
+
+def merged_group(storage: Storage, partition: str, slice_: FileSlice) -> Iterator[Entries]:
+    """The live records of a file group, in ascending batches.
+
+    storage: of the metadata table.  slice_: only log files that count.  Raises CorruptData naming the file, Unsupported for a
+    partition of a kind that is not written.
+    """
+    kind = parse_partition(partition)
+    if kind is None or kind is PartitionKind.EXPRESSION_INDEX:
+        raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
+    files = MetadataFiles(storage)
+    files.fetch(slice_.logs)
+    layers = _layers(files, slice_)
+    base = None if slice_.base is None else files.base(slice_.base)
+    schema = _schema_of(base)
+    touched = _distinct(layers)
+    below = []
+    if base is not None and len(touched):
+        below = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.lookup(touched)]
+    overlay = _overlay(kind, GroupCells(tuple(below), tuple(layers)))
+    try:
+        yield from _interleaved(kind, base, schema, touched, overlay)
+    except CorruptData as error:
+        raise error.with_path(storage.absolute(slice_.base.path)) if slice_.base is not None else error from error
+
+
+def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
+    blocks = ((log, block) for log in slice_.logs for block in files.blocks(log))
+    kept = without_compacted(surviving_blocks(blocks, lambda instant: True), lambda found: found[1])
+    layers = []
+    for log, block in kept:
+        try:
+            layer = _layer(files, log, block)
+        except CorruptData as error:
+            raise error.with_path(files.absolute(log)) from error
+        if layer is not None:
+            layers.append(layer)
+    return layers
+
+
+def _layer(files: MetadataFiles, log: LogFile, block: LogBlock) -> Cells | Deletes | None:
+    if block.kind is BlockType.DELETE:
+        keys = [batch.column("record_key").cast(pa.binary()) for batch in decode_deletes(files.content(log, block))]
+        return Deletes(pa.concat_arrays(keys)) if keys else None
+    if block.kind is not BlockType.HFILE:
+        raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
+    found = list(files.inner(log, block).scan())
+    if not found:
+        return None
+    return Cells(
+        pa.concat_arrays([batch.column("key") for batch in found]),
+        pa.concat_arrays([batch.column("value") for batch in found]),
+        files.schema(block.required(HeaderKey.SCHEMA)),
+    )
+
+
+def _schema_of(base: HFile | None) -> str:
+    if base is None:
+        return ""
+    text = base.file_info.get(SCHEMA)
+    if text is None:
+        raise CorruptData("an HFile of the metadata table does not name the schema of its values")
+    return text.decode("utf-8", "replace")
+
+
+def _distinct(layers: list[Cells | Deletes]) -> pa.BinaryArray:
+    """The keys of all layers, ascending, each once."""
+    keys = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *(layer.keys for layer in layers)]))
+    return keys.take(pc.sort_indices(keys))
+
+
+def _overlay(kind: PartitionKind, group: GroupCells) -> Entries:
+    """What the keys of the logs come to."""
+    if kind is PartitionKind.FILES:
+        keys, values = encode_files(merge_files(group), _listed(group))
+        return keys.cast(pa.binary()), values
+    found: list[Entries] = []
+    if kind in (PartitionKind.COLUMN_STATS, PartitionKind.PARTITION_STATS):
+        for rows in merge_column_stats(group):
+            stats = rows.select(COLUMN_STATS_SCHEMA.names)
+            found.append((rows.column("key"), encode_column_stats(stats, _type_of(kind))))
+    else:
+        for cells in newest_cells(group):
+            found.append((cells.keys, _values(kind, cells)))
+    if not found:
+        return pa.array([], pa.binary()), pa.array([], pa.binary())
+    keys = pa.concat_arrays([part[0] for part in found])
+    order = pc.sort_indices(keys)
+    return keys.take(order), pa.concat_arrays([part[1] for part in found]).take(order)
+
+
+def _listed(group: GroupCells) -> tuple[str, ...]:
+    """The list of partitions keeps its record also when it is empty."""
+    layers = (*group.base, *group.newer)
+    there = any(isinstance(layer, Cells) and pc.is_in(pa.scalar(_ALL), value_set=layer.keys).as_py() for layer in layers)
+    return (ALL_PARTITIONS,) if there else ()
+
+
+def _interleaved(
+    kind: PartitionKind, base: HFile | None, schema: str, touched: pa.BinaryArray, overlay: Entries
+) -> Iterator[Entries]:
+    keys, values = overlay
+    at = 0
+    for batch in base.scan() if base is not None else ():
+        last = batch.column("key")[-1].as_py()
+        end = at + bisect_right(range(len(keys) - at), last, key=lambda place, at=at: keys[at + place].as_py())  # type: ignore[misc]
+        kept = batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=touched))) if len(touched) else batch
+        stored = Cells(kept.column("key"), kept.column("value"), schema)
+        merged_keys = pa.concat_arrays([stored.keys, keys.slice(at, end - at)])
+        merged_values = pa.concat_arrays([_values(kind, stored), values.slice(at, end - at)])
+        if end > at:
+            order = pc.sort_indices(merged_keys)
+            merged_keys, merged_values = merged_keys.take(order), merged_values.take(order)
+        at = end
+        if len(merged_keys):
+            yield merged_keys, merged_values
+    if at < len(keys):
+        yield keys.slice(at), values.slice(at)
+
+
+def _values(kind: PartitionKind, cells: Cells) -> pa.BinaryArray:
+    """The values of cells in our own schema."""
+    if not len(cells.keys) or has_our_layout(cells.schema):
+        return cells.values
+    if kind is PartitionKind.FILES:
+        keys, values = encode_files(
+            decode_files(cells.keys, cells.values, cells.schema), cells.keys.cast(pa.string()).to_pylist()
+        )
+        return values.take(pc.index_in(cells.keys, value_set=keys.cast(pa.binary())))
+    if kind is PartitionKind.BLOOM_FILTERS:
+        return encode_bloom_filters(decode_bloom_filters(cells.values, cells.schema))
+    if kind is PartitionKind.RECORD_INDEX:
+        return encode_locations(decode_locations(cells.values, cells.schema))
+    if kind is PartitionKind.SECONDARY_INDEX:
+        return encode_secondary_values(len(cells.keys))
+    stats, _ = decode_column_stats(cells.values, cells.schema)
+    return encode_column_stats(stats, _type_of(kind))
+
+
+def _type_of(kind: PartitionKind) -> RecordType:
+    return RecordType.COLUMN_STATS if kind is PartitionKind.COLUMN_STATS else RecordType.PARTITION_STATS
+
+
+_ALL = ALL_PARTITIONS.encode()

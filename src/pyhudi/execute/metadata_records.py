@@ -1,0 +1,357 @@
+"""Tasks that write files of the metadata table: one log file or one base file each, for one file group.
+
+    run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
+    run_key_log          as that, for the record index: its records are made here, from the side files of the writing tasks
+    run_metadata_base    a file group's first base file, from records or from side files of keys
+    run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
+    run_slice_keys       the keys of one file slice of the table, as a side file
+    run_index_files      what is asked of files that are there already, from their footers and blocks
+
+Keys that come to a file group win over the same keys leaving another one in the same instant: that is a record that moved.
+Memory: the keys of one file group of the index.
+
+Source: storage format, "HFile data blocks inside log files", "Metadata table", record_index and compaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData
+from pyhudi.execute.base_file import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
+from pyhudi.execute.indexing import (
+    FileIndexing,
+    IndexedFile,
+    KeyChanges,
+    base_file_ranges,
+    log_ranges,
+    read_key_changes,
+)
+from pyhudi.execute.layout import as_batch
+from pyhudi.execute.log_scan import InstantValidity, find_blocks
+from pyhudi.execute.metadata_merge import merged_group
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.execute.write_base import path_in
+from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.hfile.writer import HFileEncoder, encode_hfile
+from pyhudi.format.log.data import decode_content
+from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
+from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
+from pyhudi.format.metadata.schema import RECORD_SCHEMA
+from pyhudi.format.names import BaseFileName, LogFileName, parse_log_file
+from pyhudi.plan.metadata import MetadataRecords, records_of
+from pyhudi.records.keys import record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema import avro_to_arrow, conform
+from pyhudi.records.stats import ColumnRange, RangeCollector
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.slices import FileSlice, LogFile
+
+LOG_VERSION = 1
+BASE_EXTENSION = ".hfile"
+_SCHEMA = RECORD_SCHEMA.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFile:
+    """Where one file of the metadata table goes.
+
+    storage: of the metadata table; partition: of it; instant_time, token: for the file's name.
+    """
+
+    storage: StorageSpec
+    partition: str
+    file_id: str
+    instant_time: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """Write the records of one instant to a log file."""
+
+    file: MetadataFile
+    records: MetadataRecords
+
+
+@dataclass(frozen=True, slots=True)
+class KeySource:
+    """A side file of keys and the file group that its keys came to.  path: relative to the table; instant_ms: of the insert."""
+
+    path: str
+    partition: str
+    file_id: str
+    instant_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTask:
+    """Write the records of one file group of the record index.  table: the table's storage, where the side files lie."""
+
+    file: MetadataFile
+    table: StorageSpec
+    shard: int
+    sources: tuple[KeySource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BaseTask:
+    """Write records to a file group's first base file."""
+
+    file: MetadataFile
+    records: MetadataRecords
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGroupTask:
+    """Write a file group's next base file.  slice: with the log files that count, in merge order."""
+
+    file: MetadataFile
+    slice: FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class KeysOfSlice:
+    """Write the keys of a file slice of the table to a side file.
+
+    reader: gives the key columns.  instant_time: that the side file belongs to; deleted: as keys that leave.
+    """
+
+    reader: ReadSpec
+    slice: FileSlice
+    instant_time: str
+    shard_count: int
+    deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilesToIndex:
+    """Files of the table that are there already.
+
+    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns; validity: which log blocks count.
+    """
+
+    storage: StorageSpec
+    files: tuple[tuple[str, str, int], ...]
+    schema: pa.Schema
+    indexing: FileIndexing
+    validity: InstantValidity
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """What was found out about a file that was there already.  row_count: of a base file, 0 of a log file."""
+
+    partition: str
+    name: str
+    indexed: IndexedFile
+    row_count: int
+
+
+def run_metadata_log(task: LogTask) -> WriteStat:
+    """Write a log file of the metadata table; what its commit says of it."""
+    return _write_log(task.file, task.records)
+
+
+def run_key_log(task: KeyTask) -> WriteStat | None:
+    """Write the record index's log file of one file group; None when no key of the side files belongs to it."""
+    records = _key_records(task)
+    return None if records.is_empty else _write_log(task.file, records)
+
+
+def run_metadata_base(task: BaseTask) -> WriteStat | None:
+    """Write a first base file; None when there are no records: the seed log is all that the group needs then."""
+    if not len(task.records.keys):
+        return None
+    return _write_base(task.file, [(task.records.keys, task.records.values)], None)
+
+
+def run_key_base(task: KeyTask) -> WriteStat | None:
+    """Write the record index's first base file of one file group."""
+    records = _key_records(task)
+    return _write_base(task.file, [(records.keys, records.values)], None) if len(records.keys) else None
+
+
+def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
+    """Write a file group's next base file.  None when nothing is left in a group that had no base file."""
+    storage = open_storage(task.file.storage)
+    merged = merged_group(storage, task.file.partition, task.slice)
+    if task.slice.base is None:
+        first = next(merged, None)
+        if first is None:
+            return None
+        merged = _chained(first, merged)
+    return _write_base(task.file, merged, task.slice)
+
+
+def run_slice_keys(task: KeysOfSlice) -> KeySource | None:
+    """Write the side file of a slice's keys; None for a slice without records.  instant_ms is left at 0."""
+    changes = KeyChanges(task.shard_count)
+    for rows in run_read(task.reader, task.slice):
+        if rows.num_rows:
+            stored = task.reader.populate_meta_fields
+            changes.add(
+                rows.column(RECORD_KEY) if stored else record_keys(task.reader.keys, as_batch(rows)), deleted=task.deleted
+            )
+    name = f"{task.slice.file_id}_{task.slice.base_instant}"
+    path = changes.store(open_storage(task.reader.storage), task.instant_time, name)
+    return None if path is None else KeySource(path, task.slice.partition, task.slice.file_id, 0)
+
+
+def run_index_files(task: FilesToIndex) -> tuple[FoundFile, ...]:
+    """Find out about files that are there, in the order of the task."""
+    storage = open_storage(task.storage)
+    return tuple(_index_file(storage, task, *file) for file in task.files)
+
+
+def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str, size_bytes: int) -> FoundFile:
+    name = path.rsplit("/", 1)[-1]
+    wanted = task.indexing
+    if name.startswith("."):
+        return FoundFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
+    with open_base_file(storage, path) as file:
+        metadata = file.metadata
+    bloom = None
+    if wanted.bloom_filters:
+        text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
+        bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
+    ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns) if wanted.columns else ()
+    return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
+
+
+def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
+    if not task.indexing.columns:
+        return ()
+    log_name = parse_log_file(path.rsplit("/", 1)[-1])
+    assert log_name is not None, "only data files are asked about"
+    collector = RangeCollector(task.indexing.columns)
+    heads = {column.split(".")[0] for column in task.indexing.columns}
+    schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
+    row_count = 0
+    blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], task.validity, skip_compacted=False)
+    for found in blocks:
+        if found.block.kind is BlockType.DELETE:
+            continue
+        text = found.block.required(HeaderKey.SCHEMA)
+        content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
+        names = [name for name in avro_to_arrow(text).names if name in heads]
+        try:
+            for batch in decode_content(found.block.kind, text, content, names):
+                collector.add(conform(batch, schema))
+                row_count += batch.num_rows
+        except CorruptData as error:
+            raise error.with_path(storage.absolute(path)) from error
+    return log_ranges(collector, row_count)
+
+
+def _key_records(task: KeyTask) -> MetadataRecords:
+    table = open_storage(task.table)
+    keys: list[pa.Array] = [pa.array([], pa.string())]
+    gone: list[pa.Array] = [pa.array([], pa.string())]
+    owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    for number, source in enumerate(task.sources):
+        changes = read_key_changes(table, source.path, task.shard)
+        flags = changes.column("is_deleted")
+        gone.append(changes.column("key").filter(flags))
+        came = changes.column("key").filter(pc.invert(flags))
+        keys.append(came)
+        owners.append(np.full(len(came), number, dtype=np.int64))
+    every, owner = pa.concat_arrays(keys), np.concatenate(owners)
+    encoded = every.dictionary_encode()
+    # A key that came to two groups, as duplicates do, lives in the last of them: of several values numpy keeps the last.
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    last[encoded.indices.to_numpy()] = np.arange(len(every))
+    places = pa.array(owner[last])
+    sources = task.sources
+    locations = pa.RecordBatch.from_arrays(
+        [
+            pa.array([s.partition for s in sources], pa.string()).take(places),
+            pa.array([s.file_id for s in sources], pa.string()).take(places),
+            pa.array([s.instant_ms for s in sources], pa.int64()).take(places),
+        ],
+        schema=LOCATION_SCHEMA,
+    )
+    return records_of(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
+
+
+def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
+    storage = open_storage(file.storage)
+    own = {HeaderKey.INSTANT_TIME: file.instant_time}
+    blocks = []
+    if len(records.keys):
+        content = encode_hfile([(records.keys, records.values)], file_info={"schema": _SCHEMA})
+        blocks.append(encode_block(BlockType.HFILE, {**own, HeaderKey.SCHEMA: RECORD_SCHEMA}, content))
+    if len(records.deletes):
+        content = encode_deletes([deletes_batch(records.deletes, file.partition)])
+        blocks.append(encode_block(BlockType.DELETE, own, content))
+    name = LogFileName(file.file_id, file.instant_time, LOG_VERSION, file.token)
+    path = path_in(file.partition, name.text)
+    with storage.open_output(path) as sink:
+        for block in blocks:
+            sink.write(block)
+    size_bytes = sum(len(block) for block in blocks)
+    return WriteStat(
+        file_id=file.file_id,
+        path=path,
+        partition_path=file.partition,
+        prev_commit=file.instant_time,
+        num_writes=len(records.keys),
+        num_update_writes=len(records.keys),
+        num_deletes=len(records.deletes),
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+        log_version=LOG_VERSION,
+        log_offset=0,
+        base_file="",
+        log_files=(name.text,),
+    )
+
+
+def _write_base(file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], before: FileSlice | None) -> WriteStat:
+    """Write a base file.  parts: keys and values, ascending.  before: the slice that it replaces, None for the first file."""
+    storage = open_storage(file.storage)
+    name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)
+    path = path_in(file.partition, name.text)
+    encoder = HFileEncoder()
+    size_bytes = 0
+    with storage.open_output(path) as sink:
+        for keys, values in parts:
+            piece = encoder.add(keys, values)
+            sink.write(piece)
+            size_bytes += len(piece)
+        info = {"schema": _SCHEMA}
+        if encoder.first_key is not None and encoder.last_key is not None:
+            info |= {"minRecordKey": encoder.first_key, "maxRecordKey": encoder.last_key}
+        piece = encoder.finish(file_info=info)
+        sink.write(piece)
+        size_bytes += len(piece)
+    stat = WriteStat(
+        file_id=file.file_id,
+        path=path,
+        partition_path=file.partition,
+        num_writes=encoder.entry_count,
+        num_inserts=encoder.entry_count,
+        total_write_bytes=size_bytes,
+        file_size_in_bytes=size_bytes,
+    )
+    if before is None:
+        return stat
+    return replace(
+        stat,
+        prev_commit=before.base.name.instant_time if before.base else stat.prev_commit,
+        prev_base_file=before.base.name.text if before.base else None,
+        total_log_files_compacted=len(before.logs),
+        total_log_size_compacted=sum(log.size_bytes for log in before.logs),
+    )
+
+
+def _chained(first: tuple[pa.Array, pa.Array], rest: Iterator[tuple[pa.Array, pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
+    yield first
+    yield from rest

@@ -1,0 +1,473 @@
+"""What a commit, a clean or a rollback of the table makes its metadata table say, written just before the table says so itself.
+
+    commit     records of its files, of the columns and partitions that it touched, of the keys that came and left
+    clean      the deleted files leave `files`, `column_stats` and `bloom_filters`
+    rollback   the metadata table's own rollback of the same instant: its log files are deleted
+
+All of it under the table's lock.  What a writing task found out about its files comes with its status (`execute.indexing`); when
+the metadata table has changed since the tasks were planned, so that something was not asked for, the commit is a conflict.
+
+The statistics of a partition are those of the files of its newest slices, as they will stand when the commit is there: the files
+come from the metadata table, their ranges too, those of the new files from the tasks.
+
+Source: storage format, "Metadata table", sections partitions, and protocol for a foreign writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal, WriteConflict
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.indexing import SIDE_FOLDER, FileIndexing
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.metadata_records import FilesToIndex, KeySource, run_index_files
+from pyhudi.execute.write_base import WriteStatus
+from pyhudi.format.actions.clean import CleanMetadata
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
+from pyhudi.format.index_definitions import DEFAULT_PATH, column_stats_definition, format_index_definitions
+from pyhudi.format.instants import Action, Instant, State, completed_action, parse_instant_time
+from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
+from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.format.names import parse_data_file_instant
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.metadata.store import MetadataStore, drop_store, maintained_partitions
+from pyhudi.operations.transaction import Transaction
+from pyhudi.plan.metadata import (
+    FileFilter,
+    FileRanges,
+    MetadataRecords,
+    bloom_deletes,
+    bloom_records,
+    column_stats_deletes,
+    column_stats_records,
+    files_records,
+    partition_stats_records,
+)
+from pyhudi.records.hashing import name_hash
+from pyhudi.records.indexed_columns import indexed_columns
+from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.storage.base import FileInfo, join_path
+from pyhudi.table.config import store_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import find_column_stats, find_files, partition_hashes
+from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
+from pyhudi.table.plans import load_pending_compactions
+from pyhudi.table.slices import SlicingState, build_file_groups, visible_slices
+from pyhudi.table.snapshot import load_replaced_groups
+from pyhudi.timeline.timeline import Timeline
+
+_MOVE_NO_KEYS = frozenset({"COMPACT", "LOG_COMPACT"})
+"""Operations after which every key is in the file group in which it was."""
+
+
+def indexing_of(
+    context: TableContext,
+    settings: MetadataSettings,
+    data_schema: pa.Schema,
+    before: pa.Schema | None,
+    *,
+    keys: bool = True,
+) -> FileIndexing | None:
+    """What writing tasks are to find out for the table's metadata table; None when it has none.
+
+    data_schema, before: the table's columns after the write and before it.  keys: whether the write can move keys.
+    """
+    partitions = maintained_partitions(context.config)
+    if FILES not in partitions:
+        return None
+    columns: tuple[str, ...] = ()
+    if COLUMN_STATS in partitions or PARTITION_STATS in partitions:
+        columns = columns_to_index(context, settings, data_schema, before)
+    shards = 0
+    if keys and RECORD_INDEX in partitions:
+        shards = MetadataStore.open(context).groups.count(RECORD_INDEX)
+    return FileIndexing(columns, BLOOM_FILTERS in partitions and context.config.populate_meta_fields, shards)
+
+
+def columns_to_index(
+    context: TableContext, settings: MetadataSettings, data_schema: pa.Schema, before: pa.Schema | None
+) -> tuple[str, ...]:
+    """The columns with statistics, in the order of their definition.
+
+    Those of the options; else those of the table's definition, when somebody chose them: when they are not the first columns that
+    the table had until now; else the first columns of the table as it will be.
+    """
+
+    def indexed(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+        return indexed_columns(
+            with_meta_fields(schema),
+            max_columns=settings.max_columns,
+            names=names,
+            with_meta_columns=context.config.populate_meta_fields,
+        )
+
+    first = indexed(data_schema, settings.columns)
+    defined = load_index_definitions(context).get(COLUMN_STATS)
+    if settings.columns or defined is None or before is None or set(defined.source_fields) == set(indexed(before, ())):
+        return first
+    chosen = [name for name in defined.source_fields if name not in META_COLUMNS]
+    return indexed(data_schema, chosen) if chosen else first
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMirror:
+    """The hook of one commit; see `Transaction.commit`.
+
+    indexing: what the tasks were asked for; statuses: what they answered.  data_schema: the table's columns after the commit.
+    left_keys: side files of keys that leave the table with the file groups that are replaced.
+    """
+
+    engine: Engine | None
+    indexing: FileIndexing | None
+    data_schema: pa.Schema | None
+    statuses: Sequence[WriteStatus]
+    left_keys: Sequence[KeySource] = ()
+
+    def __call__(self, transaction: Transaction, metadata: CommitMetadata, now: Timeline) -> None:
+        """Write the delta commit of the metadata table.  Raises WriteConflict when the tasks were asked for something else."""
+        context = transaction.context.reloaded()
+        partitions = maintained_partitions(context.config)
+        if FILES not in partitions:
+            return
+        store = MetadataStore.open(context)
+        self._check_asked(context, store, partitions, metadata)
+        time = transaction.instant_time
+        # What a dead attempt of this instant left must not be taken for the state before it.
+        store.undo_pending()
+        store.undo(time)
+        records: dict[str, MetadataRecords] = {FILES: files_records(_added_files(metadata))}
+        if self.indexing is not None and self.data_schema is not None and self.indexing.columns:
+            store_definition(context, self.indexing.columns)
+        if COLUMN_STATS in partitions:
+            records[COLUMN_STATS] = column_stats_records(self._ranges(), self._stored())
+        if PARTITION_STATS in partitions:
+            done = Instant(time, completed_action(transaction.action), State.COMPLETED, store.next_time(now, store.load()))
+            records[PARTITION_STATS], found = self._partition_stats(context, metadata, now, done)
+            if found and COLUMN_STATS in partitions:
+                records[COLUMN_STATS] = column_stats_records([*self._ranges(), *found], self._stored())
+        if BLOOM_FILTERS in partitions:
+            records[BLOOM_FILTERS] = bloom_records(self._filters(), time)
+        store.commit(self.engine, time, now, records, self._key_sources(context, time))
+        context.storage.delete_folder(join_path(SIDE_FOLDER, time))
+
+    def _check_asked(
+        self, context: TableContext, store: MetadataStore, partitions: Sequence[str], metadata: CommitMetadata
+    ) -> None:
+        asked = self.indexing
+        missing = []
+        if metadata.partition_to_write_stats:
+            if {COLUMN_STATS, PARTITION_STATS}.intersection(partitions) and not (asked and asked.columns):
+                missing.append(COLUMN_STATS)
+            if BLOOM_FILTERS in partitions and context.config.populate_meta_fields and not (asked and asked.bloom_filters):
+                missing.append(BLOOM_FILTERS)
+        if RECORD_INDEX in partitions and metadata.operation_type not in _MOVE_NO_KEYS:
+            shards = store.groups.count(RECORD_INDEX)
+            if asked is None or asked.key_shards != shards:
+                missing.append(RECORD_INDEX)
+        if missing:
+            raise WriteConflict(
+                f"the metadata table of {context.storage.uri} got {', '.join(missing)} while this write was under way; "
+                "plan the write again"
+            )
+
+    def _stored(self) -> pa.Schema:
+        if self.data_schema is None:
+            raise Internal("statistics of columns without the columns")
+        return with_meta_fields(self.data_schema)
+
+    def _ranges(self) -> list[FileRanges]:
+        return [
+            FileRanges(status.stat.partition_path or "", _name(status.stat.path), status.indexed.ranges)
+            for status in self.statuses
+            if status.indexed is not None and status.indexed.ranges
+        ]
+
+    def _filters(self) -> list[FileFilter]:
+        return [
+            FileFilter(status.stat.partition_path or "", _name(status.stat.path), *status.indexed.bloom)
+            for status in self.statuses
+            if status.indexed is not None and status.indexed.bloom is not None
+        ]
+
+    def _key_sources(self, context: TableContext, time: str) -> tuple[KeySource, ...]:
+        if self.indexing is None or not self.indexing.key_shards:
+            return ()
+        instant_ms = parse_instant_time(time, context.config.zone)
+        came = [
+            KeySource(status.indexed.keys, status.stat.partition_path or "", status.stat.file_id or "", instant_ms)
+            for status in self.statuses
+            if status.indexed is not None and status.indexed.keys is not None
+        ]
+        return (*sorted(came, key=lambda source: source.path), *self.left_keys)
+
+    def _partition_stats(
+        self, context: TableContext, metadata: CommitMetadata, now: Timeline, done: Instant
+    ) -> tuple[MetadataRecords, list[FileRanges]]:
+        """The records of the partitions that are touched, and ranges of old files that column_stats turned out not to have."""
+        replaced = metadata.partition_to_replace_file_ids or {}
+        touched = tuple(dict.fromkeys((*metadata.partition_to_write_stats, *replaced)))
+        columns = self.indexing.columns if self.indexing is not None else _defined_columns(context)
+        if not touched or not columns or self.data_schema is None:
+            return partition_stats_records({}, (), pa.schema([])), []
+        reader = MetadataTable(context, now)
+        files = _live_files(context, reader, metadata, now, done, touched)
+        known = {
+            (status.stat.partition_path or "", _name(status.stat.path)): dict(status.indexed.ranges)
+            for status in self.statuses
+            if status.indexed is not None
+        }
+        ranges, found = _ranges_of_partitions(context, reader, files, known, columns, self._stored(), now)
+        return partition_stats_records(ranges, columns, self._stored()), found
+
+
+def mirror_clean(context: TableContext, request_time: str, clean: CleanMetadata, now: Timeline) -> None:
+    """Take what a clean deleted out of the metadata table.  The caller holds the lock."""
+    context = context.reloaded()
+    partitions = maintained_partitions(context.config)
+    if FILES not in partitions:
+        return
+    store = MetadataStore.open(context)
+    deleted = {partition: entry.delete_path_patterns for partition, entry in clean.partition_metadata.items()}
+    gone = [partition for partition, entry in clean.partition_metadata.items() if entry.is_partition_deleted]
+    records = {FILES: files_records({}, deleted, gone)}
+    if COLUMN_STATS in partitions:
+        records[COLUMN_STATS] = column_stats_deletes(deleted, _defined_columns(context))
+    if BLOOM_FILTERS in partitions:
+        bases = {partition: [name for name in names if not name.startswith(".")] for partition, names in deleted.items()}
+        records[BLOOM_FILTERS] = bloom_deletes(bases)
+    store.commit(None, request_time, now, records)
+
+
+def mirror_rollback(context: TableContext, request_time: str, target: str, partitions: Iterable[str], now: Timeline) -> None:
+    """Roll the delta commit of an instant back, as part of the table's own rollback.  The caller holds the lock.
+
+    request_time: of the rollback; target: of what is rolled back; partitions: those in which it wrote files.  Where the metadata
+    table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew.
+    """
+    context = context.reloaded()
+    if FILES not in (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight):
+        return
+    store = MetadataStore.open(context)
+    timeline = store.load()
+    context.storage.delete_folder(join_path(SIDE_FOLDER, target))
+    own = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
+    if not own:
+        if _lists_files_of(MetadataTable(context, now), target, partitions):
+            drop_store(context)
+        return
+    completed = own[0].completion_time
+    if completed is not None and any(i.request_time > completed for i in timeline.completed(Action.COMMIT)):
+        drop_store(context)
+        return
+    _roll_back(store, request_time, target, now)
+
+
+def store_definition(context: TableContext, columns: Sequence[str]) -> TableContext:
+    """Say in the index definitions which columns have statistics, and in the properties where these stand.
+
+    Readers fail on filters of tables that have statistics and no definition.  The caller holds the lock.
+    """
+    definitions = load_index_definitions(context)
+    defined = definitions.get(COLUMN_STATS)
+    if defined is None or defined.source_fields != tuple(columns):
+        definitions[COLUMN_STATS] = column_stats_definition(columns)
+        context.storage.put(DEFAULT_PATH, format_index_definitions(definitions.values()))
+    if context.config.index_definitions_path is None:
+        changes = {"hoodie.table.index.defs.path": DEFAULT_PATH}
+        context = replace(context, config=store_table_config(context.storage, changes, context.env))
+    return context
+
+
+def _lists_files_of(reader: MetadataTable, target: str, partitions: Iterable[str]) -> bool:
+    names = find_files(reader, partitions).column("name").to_pylist()
+    return any(parse_data_file_instant(name) == target for name in names)
+
+
+def _roll_back(store: MetadataStore, request_time: str, target: str, now: Timeline) -> None:
+    timeline = store.context.timeline
+    files = store.files_of(target)
+    by_partition: dict[str, list[str]] = {}
+    for path in files:
+        by_partition.setdefault(path.rpartition("/")[0], []).append(store.storage.absolute(path))
+    info = InstantInfo(target, Action.DELTACOMMIT.value)
+    plan = RollbackPlan(
+        info,
+        tuple(RollbackRequest(partition, "", target, tuple(paths)) for partition, paths in sorted(by_partition.items())),
+    )
+    token = store.table.env.token_bytes
+    pending = [i for i in timeline.load_files() if i.request_time == request_time and i.action is Action.ROLLBACK]
+    requested = Instant(request_time, Action.ROLLBACK, State.REQUESTED)
+    if not pending:
+        timeline.request(request_time, Action.ROLLBACK, plan.encode(token(16)))
+    timeline.start_or_join(requested)
+    begun_ms = store.table.env.now_ms()
+    store.undo(target)
+    metadata = RollbackMetadata(
+        start_rollback_time=request_time,
+        time_taken_in_millis=max(0, store.table.env.now_ms() - begun_ms),
+        total_files_deleted=len(files),
+        commits_rollback=(target,),
+        partition_metadata={
+            partition: RollbackPartitionMetadata(partition, tuple(paths)) for partition, paths in sorted(by_partition.items())
+        },
+        instants_rollback=(info,),
+    )
+    inflight = Instant(request_time, Action.ROLLBACK, State.INFLIGHT)
+    if not any(i.is_completed for i in pending):
+        timeline.complete(inflight, Action.ROLLBACK, store.next_time(now, store.load()), metadata.encode(token(16)))
+
+
+def _added_files(metadata: CommitMetadata) -> dict[str, dict[str, int]]:
+    """The files of a commit: partition -> bare name -> size in bytes."""
+    added: dict[str, dict[str, int]] = {}
+    for partition, stats in metadata.partition_to_write_stats.items():
+        files = added.setdefault(partition, {})
+        for stat in stats:
+            files[_name(stat.path)] = stat.file_size_in_bytes
+            for path, size_bytes in (stat.cdc_stats or {}).items():
+                files[_name(path)] = size_bytes
+    return added
+
+
+def _live_files(
+    context: TableContext,
+    reader: MetadataTable,
+    metadata: CommitMetadata,
+    now: Timeline,
+    done: Instant,
+    touched: Sequence[str],
+) -> dict[str, list[FileInfo]]:
+    """The files of the newest slices of some partitions as they will be once `done` stands on the timeline."""
+    after = Timeline.of((*now.instants, done), now.archived_completions)
+    replaced = load_replaced_groups(context.timeline, now)
+    for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
+        replaced.update({(partition, file_id): done.request_time for file_id in file_ids})
+    state = SlicingState(after, replaced, load_pending_compactions(context.timeline, after))
+    listed: dict[str, dict[str, int]] = {partition: {} for partition in touched}
+    rows = find_files(reader, touched)
+    for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
+        listed[partition][name] = size_bytes
+    for partition, files in _added_files(metadata).items():
+        listed[partition].update(files)
+    found: dict[str, list[FileInfo]] = {}
+    for partition, sizes in listed.items():
+        infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
+        slices = visible_slices(build_file_groups(partition, infos, state), state)
+        live = {file.path for s in slices for file in (*((s.base,) if s.base else ()), *s.logs)}
+        found[partition] = [info for info in infos if info.path in live]
+    return found
+
+
+def _ranges_of_partitions(
+    context: TableContext,
+    reader: MetadataTable,
+    files: Mapping[str, Sequence[FileInfo]],
+    known: Mapping[tuple[str, str], Mapping[str, ColumnRange]],
+    columns: Sequence[str],
+    schema: pa.Schema,
+    now: Timeline,
+) -> tuple[dict[str, Mapping[str, ColumnRange] | None], list[FileRanges]]:
+    """The ranges of partitions, None for one without files; and those of files that the metadata table should have had.
+
+    known: of files that the metadata table does not have yet.
+    """
+    old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
+    stored = _stored_ranges(reader, [p for p, infos in old.items() if infos], columns, schema)
+    every: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **known}
+    unread = tuple(
+        (p, info.path, info.size_bytes)
+        for p, infos in old.items()
+        for info in infos
+        if not _is_complete(stored.get((p, info.name)), columns)
+    )
+    added: list[FileRanges] = []
+    if unread:
+        # Their columns were not asked for when they were written: the columns with statistics have changed.
+        task = FilesToIndex(context.storage.spec(), unread, schema, FileIndexing(tuple(columns)), InstantValidity.of(now))
+        for file in run_index_files(task):
+            there = stored.get((file.partition, file.name), {})
+            every[file.partition, file.name] = dict(file.indexed.ranges)
+            fresh = tuple((column, range_) for column, range_ in file.indexed.ranges if column not in there)
+            if fresh:
+                added.append(FileRanges(file.partition, file.name, fresh))
+    result: dict[str, Mapping[str, ColumnRange] | None] = {}
+    for partition, infos in files.items():
+        # A log file with nothing but deletes has no ranges, and adds nothing.
+        of_files = [ranges for info in infos if (ranges := every[partition, info.name])]
+        result[partition] = {c: merge_ranges(r[c] for r in of_files) for c in columns} if of_files else None
+    return result, added
+
+
+def _is_complete(ranges: Mapping[str, ColumnRange] | None, columns: Iterable[str]) -> bool:
+    return ranges is not None and all(
+        column in ranges and (ranges[column].min is not None or ranges[column].is_all_null) for column in columns
+    )
+
+
+def _stored_ranges(
+    reader: MetadataTable, partitions: Sequence[str], columns: Sequence[str], schema: pa.Schema
+) -> dict[tuple[str, str], dict[str, ColumnRange]]:
+    """What column_stats has of the files of some partitions: (partition, name) -> column -> range."""
+    found: dict[tuple[str, str], dict[str, ColumnRange]] = {}
+    if not partitions or COLUMN_STATS not in reader.partitions:
+        return found
+    rows = find_column_stats(reader, columns, partitions)
+    rows = rows.append_column("partition_hash", partition_hashes(rows))
+    partition_of = {name_hash(partition): partition for partition in partitions}
+    for column in columns:
+        part = rows.filter(pc.equal(rows.column("column_name"), column)).combine_chunks()
+        if not part.num_rows:
+            continue
+        kind = field_at(schema, column).type
+        low, low_known = unwrap(part.column("min").combine_chunks(), kind)
+        high, high_known = unwrap(part.column("max").combine_chunks(), kind)
+        usable = low_known & high_known
+        figures = zip(
+            part.column("partition_hash").to_pylist(),
+            part.column("file_name").to_pylist(),
+            _stored_values(low),
+            _stored_values(high),
+            *(part.column(name).to_pylist() for name in _FIGURES),
+            usable.tolist(),
+            strict=True,
+        )
+        for hashed, name, least, greatest, values, nulls, size, unpacked, is_usable in figures:
+            partition = partition_of.get(hashed)
+            if partition is None:
+                continue
+            if not is_usable or (least is None) != (greatest is None):
+                # It is there and says nothing of use: the file will be read, and the record left alone.
+                least = greatest = nulls = None
+            range_ = ColumnRange(least, greatest, nulls, values, size or 0, unpacked or 0)
+            found.setdefault((partition, name), {})[column] = range_
+    return found
+
+
+_FIGURES = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
+
+
+def _stored_values(bounds: pa.Array) -> list[object]:
+    """Bounds in stored form, see `records.stats`."""
+    if pa.types.is_timestamp(bounds.type) or pa.types.is_time64(bounds.type):
+        bounds = bounds.view(pa.int64())
+    elif pa.types.is_date32(bounds.type):
+        bounds = bounds.view(pa.int32())
+    values: list[object] = bounds.to_pylist()
+    return values
+
+
+def _defined_columns(context: TableContext) -> tuple[str, ...]:
+    defined = load_index_definitions(context).get(COLUMN_STATS)
+    return defined.source_fields if defined is not None else ()
+
+
+def _name(path: str | None) -> str:
+    return (path or "").rsplit("/", 1)[-1]

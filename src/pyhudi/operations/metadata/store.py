@@ -1,0 +1,323 @@
+"""The metadata table as a table that is written: one delta commit, undoing one, making and dropping the whole.
+
+    a delta commit     `<t>.deltacommit.requested`, `.inflight`; one log file for each file group that is touched; completed file
+    undoing            its log files, its completed file, its pending files: in this order, so that it can be undone again
+    dropping           the table's properties say so first, then the folder goes
+
+The instant of a delta commit is that of the table's own instant; readers leave it out as long as that one is pending.
+
+Source: storage format, "Metadata table", timeline and instants, and protocol for a foreign writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+from pyhudi.errors import CorruptData, TableNotFound, TableState, Unsupported
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.metadata_records import KeySource, KeyTask, LogTask, MetadataFile, run_key_log, run_metadata_log
+from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, WriteStat
+from pyhudi.format.instants import Action, Instant
+from pyhudi.format.metadata.partitions import RECORD_INDEX, format_file_id, parse_file_group_index
+from pyhudi.format.metadata.schema import COMMIT_SCHEMA
+from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
+from pyhudi.operations.metadata.settings import BUILD_ORDER
+from pyhudi.plan.metadata import MetadataRecords, by_shard
+from pyhudi.storage.base import FileInfo, Storage, join_path
+from pyhudi.table.config import TableConfig, create_table_files, load_table_config, store_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.records import METADATA_FOLDER
+from pyhudi.timeline.store import next_instant_time
+from pyhudi.timeline.timeline import Timeline
+
+PARTITIONS_KEY = "hoodie.table.metadata.partitions"
+INFLIGHT_KEY = "hoodie.table.metadata.partitions.inflight"
+_THREADS = 8
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def maintained_partitions(config: TableConfig) -> tuple[str, ...]:
+    """The partitions that every commit has to keep true: those that readers use, and those that are being built.
+
+    Raises Unsupported for one that PyHudi does not keep.
+    """
+    every = tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)))
+    strange = [partition for partition in every if partition not in BUILD_ORDER]
+    if strange:
+        raise Unsupported(
+            f"the table has {', '.join(strange)} in its metadata table, which PyHudi reads and does not keep up to date yet; "
+            f"drop it before writing: Table.drop_index({strange[0]!r}), or DROP INDEX in real Hudi"
+        )
+    return every
+
+
+@dataclass(frozen=True)
+class MetadataStore:
+    """An existing metadata table.  table: the table, its properties just read; context: the metadata table as a table."""
+
+    table: TableContext
+    context: TableContext
+
+    @classmethod
+    def open(cls, table: TableContext) -> MetadataStore:
+        """Raises TableState when the properties name a metadata table and there is none, Unsupported for another version."""
+        child = table.storage.child(METADATA_FOLDER)
+        try:
+            config = load_table_config(child)
+        except TableNotFound as error:
+            raise TableState(
+                f"the properties of {table.storage.uri} name a metadata table "
+                f"({', '.join(table.config.metadata_partitions)}) and there is none at {child.uri}; "
+                "Table.drop_metadata_table() makes the table writable again"
+            ) from error
+        if not config.version.is_writable:
+            raise Unsupported(f"the metadata table at {child.uri} has table version {int(config.version)}; version 8 is written")
+        return cls(table, TableContext(child, table.env, replace(config, zone=table.config.zone), table.lock))
+
+    @property
+    def storage(self) -> Storage:
+        """The metadata table's own folder."""
+        return self.context.storage
+
+    def load(self) -> Timeline:
+        """Its timeline as it stands."""
+        return self.context.timeline.load()
+
+    @cached_property
+    def groups(self) -> _Groups:
+        """File groups by partition, listed when asked for."""
+        return _Groups(self.storage)
+
+    def next_time(self, *timelines: Timeline) -> str:
+        """A time after every time of these timelines.  The caller holds the lock."""
+        latest = max((timeline.latest_time() for timeline in timelines), default="")
+        return next_instant_time(self.table.env, self.table.config.zone, latest)
+
+    def undo(self, request_time: str) -> tuple[str, ...]:
+        """Take back the delta commit of an instant, in whatever state; the paths of files that it deletes.
+
+        Nothing happens when there is none.  Side files of the instant stay: they belong to the table's own write.
+        """
+        store = self.context.timeline
+        own = [i for i in store.load_files() if i.step == (request_time, Action.DELTACOMMIT)]
+        if not own:
+            return ()
+        deleted = self.files_of(request_time)
+        self.storage.delete(deleted)
+        self.storage.delete([store.path(i) for i in sorted(own, key=lambda i: -i.state)])
+        return deleted
+
+    def files_of(self, request_time: str) -> tuple[str, ...]:
+        """The data files that bear an instant in their name, in all partitions."""
+        folders = [folder for folder in self.storage.list("").folders if not folder.startswith(".")]
+        listings = in_threads(self.storage.list, folders)
+        return tuple(
+            info.path for listing in listings for info in listing.files if parse_data_file_instant(info.name) == request_time
+        )
+
+    def undo_pending(self) -> None:
+        """Take back what a writer left pending that died: nobody else writes while the lock is held."""
+        for instant in self.load().pending(Action.DELTACOMMIT):
+            self.undo(instant.request_time)
+
+    def commit(
+        self,
+        engine: Engine | None,
+        request_time: str,
+        now: Timeline,
+        records: Mapping[str, MetadataRecords],
+        keys: Sequence[KeySource] = (),
+    ) -> None:
+        """Write a delta commit and complete it.
+
+        now: the table's timeline.  records: by partition; keys: of the record index, from side files.  What stood there under the
+        same instant, and what a dead writer left pending, is taken back first.
+        """
+        store = self.context.timeline
+        timeline = self.load()
+        for instant in timeline.instants:
+            if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
+                self.undo(instant.request_time)
+        requested = store.request(request_time, Action.DELTACOMMIT)
+        store.start(requested)
+        statistics: list[WriteStat] = []
+        tasks: list[LogTask] = []
+        for partition, said in records.items():
+            self._ensure_partition(partition, request_time)
+            for shard, piece in by_shard(said, self.groups.count(partition)).items():
+                tasks.append(LogTask(self._file(partition, shard, request_time), piece))
+        statistics.extend(in_threads(run_metadata_log, tasks))
+        if keys:
+            self._ensure_partition(RECORD_INDEX, request_time)
+            spec = self.table.storage.spec()
+            key_tasks = [
+                KeyTask(self._file(RECORD_INDEX, shard, request_time), spec, shard, tuple(keys))
+                for shard in range(self.groups.count(RECORD_INDEX))
+            ]
+            written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
+            statistics.extend(stat for stat in written if stat is not None)
+        self.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now)
+
+    def complete(self, instant: Instant, metadata: CommitMetadata, now: Timeline) -> None:
+        """Publish a delta commit or compaction.  now: the table's timeline."""
+        store = self.context.timeline
+        action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
+        store.complete(instant, action, self.next_time(now, self.load()), metadata.encode(self.table.env.token_bytes(16)))
+
+    def _file(self, partition: str, shard: int, request_time: str) -> MetadataFile:
+        return MetadataFile(
+            self.storage.spec(), partition, self.groups.file_id(partition, shard), request_time, str(WriteToken(shard, 0, 0))
+        )
+
+    def _ensure_partition(self, partition: str, request_time: str) -> None:
+        if self.groups.count(partition) == 0:
+            raise TableState(
+                f"partition {partition} of the metadata table of {self.table.storage.uri} has no file groups: an indexer is "
+                "building it, or it was damaged; try again later, or drop it"
+            )
+        if not self.groups.has_marker(partition):
+            store_partition_marker(self.storage, partition, request_time, self.table.env.now_ms())
+
+
+def commit_of(statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False) -> CommitMetadata:
+    """What a commit of the metadata table says."""
+    by_partition: dict[str, list[WriteStat]] = {}
+    for stat in statistics:
+        by_partition.setdefault(stat.partition_path or "", []).append(stat)
+    return CommitMetadata(
+        partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
+        compacted=compacted,
+        extra_metadata={SCHEMA_KEY: COMMIT_SCHEMA},
+        operation_type=operation,
+    )
+
+
+def create_store(table: TableContext) -> MetadataStore:
+    """Make an empty metadata table, in the place of whatever is there.  No property of the table names it yet."""
+    table.storage.delete_folder(METADATA_FOLDER)
+    child = table.storage.child(METADATA_FOLDER)
+    values = {
+        "hoodie.table.name": f"{table.config.name}_metadata",
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.table.version": "8",
+        "hoodie.table.initial.version": "8",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "history",
+        "hoodie.table.base.file.format": "HFILE",
+        "hoodie.table.recordkey.fields": "key",
+        "hoodie.populate.meta.fields": "false",
+        "hoodie.table.keygenerator.type": "HOODIE_TABLE_METADATA",
+        "hoodie.compaction.payload.class": "org.apache.hudi.metadata.HoodieMetadataPayload",
+        "hoodie.record.merge.mode": "CUSTOM",
+        "hoodie.record.merge.strategy.id": "00000000-0000-0000-0000-000000000000",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+    }
+    create_table_files(child, values, table.env)
+    return MetadataStore.open(table)
+
+
+def drop_store(table: TableContext) -> TableContext:
+    """Remove the metadata table; the table with its new properties.  The caller holds the lock."""
+    config = store_table_config(table.storage, {PARTITIONS_KEY: "", INFLIGHT_KEY: ""}, table.env)
+    table.storage.delete_folder(METADATA_FOLDER)
+    return replace(table, config=config)
+
+
+def drop_for_restore(table: TableContext) -> None:
+    """Remove the metadata table of a table whose past is about to change.  The caller holds the lock."""
+    table = table.reloaded()
+    if table.config.metadata_partitions or table.config.metadata_partitions_inflight:
+        drop_store(table)
+
+
+def drop_partitions(table: TableContext, partitions: Iterable[str]) -> TableContext:
+    """Remove partitions of the metadata table; all of it, when `files` is among them.  The caller holds the lock."""
+    gone = set(partitions)
+    if "files" in gone:
+        return drop_store(table)
+    config = load_table_config(table.storage)
+    table = set_partitions(
+        replace(table, config=config),
+        [p for p in config.metadata_partitions if p not in gone],
+        [p for p in config.metadata_partitions_inflight if p not in gone],
+    )
+    for partition in sorted(gone):
+        table.storage.delete_folder(join_path(METADATA_FOLDER, partition))
+    return table
+
+
+def set_partitions(table: TableContext, partitions: Iterable[str], inflight: Iterable[str] | None = None) -> TableContext:
+    """Say in the table's properties which partitions there are.  The caller holds the lock."""
+    building = table.config.metadata_partitions_inflight if inflight is None else inflight
+    changes = {PARTITIONS_KEY: ",".join(sorted(set(partitions))), INFLIGHT_KEY: ",".join(sorted(set(building)))}
+    return replace(table, config=store_table_config(table.storage, changes, table.env))
+
+
+def store_partition_marker(storage: Storage, partition: str, request_time: str, now_ms: int) -> None:
+    """Write the file that makes a folder a partition: real Hudi's compaction and clean pass over one without it."""
+    document = PartitionMetadata(request_time, 1).encode(now_ms)
+    storage.put_if_absent(join_path(partition, PARTITION_METADATA_FILE), document)
+
+
+def in_threads(function: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
+    """Small tasks at once, results in order: what is not worth a job of the engine."""
+    if len(tasks) < 2:
+        return [function(task) for task in tasks]
+    with ThreadPoolExecutor(min(_THREADS, len(tasks))) as pool:
+        return list(pool.map(function, tasks))
+
+
+class _Groups:
+    """The file groups of each partition, listed once."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, tuple[dict[int, str], bool]] = {}
+
+    def count(self, partition: str) -> int:
+        return len(self._of(partition)[0])
+
+    def file_id(self, partition: str, index: int) -> str:
+        return self._of(partition)[0][index]
+
+    def has_marker(self, partition: str) -> bool:
+        return self._of(partition)[1]
+
+    def _of(self, partition: str) -> tuple[dict[int, str], bool]:
+        found = self._known.get(partition)
+        if found is None:
+            files = self._storage.list(partition).files
+            ids = {file_id for info in files if (file_id := _file_id_of(info)) is not None}
+            numbered = {parse_file_group_index(file_id): file_id for file_id in ids}
+            if sorted(numbered) != list(range(len(numbered))):
+                raise CorruptData(
+                    "file groups of the metadata table are missing",
+                    expected=f"0 to {len(numbered) - 1}",
+                    found=", ".join(sorted(ids)),
+                    path=self._storage.absolute(partition),
+                )
+            found = numbered, any(info.name == PARTITION_METADATA_FILE for info in files)
+            self._known[partition] = found
+        return found
+
+
+def group_file_ids(partition: str, count: int) -> tuple[str, ...]:
+    """The file ids of a new partition."""
+    return tuple(format_file_id(partition, index) for index in range(count))
+
+
+def _file_id_of(info: FileInfo) -> str | None:
+    log = parse_log_file(info.name)
+    if log is not None:
+        return log.file_id
+    base = parse_base_file(info.name)
+    return base.file_id if base is not None else None

@@ -1,0 +1,283 @@
+"""Records of the metadata table: what a commit, a clean or a first listing makes each of its partitions say.
+
+    partition         a commit adds                                  a clean removes
+    files             its files with their sizes; its partitions     the files' entries; the partitions that went
+    column_stats      a range of each column in each new file        the records of the files
+    partition_stats   the ranges of the partitions that it touched   nothing
+    bloom_filters     the filters of new base files                  the records of the base files
+
+Everything here is a value: file names, sizes and ranges in, `MetadataRecords` out.  Keys of the record index do not come this
+way, there are too many of them: see `execute.metadata_records`.
+
+Source: storage format, "Metadata table", partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import Internal
+from pyhudi.format.metadata.bloom_filters import BLOOM_FILTER_SCHEMA, encode_bloom_filters
+from pyhudi.format.metadata.codec import WRAPPED
+from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
+from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, ROOT, encode_files
+from pyhudi.format.metadata.schema import RecordType
+from pyhudi.format.metadata.wrapped import wrap_stored
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.metadata_keys import (
+    bloom_filter_keys,
+    column_stats_keys,
+    file_hashes,
+    partition_stats_key,
+)
+from pyhudi.records.schema import field_at
+from pyhudi.records.stats import ColumnRange
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecords:
+    """What one instant says in one partition of the metadata table.
+
+    keys: string, ascending by UTF-8 bytes, each once; values: binary, as many; deletes: string, keys that are removed, ascending,
+    each once and none of them among `keys`.  No nulls.
+    """
+
+    keys: pa.StringArray
+    values: pa.BinaryArray
+    deletes: pa.StringArray
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is said."""
+        return not len(self.keys) and not len(self.deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRanges:
+    """The ranges of one data file's columns.  name: bare, log files with their leading dot; ranges: column -> range."""
+
+    partition: str
+    name: str
+    ranges: tuple[tuple[str, ColumnRange], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FileFilter:
+    """The Bloom filter of one base file: its type code and its text."""
+
+    partition: str
+    name: str
+    type_code: str
+    text: str
+
+
+def records_of(
+    keys: pa.StringArray | None = None, values: pa.BinaryArray | None = None, deletes: pa.StringArray | None = None
+) -> MetadataRecords:
+    """Records from keys in any order.  Where a key is both written and deleted, what is written counts.
+
+    Raises Internal when a key is written twice.
+    """
+    no_keys, no_values = pa.array([], pa.string()), pa.array([], pa.binary())
+    keys, values = (no_keys, no_values) if keys is None or values is None else (keys, values)
+    order = pc.sort_indices(keys.cast(pa.binary()))
+    keys, values = keys.take(order), values.take(order)
+    if len(keys) > 1 and pc.any(pc.equal(keys[1:], keys[:-1])).as_py():
+        raise Internal("a key of the metadata table is written twice by one instant")
+    gone = no_keys if deletes is None else pc.unique(deletes)
+    gone = gone.filter(pc.invert(pc.is_in(gone, value_set=keys)))
+    return MetadataRecords(keys, values, gone.take(pc.sort_indices(gone.cast(pa.binary()))))
+
+
+def files_records(
+    added: Mapping[str, Mapping[str, int]],
+    deleted: Mapping[str, Iterable[str]] | None = None,
+    deleted_partitions: Iterable[str] = (),
+) -> MetadataRecords:
+    """Records of the files partition.
+
+    added: partition path -> bare file name -> size in bytes; a partition without files is listed all the same.  deleted:
+    partition path -> bare names.  deleted_partitions: those that are no partitions any more.
+    """
+    partitions: list[str] = []
+    names: list[str] = []
+    sizes: list[int] = []
+    flags: list[bool] = []
+
+    def say(partition: str, name: str, size_bytes: int, is_deleted: bool) -> None:
+        partitions.append(partition)
+        names.append(name)
+        sizes.append(size_bytes)
+        flags.append(is_deleted)
+
+    for partition, files in added.items():
+        say(ALL_PARTITIONS, _listed(partition), 0, False)
+        for name, size_bytes in files.items():
+            say(_listed(partition), name, size_bytes, False)
+    for partition, gone in (deleted or {}).items():
+        for name in gone:
+            say(_listed(partition), name, 0, True)
+    for partition in deleted_partitions:
+        say(ALL_PARTITIONS, _listed(partition), 0, True)
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array(partitions, pa.string()),
+            pa.array(names, pa.string()),
+            pa.array(sizes, pa.int64()),
+            pa.array(flags, pa.bool_()),
+        ],
+        schema=FILES_SCHEMA,
+    )
+    # A clean that removed no partition says nothing of the list; every commit says something.
+    listed = (ALL_PARTITIONS,) if deleted is None else ()
+    keys, values = encode_files(rows, listed)
+    return records_of(keys, values)
+
+
+def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema) -> MetadataRecords:
+    """Records of column_stats.  schema: the table's, with meta columns; every range has its bounds or is all null."""
+    rows = _Rows(schema)
+    for column, entries in _by_column(files).items():
+        hashes = file_hashes([file.name for file, _ in entries])
+        # Few partitions have many files each: keys are made partition by partition.
+        keys = np.empty(len(entries), dtype=object)
+        for partition, places in _places([file.partition for file, _ in entries]).items():
+            keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
+        rows.add(column, keys.tolist(), [file.name for file, _ in entries], [found for _, found in entries])
+    return rows.records(RecordType.COLUMN_STATS, is_tight=False)
+
+
+def column_stats_deletes(files: Mapping[str, Iterable[str]], columns: Iterable[str]) -> MetadataRecords:
+    """The removal of the statistics of files.  files: partition path -> bare names."""
+    parts = [pa.array([], pa.string())]
+    for partition, names in files.items():
+        hashes = file_hashes(list(names))
+        parts.extend(column_stats_keys(column, partition, hashes) for column in columns)
+    return records_of(deletes=pa.concat_arrays(parts))
+
+
+def partition_stats_records(
+    partitions: Mapping[str, Mapping[str, ColumnRange] | None], columns: Sequence[str], schema: pa.Schema
+) -> MetadataRecords:
+    """Records of partition_stats.
+
+    partitions: partition path -> column -> range over all its files; None for a partition in which nothing is left.  Readers
+    pass a partition over that has no record of a column, so the ranges must be of all columns.
+    """
+    rows = _Rows(schema)
+    deletes: list[str] = []
+    for partition, ranges in partitions.items():
+        if ranges is None:
+            deletes.extend(partition_stats_key(column, partition) for column in columns)
+    there = {partition: ranges for partition, ranges in partitions.items() if ranges is not None}
+    for column in columns:
+        keys = [partition_stats_key(column, partition) for partition in there]
+        rows.add(column, keys, list(there), [ranges[column] for ranges in there.values()])
+    return rows.records(RecordType.PARTITION_STATS, is_tight=True, deletes=pa.array(deletes, pa.string()))
+
+
+def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataRecords:
+    """Records of bloom_filters."""
+    keys = _file_keys((one.partition, one.name) for one in filters)
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([one.type_code for one in filters], pa.string()),
+            pa.array([instant_time] * len(filters), pa.string()),
+            pa.array([one.text.encode() for one in filters], pa.binary()),
+            pa.array([False] * len(filters), pa.bool_()),
+        ],
+        schema=BLOOM_FILTER_SCHEMA,
+    )
+    return records_of(keys, encode_bloom_filters(rows))
+
+
+def bloom_deletes(files: Mapping[str, Iterable[str]]) -> MetadataRecords:
+    """The removal of the filters of base files.  files: partition path -> bare names."""
+    return records_of(deletes=_file_keys((partition, name) for partition, names in files.items() for name in names))
+
+
+def by_shard(records: MetadataRecords, shard_count: int) -> dict[int, MetadataRecords]:
+    """The records of each file group that is touched."""
+    if shard_count == 1:
+        return {} if records.is_empty else {0: records}
+    written, gone = shard_of_keys(records.keys, shard_count), shard_of_keys(records.deletes, shard_count)
+    touched = np.union1d(written, gone)
+    return {
+        int(shard): MetadataRecords(
+            records.keys.filter(pa.array(written == shard)),
+            records.values.filter(pa.array(written == shard)),
+            records.deletes.filter(pa.array(gone == shard)),
+        )
+        for shard in touched
+    }
+
+
+def _listed(partition: str) -> str:
+    return partition or ROOT
+
+
+def _file_keys(files: Iterable[tuple[str, str]]) -> pa.StringArray:
+    parts = [pa.array([], pa.string())]
+    parts.extend(bloom_filter_keys(partition, file_hashes([name])) for partition, name in files)
+    return pa.concat_arrays(parts)
+
+
+def _by_column(files: Iterable[FileRanges]) -> dict[str, list[tuple[FileRanges, ColumnRange]]]:
+    found: dict[str, list[tuple[FileRanges, ColumnRange]]] = {}
+    for file in files:
+        for column, range_ in file.ranges:
+            found.setdefault(column, []).append((file, range_))
+    return found
+
+
+def _places(names: Sequence[str]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        found.setdefault(name, []).append(place)
+    return found
+
+
+class _Rows:
+    """Statistics in the making, one column of the table after the other."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._keys: list[str] = []
+        self._columns: list[list[pa.Array]] = [[] for _ in COLUMN_STATS_SCHEMA]
+
+    def add(self, column: str, keys: Sequence[str], names: Sequence[str], ranges: Sequence[ColumnRange]) -> None:
+        if not keys:
+            return
+        for found, name in zip(ranges, names, strict=True):
+            if found.min is None and not found.is_all_null:
+                raise Internal(f"the range of column {column} in {name or 'the table'} is not known; readers would pass it over")
+        kind = field_at(self._schema, column).type
+        count = len(keys)
+        self._keys.extend(keys)
+        values = [
+            pa.array(names, pa.string()),
+            pa.repeat(pa.scalar(column, pa.string()), count),
+            wrap_stored([found.min for found in ranges], kind),
+            wrap_stored([found.max for found in ranges], kind),
+            pa.array([found.value_count for found in ranges], pa.int64()),
+            pa.array([found.null_count for found in ranges], pa.int64()),
+            pa.array([found.total_size_bytes for found in ranges], pa.int64()),
+            pa.array([found.total_uncompressed_size_bytes for found in ranges], pa.int64()),
+        ]
+        for held, value in zip(self._columns, values, strict=False):
+            held.append(value)
+
+    def records(self, kind: RecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
+        if not self._keys:
+            return records_of(deletes=deletes)
+        count = len(self._keys)
+        arrays = [pa.concat_arrays(held) for held in self._columns[:8]]
+        arrays += [pa.array(np.zeros(count, dtype=np.bool_)), pa.array(np.full(count, is_tight))]
+        stats = pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA)
+        assert stats.schema.field("min").type == WRAPPED
+        return records_of(pa.array(self._keys, pa.string()), encode_column_stats(stats, kind), deletes)
