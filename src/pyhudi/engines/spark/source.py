@@ -1,20 +1,13 @@
-"""`spark.read.format("pyhudi")` and `df.write.format("pyhudi")`: a table as a Spark Data Source in Python.
+"""`spark.read.format("pyhudi")`: a table as a Spark Data Source in Python.
 
 It is the door for SQL, temporary views and jobs that name a format.  `pyhudi.spark.read` is faster, because there base files go
-through
-Spark's own Parquet scan.
+through Spark's own Parquet scan.
 
 Reading: one input partition holds some file slices.  Spark prunes no columns for such sources; a schema given by `.schema(...)`
-or the
-option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`; they
-choose
-partitions and row groups, and Spark applies them again.
+or the option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`;
+they choose partitions and row groups, and Spark applies them again.
 
-Writing: a source cannot ask Spark for a shuffle, so only `bulk_insert` and `insert` are done (to new file groups, without
-filling up small
-files), in mode append.  Everything else is refused with the name of `pyhudi.spark.write`.  The writer's process is not kept
-alive between
-tasks and commit, so it cannot renew a heartbeat: only tables with one writer at a time are written this way.
+Writing is refused with the name of `pyhudi.spark.write`: a source cannot ask Spark for the shuffle that an upsert needs.
 
 Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are handed to the storage without that prefix.
 """
