@@ -83,22 +83,24 @@ class Transaction:
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
         """Take an instant time and write the requested file.  Raises TableState while a restore is pending."""
         store = context.timeline
-        with context.lock.held(settings.lock_wait_ms):
-            timeline = store.load()
-            restoring = timeline.pending(Action.RESTORE)
-            if restoring:
-                raise TableState(
-                    f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before writing"
-                )
-            time = new_instant_time(context, timeline, settings)
-            heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
-            heartbeat.start()
-            try:
+        heartbeat: RunningWrite | None = None
+        try:
+            with context.lock.held(settings.lock_wait_ms):
+                timeline = store.load()
+                restoring = timeline.pending(Action.RESTORE)
+                if restoring:
+                    raise TableState(
+                        f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before writing"
+                    )
+                time = new_instant_time(context, timeline, settings)
+                heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
+                heartbeat.start()
                 store.request(time, action, requested)
-            except BaseException as error:
+        except BaseException as error:
+            if heartbeat is not None:
                 # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.
                 heartbeat.stop(delete=isinstance(error, TableState))
-                raise
+            raise
         return cls(context, settings, time, action, heartbeat)
 
     def start(self, content: bytes = b"") -> None:
