@@ -157,6 +157,10 @@ def by_group(plan: CompactionPlan) -> list[CompactionOperation]:
     return sorted(plan.operations or (), key=lambda operation: str(operation.file_id))
 
 
+def table_mode(path: Path) -> str:
+    return Table(str(path)).config.property("hoodie.record.merge.mode")
+
+
 def figures(stat: WriteStat) -> dict[str, object]:
     return {
         name: getattr(stat, name)
@@ -184,8 +188,18 @@ def same_outcome(hudi: RealHudi, mine: Path, real: Path, instant: str, before: p
     us, them = commit_of(mine, instant), commit_of(real, instant)
     assert (us.operation_type, us.compacted) == (them.operation_type, them.compacted) == ("COMPACT", True)
     assert us.extra_metadata["schema"] == them.extra_metadata["schema"]
-    by_file = [sorted(map(figures, commit.write_stats), key=lambda stat: str(stat["file_id"])) for commit in (us, them)]
-    assert by_file[0] == by_file[1]
+    by_file = [{stat.file_id: figures(stat) for stat in commit.write_stats} for commit in (us, them)]
+    assert by_file[0].keys() == by_file[1].keys()
+    unlike = {
+        (name, by_file[0][file_id][name], by_file[1][file_id][name])
+        for file_id in by_file[0]
+        for name in by_file[0][file_id]
+        if by_file[0][file_id][name] != by_file[1][file_id][name]
+    }
+    if table_mode(mine) == "COMMIT_TIME_ORDERING":
+        # By commit time the real Hudi leaves deletes out of this count, by event time it has them in.
+        unlike = {difference for difference in unlike if difference[0] != "total_log_records"}
+    assert not unlike, unlike
     for path in (mine, real):
         entries = {(e.action, e.state) for e in hudi.timeline(path) if e.request_time == instant}
         assert entries == {("commit", "COMPLETED")}
@@ -308,3 +322,23 @@ def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(hudi
     assert_same_rows(ours(path), before, ignoring=OWN)
     assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
     assert ("rollback", "COMPLETED") in {(e.action, e.state) for e in hudi.timeline(path)}
+
+
+@pytest.mark.parametrize(("mode", "log_format"), MODES[:2])
+def test_we_read_and_compact_log_compactions_of_the_real_hudi(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+    path = tmp_path / "t"
+    table = filled_by_hudi(hudi, path, mode, log_format)
+    more = {"hoodie.log.compaction.inline": True, "hoodie.log.compaction.enable": True}
+    options = real_options(mode, log_format, **{"hoodie.datasource.write.operation": "upsert", **more})
+    for ts in (40, 41, 42):
+        hudi.write(rows(range(12, 20), ts), path, **options)
+    operations = [read_commit(table.context.timeline, i).operation_type for i in table.timeline().completed(Action.DELTACOMMIT)]
+    assert "LOG_COMPACT" in operations
+    before = theirs(hudi, path)
+    assert_same_rows(ours(path), before)
+    table.log_compact()
+    assert_same_rows(ours(path), before)
+    assert_same_rows(theirs(hudi, path), before)
+    table.compact()
+    assert_same_rows(ours(path), before, ignoring=OWN)
+    assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
