@@ -39,6 +39,9 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.slices import FileSlice
 
+_ROW_NUMBER = "\x00row"
+"""A column that no table has: where a row stands in its row group."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
@@ -128,10 +131,8 @@ def read_base_file(storage: Storage, spec: ReadSpec, partition: str, path: str) 
     if spec.condition is not None:
         heads = list(dict.fromkeys([*heads, *(name.split(".")[0] for name in sorted(columns(spec.condition)))]))
     needed = pa.schema([spec.table_schema.field(name) for name in heads])
-    condition = None if spec.condition is None else to_arrow(spec.condition, needed)
     empty = True
-    for table in _base_rows(storage, spec, partition, path, needed, spec.condition):
-        rows = table if condition is None else table.filter(condition)
+    for rows in _chosen_rows(storage, spec, partition, path, needed):
         empty = False
         yield rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
     if empty:
@@ -148,7 +149,7 @@ def _merged_parts(
 ) -> Iterator[SlicePart]:
     seen = np.zeros(len(records.keys), dtype=np.bool_)
     if slice_.base is not None:
-        for rows in _base_rows(storage, spec, slice_.partition, slice_.base.path, needed, None):
+        for rows in _base_rows(storage, spec, slice_.partition, slice_.base.path, needed):
             if spec.populate_meta_fields:
                 keys = rows.column(RECORD_KEY)
             else:
@@ -159,28 +160,57 @@ def _merged_parts(
     yield SlicePart(records.inserts(seen), False)
 
 
-def _base_rows(
-    storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema, condition: Expr | None
-) -> Iterator[pa.Table]:
-    """The row groups of a base file in the needed columns, without those that cannot hold a row of the condition."""
+def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a base file for which the condition is true, a table for each row group that has some.
+
+    The filter's columns are read first, and the others only where a row is left: a lookup of a few keys reads the key column.
+    """
+    if spec.condition is None:
+        yield from _base_rows(storage, spec, partition, path, needed)
+        return
+    heads = {name.split(".")[0] for name in columns(spec.condition)}
+    first = pa.schema([field for field in needed if field.name in heads])
+    others = pa.schema([field for field in needed if field.name not in heads])
+    condition = to_arrow(spec.condition, needed)
     with open_base_file(storage, path) as file:
-        present = set(file.schema_arrow.names)
-        constants = _path_values(spec, partition, needed, present)
-        stored = [name for name in needed.names if name in present and name not in constants]
+        constants = _path_values(spec, partition, needed, set(file.schema_arrow.names))
         for group in range(file.metadata.num_row_groups):
-            if condition is not None and not _group_may_match(file, group, condition, needed, constants):
+            if not _group_may_match(file, group, spec.condition, needed, constants):
                 continue
-            count = file.metadata.row_group(group).num_rows
-            if not needed.names:
-                yield rows_without_columns(count)
+            looked = _group_rows(file, group, first, constants)
+            numbered = looked.append_column(_ROW_NUMBER, pa.array(np.arange(looked.num_rows)))
+            chosen = numbered.filter(condition).column(_ROW_NUMBER)
+            if not len(chosen):
                 continue
-            if stored:
-                rows = file.read_row_group(group, columns=stored, use_threads=False)
-            else:
-                rows = rows_without_columns(count)
-            for name, value in constants.items():
-                rows = rows.append_column(needed.field(name), pa.repeat(value, count))
-            yield conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
+            rows = looked if len(chosen) == looked.num_rows else looked.take(chosen)
+            if others.names:
+                more = _group_rows(file, group, others, constants)
+                if len(chosen) != more.num_rows:
+                    more = more.take(chosen)
+                rows = pa.table([*rows.columns, *more.columns], schema=pa.schema([*first, *others]))
+            yield rows.select(needed.names)
+
+
+def _base_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The row groups of a base file in the needed columns."""
+    with open_base_file(storage, path) as file:
+        constants = _path_values(spec, partition, needed, set(file.schema_arrow.names))
+        for group in range(file.metadata.num_row_groups):
+            yield _group_rows(file, group, needed, constants)
+
+
+def _group_rows(file: pq.ParquetFile, group: int, needed: pa.Schema, constants: dict[str, pa.Scalar]) -> pa.Table:
+    """One row group in the needed columns; constants: those whose value the path tells."""
+    present = set(file.schema_arrow.names)
+    stored = [name for name in needed.names if name in present and name not in constants]
+    count = file.metadata.row_group(group).num_rows
+    rows = file.read_row_group(group, columns=stored, use_threads=False) if stored else rows_without_columns(count)
+    if not needed.names:
+        return rows
+    for name, value in constants.items():
+        if name in needed.names:
+            rows = rows.append_column(needed.field(name), pa.repeat(value, count))
+    return conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
 
 
 def _nulls(schema: pa.Schema, count: int) -> pa.Table:

@@ -5,7 +5,7 @@ that lacks them for any indexed column of the filter.  A file slice is passed ov
 picks one of the records of a key whole gives rows that stand in one of its files.  Where merging makes new records, slices with
 log files are kept.
 
-    statistics of files        column ranges against the filter
+    statistics of files        column ranges against the filter; of floating point only what `_may_hide_nan` leaves
     statistics of partitions   the same, for types whose bounds every Parquet writer states.  Bounds of text and floating point
     are
                                left out of footers when they are long or NaN, and the real Hudi's statistics of a partition then
@@ -215,7 +215,7 @@ def has_candidate(slice_: FileSlice, excluded: Collection[str], *, keep_logs: bo
 
 
 def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, of_partitions: bool) -> RangeColumn:
-    part = stats.select(["min", "max", "value_count", "null_count"]).take(rows.drop_null()).combine_chunks()
+    part = stats.select(["min", "max", "value_count", "null_count", "file_name"]).take(rows.drop_null()).combine_chunks()
     places = np.full(len(rows), -1, dtype=np.int64)
     there = rows.is_valid().to_numpy(zero_copy_only=False)
     places[there] = np.arange(int(there.sum()))
@@ -223,14 +223,26 @@ def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, of_pa
     if not part.num_rows:
         nothing = pa.nulls(len(rows), pa.int64())
         return RangeColumn(pa.nulls(len(rows), kind), pa.nulls(len(rows), kind), nothing, nothing)
-    bounds = []
-    for name in ("min", "max"):
-        values, _ = unwrap(part.column(name).chunk(0), kind)
-        bounds.append(values.take(spread))
+    low, high = (unwrap(part.column(name).chunk(0), kind)[0] for name in ("min", "max"))
+    if pa.types.is_floating(kind):
+        doubtful = _may_hide_nan(low, high, part.column("file_name").chunk(0))
+        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, high))
+    bounds = [bound.take(spread) for bound in (low, high)]
     counts = [part.column(name).chunk(0).take(spread) for name in ("null_count", "value_count")]
     if of_partitions:
         counts = [pa.nulls(len(rows), pa.int64())] * 2
     return RangeColumn(bounds[0], bounds[1], counts[0], counts[1])
+
+
+def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> pa.BooleanArray:
+    """Where bounds of floating point may leave out a row group.
+
+    When a row group of a base file holds NaN, the real Hudi takes it for one from 0 to 0, whatever its other values are.  So
+    bounds that have no zero between them are sound, and others may not be.  Log files have NaN as their upper bound.
+    """
+    zero = pa.scalar(0.0, low.type)
+    spans = pc.and_(pc.less_equal(low, zero), pc.greater_equal(high, zero))
+    return pc.fill_null(pc.and_not(spans, pc.starts_with(file_names, ".")), False)
 
 
 def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], schema: pa.Schema) -> pa.StringArray | None:

@@ -546,6 +546,9 @@ def _spark_text(text: str) -> str:
 # ---------------------------------------------------------------------------------------------------------------------
 # Pruning: sets of outcomes as bits
 
+MAX_LISTED = 64
+"""Of longer IN lists the least and the greatest value are compared with a range, and no value between them."""
+
 TRUE, FALSE, UNKNOWN = 1, 2, 4
 """What a row may come out as; a set of outcomes is the sum of its bits."""
 ANY = TRUE | FALSE | UNKNOWN
@@ -645,6 +648,8 @@ def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
         return nulls | TRUE | FALSE | (UNKNOWN if isinstance(leaf, In) and leaf.has_null else 0)
     if isinstance(leaf, Compare):
         return nulls | _compare_outcomes(leaf.op, leaf.value, found, leaf.type)
+    if isinstance(leaf, In) and len(leaf.values) > MAX_LISTED:
+        return nulls | _listed_outcomes(leaf, found)
     if isinstance(leaf, In):
         each = [_compare_outcomes("=", value, found, leaf.type) for value in leaf.values]
         may_match = any(outcome & TRUE for outcome in each)
@@ -654,6 +659,16 @@ def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
     if isinstance(leaf, Like):
         return nulls | FALSE | (TRUE if _may_start(like_prefix(leaf.pattern)[0], found) else 0)
     raise Internal(f"unknown filter node {type(leaf).__name__}")
+
+
+def _listed_outcomes(leaf: In, found: ColumnRange) -> int:
+    """A long list is taken for the range that it spans."""
+    miss = UNKNOWN if leaf.has_null else FALSE
+    if any(isinstance(value, str) and not orders_agree(value) for value in leaf.values):
+        return TRUE | miss
+    above = _compare_outcomes(">=", min(leaf.values), found, leaf.type)
+    below = _compare_outcomes("<=", max(leaf.values), found, leaf.type)
+    return (above & below & TRUE) | miss
 
 
 def _compare_outcomes(op: str, literal: Any, found: ColumnRange, type_: pa.DataType | None) -> int:

@@ -1,8 +1,7 @@
 """Pruning many files at once: the rules of `predicates.prune_ranges`, over columns of ranges.
 
 A `RangeColumn` holds what is known of one column in each of many files.  `may_match` says for each file whether a row of it may
-make a filter true; it gives what `prune_ranges` gives file by file, except that long IN lists are taken for the range that they
-span.
+make a filter true, as `prune_ranges` does file by file.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pyhudi.errors import Internal
 from pyhudi.records.predicates import (
     ANY,
     FALSE,
+    MAX_LISTED,
     NEGATED,
     TRUE,
     UNKNOWN,
@@ -34,9 +34,6 @@ from pyhudi.records.predicates import (
     orders_agree,
     outcomes,
 )
-
-# Of longer IN lists the least and the greatest value are compared alone.
-_MAX_LISTED = 64
 
 Bits = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
@@ -98,7 +95,7 @@ def _leaf_outcomes(leaf: Expr, columns: Mapping[str, RangeColumn], count: int) -
 
 def _listed(leaf: In, column: RangeColumn, count: int) -> Bits:
     miss = np.uint8(UNKNOWN if leaf.has_null else FALSE)
-    if len(leaf.values) > _MAX_LISTED:
+    if len(leaf.values) > MAX_LISTED:
         if all(not isinstance(value, str) or orders_agree(value) for value in leaf.values):
             least, greatest = min(leaf.values), max(leaf.values)
             inside: Bits = _compared(">=", least, column, leaf.type) & _compared("<=", greatest, column, leaf.type)
