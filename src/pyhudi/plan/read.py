@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import pyarrow as pa
 
@@ -71,4 +72,16 @@ def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr) -> 
         }
     except (InvalidRequest, TableState, CorruptData):
         return True
-    return prune_values(condition, {name: stored_value(value) for name, value in values.items()})
+    stored = {name: stored_value(value) for name, value in values.items()}
+    # Rows with an empty text lie in the partition of those with null.
+    hidden = [name for name, value in values.items() if not value.is_valid and _may_be_empty(value.type)]
+    empty = {name: stored_value(pa.scalar("", pa.string()).cast(values[name].type)) for name in hidden}
+    choices = product((False, True), repeat=len(hidden))
+    return any(
+        prune_values(condition, stored | {name: empty[name] for name, taken in zip(hidden, choice, strict=True) if taken})
+        for choice in choices
+    )
+
+
+def _may_be_empty(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
