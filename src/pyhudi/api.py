@@ -31,6 +31,7 @@ from pyhudi.operations.compact import (
     unschedule,
 )
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
+from pyhudi.operations.lookup import plan_lookup
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.restore import run_restore
 from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
@@ -410,6 +411,16 @@ class Table:
         query = plan_snapshot_query(self._context.reloaded(), columns, filter, base_files_only=True, settings=settings)
         return Scan(query, parsed.integer("pyhudi.threads"))
 
+    def lookup(self, keys: Any, columns: Sequence[str] | None = None, *, options: Mapping[str, object] | None = None) -> Scan:
+        """The rows of some keys, in no order; keys that the table does not have give none.
+
+        keys: record keys as texts (a list, or an Arrow array), or rows with the record key fields: with the partition fields
+        too, a key is only looked for in its partition.  The record index finds the files where the table has one.
+        """
+        parsed = self._parse(options)
+        query = plan_lookup(self._context.reloaded(), _keys(keys), columns, ReadSettings.of(parsed))
+        return Scan(query, parsed.integer("pyhudi.threads"))
+
     def incremental(
         self,
         start: str,
@@ -558,6 +569,24 @@ def _engine_for(data: Any, options: Options) -> Engine:
 
         return SparkEngine(data.sparkSession)
     return LocalEngine(options.integer("pyhudi.threads"))
+
+
+def _keys(keys: Any) -> pa.Table | pa.StringArray:
+    """Keys to look up, as record keys or as rows."""
+    if isinstance(keys, pa.ChunkedArray):
+        keys = keys.combine_chunks()
+    if isinstance(keys, (list, tuple, set, frozenset)) and all(isinstance(key, str) for key in keys):
+        return pa.array(list(keys), pa.string())
+    if isinstance(keys, pa.Array):
+        if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type) or pa.types.is_string_view(keys.type)):
+            raise InvalidRequest(f"record keys are texts, not {keys.type}; give rows with the key fields otherwise")
+        return keys.cast(pa.string())
+    try:
+        return pa.table(keys)
+    except (TypeError, ValueError, pa.ArrowException) as error:
+        raise InvalidRequest(
+            f"keys of type {type(keys).__module__}.{type(keys).__name__} are neither record keys nor rows: {error}"
+        ) from error
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

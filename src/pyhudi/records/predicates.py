@@ -159,7 +159,8 @@ def key_literals(expr: Expr, column: str) -> list[Any] | None:
         lists = [found for found in (key_literals(part, column) for part in expr.parts) if found is not None]
         if not lists:
             return None
-        return [value for value in lists[0] if all(value in other for other in lists)]
+        others = [frozenset(found) for found in lists[1:]]
+        return [value for value in lists[0] if all(value in other for other in others)]
     if isinstance(expr, Or):
         found = [key_literals(part, column) for part in expr.parts]
         if any(part is None for part in found):
