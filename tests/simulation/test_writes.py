@@ -1,0 +1,248 @@
+"""Writers killed, or left without an answer, at every call that they make.
+
+Whatever happens, a fresh reader finds the old rows or the new ones: the new ones exactly when the commit is on the timeline.  The
+next writer finds nothing in its way and leaves nothing of the dead one behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import CommitUnknown, StorageUnavailable
+from pyhudi.format.instants import Action
+from pyhudi.format.names import parse_base_file
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.options import parse_options
+from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.memory import MemoryStorage
+from tests.simulation.tables import Rows, World, partition_of
+
+OPTIONS = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "pyhudi.threads": 1}
+Act = Callable[[World, Table], object]
+
+
+def data(world: World, rows: Rows) -> pa.Table:
+    keys = sorted(rows)
+    stamp = world.environment.now_ms()
+    return pa.table(
+        {
+            "id": keys,
+            "part": [partition_of(key) for key in keys],
+            "ts": pa.array([stamp] * len(keys), pa.int64()),
+            "value": pa.array([rows[key] for key in keys], pa.int64()),
+        }
+    )
+
+
+UPSERTED = {"k1": 101, "k2": 102, "k8": 108, "k9": 109}
+OVERWRITTEN = {"k1": 201, "k7": 207}
+LOADED = {"k20": 320, "k21": 321}
+
+ACTS: dict[str, tuple[Act, Callable[[Rows], Rows]]] = {
+    "upsert": (lambda world, table: table.upsert(data(world, UPSERTED)), lambda rows: {**rows, **UPSERTED}),
+    "insert": (lambda world, table: table.insert(data(world, LOADED)), lambda rows: {**rows, **LOADED}),
+    "bulk_insert": (lambda world, table: table.bulk_insert(data(world, LOADED)), lambda rows: {**rows, **LOADED}),
+    "delete": (
+        lambda world, table: table.delete(pa.table({"id": ["k0", "k3", "k77"]})),
+        lambda rows: {key: value for key, value in rows.items() if key not in ("k0", "k3")},
+    ),
+    "insert_overwrite": (
+        lambda world, table: table.insert_overwrite(data(world, OVERWRITTEN)),
+        lambda rows: {**{key: value for key, value in rows.items() if partition_of(key) != "b"}, **OVERWRITTEN},
+    ),
+    "insert_overwrite_table": (lambda world, table: table.insert_overwrite_table(data(world, LOADED)), lambda rows: dict(LOADED)),
+    "delete_partitions": (
+        lambda world, table: table.delete_partitions("a"),
+        lambda rows: {key: value for key, value in rows.items() if partition_of(key) != "a"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def grown() -> World:
+    world = World("cow", OPTIONS)
+    world.upsert({f"k{number}": number for number in range(6)})
+    world.upsert({f"k{number}": 10 + number for number in range(0, 6, 2)})
+    return world
+
+
+def faulty(world: World, fault: Fault | None = None) -> FaultyStorage:
+    return FaultyStorage(open_storage(world.uri), fault)
+
+
+def through(world: World, storage: FaultyStorage) -> Table:
+    """The table opened by a writer that meets the storage's fault, lock and all."""
+    options = dict(storage.spec().options)
+    return Table(world.uri, storage_options=options, options=world.options, environment=world.environment)
+
+
+def faults_of(storage: FaultyStorage, outcome: Outcome) -> list[Fault]:
+    """Before and after every writing call, within those that can stop half-way; for lost answers every reading call, too."""
+    found = []
+    writes = [call for call in storage.calls if call.writes]
+    for number, call in enumerate(writes, 1):
+        moments = Moment if call.operation in ("open_output", "delete", "delete_folder") else (Moment.BEFORE, Moment.AFTER)
+        found += [Fault(number, moment, outcome) for moment in moments]
+    if outcome is Outcome.LOST_ANSWER:
+        reads = len(storage.calls) - len(writes)
+        found += [Fault(number, Moment.BEFORE, outcome, Counted.READS) for number in range(1, reads + 1)]
+    return found
+
+
+def check_next_writer(world: World) -> None:
+    """The next writer lands, and the dead one has left nothing: no pending instant, no file, no marker, no heartbeat."""
+    world.upsert({"k4": 44, "k40": 40})
+    assert world.scanned() == world.rows
+    timeline = world.table.timeline()
+    assert not timeline.pending()
+    storage = open_storage(world.uri)
+    assert not storage.list(".hoodie/.temp").folders
+    assert not storage.list(".hoodie/.heartbeat").files
+    for path in world.files():
+        base = parse_base_file(path.rsplit("/", 1)[-1])
+        assert base is None or timeline.is_completed(base.instant_time), path
+    # And again, from what the next writer has left.
+    world.upsert({"k5": 55})
+    assert world.scanned() == world.rows
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+@pytest.mark.parametrize("name", ACTS)
+def test_write(grown: World, name: str, outcome: Outcome) -> None:
+    act, change = ACTS[name]
+    whole = grown.copy()
+    storage = faulty(whole)
+    act(whole, through(whole, storage))
+    assert whole.scanned() == change(grown.rows)
+    faults = faults_of(storage, outcome)
+    assert len(faults) >= 20
+    for fault in faults:
+        run = grown.copy()
+        known = len(run.table.timeline().completed_writes())
+        storage = faulty(run, fault)
+        error: BaseException | None = None
+        try:
+            act(run, through(run, storage))
+        except (SimulatedCrash, StorageUnavailable, CommitUnknown) as caught:
+            error = caught
+        try:
+            assert storage.struck
+            landed = len(run.table.timeline().completed_writes()) > known
+            if outcome is Outcome.CRASH:
+                assert isinstance(error, SimulatedCrash)
+            elif not isinstance(error, CommitUnknown):
+                assert landed == (error is None)
+            run.rows = change(run.rows) if landed else run.rows
+            assert run.scanned() == run.rows
+            check_next_writer(run)
+        except BaseException as failure:
+            failure.add_note(f"after {fault}, which gave {error!r}")
+            raise
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_rollback(grown: World, outcome: Outcome) -> None:
+    world = grown.copy()
+    instant = world.upsert(UPSERTED)
+    before = dict(grown.rows)
+    whole = world.copy()
+    storage = faulty(whole)
+    through(whole, storage).rollback(instant)
+    assert whole.scanned() == before
+    for fault in faults_of(storage, outcome):
+        run = world.copy()
+        storage = faulty(run, fault)
+        error: BaseException | None = None
+        try:
+            through(run, storage).rollback(instant)
+        except (SimulatedCrash, StorageUnavailable) as caught:
+            error = caught
+        try:
+            assert storage.struck
+            timeline = run.table.timeline()
+            begun = bool(timeline.pending(Action.ROLLBACK) or timeline.completed(Action.ROLLBACK))
+            undone = instant not in {i.request_time for i in timeline.completed_writes()}
+            assert begun or not undone
+            assert run.scanned() == (before if undone else world.rows)
+            # A rollback that was begun is carried to its end by the next writer.
+            run.rows = dict(before if begun else world.rows)
+            check_next_writer(run)
+            assert (instant in {i.request_time for i in run.table.timeline().completed_writes()}) == (not begun)
+        except BaseException as failure:
+            failure.add_note(f"after {fault}, which gave {error!r}")
+            raise
+
+
+def test_a_table_is_created_whole_or_not_at_all() -> None:
+    def create(world: World, storage_options: dict[str, str]) -> Table:
+        return Table.create(
+            world.uri,
+            record_key="id",
+            partition_by="part",
+            ordering="ts",
+            storage_options=storage_options,
+            options=world.options,
+            environment=world.environment,
+        )
+
+    def empty() -> World:
+        world = World("cow", OPTIONS)
+        open_storage(world.uri).delete_folder("")
+        return world
+
+    whole = empty()
+    storage = faulty(whole)
+    create(whole, dict(storage.spec().options))
+    for fault in faults_of(storage, Outcome.CRASH):
+        run = empty()
+        storage = faulty(run, fault)
+        with pytest.raises(SimulatedCrash):
+            create(run, dict(storage.spec().options))
+        if not Table.exists(run.uri):
+            create(run, {})
+        run.upsert({"k1": 1})
+        assert run.scanned() == {"k1": 1}
+
+
+class SilentStorage:
+    """A store that never answers when a completed file is written.  landing: what was sent arrives all the same."""
+
+    def __init__(self, inner: Storage, landing: bool) -> None:
+        self._inner = inner
+        self._landing = landing
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, path: str, content: bytes) -> bool:
+        if not path.endswith(".commit"):
+            return self._inner.put_if_absent(path, content)
+        if self._landing:
+            self._inner.put_if_absent(path, content)
+        raise StorageUnavailable(f"{path}: no answer")
+
+
+@pytest.mark.parametrize("landing", [True, False])
+def test_the_answer_to_the_commit_is_lost_for_good(grown: World, landing: bool) -> None:
+    world = grown.copy()
+    context = replace(world.table.context, storage=SilentStorage(MemoryStorage(world.uri), landing))
+    settings = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)
+    files = world.files()
+    with pytest.raises(CommitUnknown, match="delete nothing") as caught:
+        run_write(context, LocalEngine(1), data(world, UPSERTED), settings)
+    instant = caught.value.instant
+    assert instant is not None
+    # Nothing of it was removed.
+    assert {path for path in world.files() - files if instant in path}
+    if landing:
+        world.rows = {**world.rows, **UPSERTED}
+    assert (instant in {i.request_time for i in world.table.timeline().completed_writes()}) == landing
+    assert world.scanned() == world.rows
+    check_next_writer(world)
