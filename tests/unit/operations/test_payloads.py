@@ -44,7 +44,7 @@ UNAVAILABLE = "__debezium_unavailable_value"
 OLD = (5, "old", 1)
 GONE = None
 
-# Case -> incoming rows (ts, a, b, Op, change type, deleted), and what each payload leaves: one value, or (copy on write, merge on read).
+# Case -> incoming rows (ts, a, b, Op, change type, deleted), and what each payload leaves: one value, or one for each table type.
 CASES: dict[str, tuple[list[tuple[Any, ...]], dict[str, Any]]] = {
     "earlier": (
         [(3, "new", 2)],

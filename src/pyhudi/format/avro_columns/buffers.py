@@ -52,7 +52,8 @@ def fixed_values(array: pa.Array, dtype: npt.DTypeLike, width: int = 0) -> npt.N
 
     width: give a table of that many items a row instead of a flat array.
     """
-    buffer = array.buffers()[1]
+    buffer = array.buffers()[1] if len(array) else None
+    # An empty array may have a buffer of any size, that of no whole item included.
     flat = np.frombuffer(buffer if buffer is not None else b"", dtype)
     if width:
         return flat[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width)
