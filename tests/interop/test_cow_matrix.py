@@ -1,0 +1,380 @@
+"""Copy-on-write tables that PyHudi and the real Hudi write in turn, over types, key generators, partition styles and indexes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from tests.interop.alternation import COMMON, OPERATION, READ, Alternation, Row
+from tests.interop.oracle import RealHudi
+from tests.rows import assert_same_rows, without_meta
+
+KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
+PARTITION, GENERATOR = "hoodie.datasource.write.partitionpath.field", "hoodie.datasource.write.keygenerator.class"
+HIVE, ENCODE = "hoodie.datasource.write.hive_style_partitioning", "hoodie.datasource.write.partitionpath.urlencode"
+MODE, INDEX = "hoodie.write.record.merge.mode", "hoodie.index.type"
+METADATA = "hoodie.metadata.enable"
+TIME = "hoodie.keygen.timebased."
+SMALL_FILES = "hoodie.parquet.small.file.limit"
+
+NOON = datetime.datetime(2026, 11, 21, 12, 30, 15, 123456, tzinfo=datetime.UTC)
+CITIES = ("oslo", "são paulo", "rome")
+# What an encoded path must bring back, null included.
+REGIONS = ("north/east", "a=b c:d", "ümlaut%?", None)
+NESTED = pa.struct([("lat", pa.float64()), ("tags", pa.list_(pa.string())), ("inner", pa.struct([("n", pa.int32())]))])
+PLAIN = pa.schema(
+    [
+        ("id", pa.string()),
+        ("code", pa.int32()),
+        ("ts", pa.int64()),
+        ("note", pa.string()),
+        ("city", pa.string()),
+        ("region", pa.string()),
+        ("level", pa.int32()),
+        ("day", pa.string()),
+        ("seconds", pa.int64()),
+        ("millis", pa.int64()),
+        ("date", pa.date32()),
+    ]
+)
+TYPES = pa.schema(
+    [
+        ("flag", pa.bool_()),
+        ("large", pa.int64()),
+        ("single", pa.float32()),
+        ("double", pa.float64()),
+        ("price", pa.decimal128(9, 2)),
+        ("amount", pa.decimal128(18, 6)),
+        ("huge", pa.decimal128(38, 10)),
+        ("text", pa.string()),
+        ("raw", pa.binary()),
+        ("birthday", pa.date32()),
+        ("moment", pa.timestamp("us", "UTC")),
+        ("words", pa.list_(pa.string())),
+        ("numbers", pa.list_(pa.int64())),
+        ("counts", pa.map_(pa.string(), pa.int32())),
+        ("places", pa.map_(pa.string(), NESTED)),
+        ("place", NESTED),
+        ("stops", pa.list_(NESTED)),
+    ]
+)
+
+
+def rows(numbers: Iterable[int], ts: int, *, types: bool = False, extra: bool = False, move: int = 0) -> pa.Table:
+    """Rows k000, k001, ...  move: by how much their partitions are shifted."""
+    made, schema = [], PLAIN
+    for n in numbers:
+        place = n + move
+        at = NOON + datetime.timedelta(hours=20 * (place % 4))
+        row: Row = {
+            "id": f"k{n:03d}",
+            "code": n // 2,
+            "ts": ts,
+            "note": f"note {n} of {ts}",
+            "city": CITIES[place % 3],
+            "region": REGIONS[place % 4],
+            "level": place % 2,
+            "day": at.strftime("%Y-%m-%d %H:%M:%S"),
+            "seconds": int(at.timestamp()),
+            "millis": int(at.timestamp() * 1000),
+            "date": at.date(),
+        }
+        made.append({**row, **(values_of_every_type(n, ts) if types else {}), **({"extra": f"extra {n}"} if extra else {})})
+    fields = [*schema, *(TYPES if types else []), *([pa.field("extra", pa.string())] if extra else [])]
+    return pa.Table.from_pylist(made, pa.schema(fields))
+
+
+def values_of_every_type(n: int, ts: int) -> Row:
+    """k000 has the extremes, every fifth row only nulls.  No array has a null element: the real Hudi cannot copy such rows."""
+    if n % 5 == 4:
+        return {}
+    extreme = n == 0
+    place = {"lat": n / 8, "tags": ["a", "", "é" * n], "inner": {"n": ts}}
+    return {
+        "flag": n % 2 == 0,
+        "large": -(2**63) if extreme else n * 10**12,
+        "single": float("-inf") if extreme else n / 4,
+        "double": float("nan") if extreme else n / 3,
+        "price": Decimal("-9999999.99") if extreme else Decimal(n * 25 + ts) / 100,
+        "amount": Decimal("999999999999.999999") if extreme else Decimal(n) / 64,
+        "huge": Decimal("-9999999999999999999999999999.9999999999") if extreme else Decimal(n) * 10**20,
+        "text": "" if extreme else f"text \U0001f600 {n}\n",
+        "raw": b"" if extreme else bytes(range(n)),
+        "birthday": datetime.date(1901, 1, 1) if extreme else datetime.date(2026, 11, n % 28 + 1),
+        "moment": NOON.replace(year=1901) if extreme else NOON + datetime.timedelta(microseconds=n),
+        "words": [] if extreme else ["x", "y" * n],
+        "numbers": [2**63 - 1, -1] if extreme else list(range(n)),
+        "counts": [] if extreme else [("one", 1), ("none", None)],
+        "places": [] if extreme else [("home", place), ("nowhere", None)],
+        "place": None if extreme else place,
+        "stops": [] if extreme else [place, place],
+    }
+
+
+def millis_as_numbers(table: pa.Table) -> pa.Table:
+    """The real Hudi shows the column of a timestamp key generator as text."""
+    position = table.schema.get_field_index("millis")
+    return table.set_column(position, "millis", table.column(position).cast(pa.int64()))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A kind of table.  partition: the columns that decide a row's partition; first: who creates it."""
+
+    options: dict[str, Any]
+    partition: tuple[str, ...] = ()
+    first: str = "ours"
+    types: bool = False
+    event_time: bool = True
+    meta: bool = True
+    fix: Callable[[pa.Table], pa.Table] = field(default=lambda table: table)
+
+
+SHAPES = {
+    "simple-every-type": Shape({KEY: "id", ORDERING: "ts", PARTITION: "city"}, ("city",), types=True),
+    "unpartitioned-every-type-created-by-hudi": Shape({KEY: "id", METADATA: True}, first="theirs", types=True, event_time=False),
+    "complex-hive-encoded-commit-time": Shape(
+        {KEY: "id,code", ORDERING: "ts", PARTITION: "region,level", HIVE: True, ENCODE: True, MODE: "COMMIT_TIME_ORDERING"},
+        ("region", "level"),
+        event_time=False,
+    ),
+    "complex-plain-created-by-hudi": Shape(
+        {KEY: "id,code", ORDERING: "ts", PARTITION: "city,level", SMALL_FILES: 0}, ("city", "level"), first="theirs"
+    ),
+    "custom-of-two-fields": Shape(
+        {
+            KEY: "id",
+            ORDERING: "ts",
+            PARTITION: "city:SIMPLE,day:TIMESTAMP",
+            GENERATOR: "org.apache.hudi.keygen.CustomKeyGenerator",
+            HIVE: True,
+            f"{TIME}timestamp.type": "DATE_STRING",
+            f"{TIME}input.dateformat": "yyyy-MM-dd HH:mm:ss",
+            f"{TIME}output.dateformat": "yyyy-MM-dd",
+            f"{TIME}input.timezone": "UTC",
+            f"{TIME}output.timezone": "UTC",
+        },
+        ("city", "date"),
+    ),
+    "timestamp-millis": Shape(
+        {
+            KEY: "id",
+            ORDERING: "ts",
+            PARTITION: "millis",
+            GENERATOR: "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+            f"{TIME}timestamp.type": "EPOCHMILLISECONDS",
+            f"{TIME}output.dateformat": "yyyy/MM/dd",
+            f"{TIME}input.timezone": "UTC",
+            f"{TIME}output.timezone": "UTC",
+        },
+        ("date",),
+        fix=millis_as_numbers,
+    ),
+    "no-meta-fields": Shape(
+        {KEY: "id", ORDERING: "ts", PARTITION: "city", "hoodie.populate.meta.fields": False}, ("city",), meta=False
+    ),
+    "bloom": Shape({KEY: "id", ORDERING: "ts", PARTITION: "city", INDEX: "BLOOM", SMALL_FILES: 0}, ("city",)),
+    "bloom-simple-filter-created-by-hudi": Shape(
+        {KEY: "id", ORDERING: "ts", INDEX: "BLOOM", "hoodie.bloom.index.filter.type": "SIMPLE", SMALL_FILES: 0}, first="theirs"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
+    shape = SHAPES[name]
+    both = Alternation(
+        hudi,
+        tmp_path / "t",
+        shape.options,
+        partition=lambda row: tuple(row[column] for column in shape.partition),
+        ordering="ts" if shape.event_time else None,
+        meta=shape.meta,
+        fix=shape.fix,
+    )
+
+    def made(numbers: Iterable[int], ts: int, extra: bool = False) -> pa.Table:
+        return rows(numbers, ts, types=shape.types, extra=extra)
+
+    if shape.first == "ours":
+        both.create()
+        both.ours("bulk_insert", made(range(12), 10))
+    else:
+        # What its bulk insert makes of some types its upsert cannot copy; see test_real_defects.py.
+        both.theirs("insert" if shape.types else "bulk_insert", made(range(12), 10))
+    both.read_by_both()
+
+    both.theirs("upsert", made((0, 3, 4, 5, 12, 13), 20))
+    both.theirs("delete", made((1, 2), 21))
+    both.read_by_both()
+
+    # k003 comes late: by event time it loses against the row that the real Hudi wrote.
+    both.ours("upsert", pa.concat_tables([made((0, 5, 14), 30, extra=True), made((3,), 15, extra=True)]))
+    both.ours_where("id IN ('k006', 'k012')", lambda row: row["id"] in {"k006", "k012"})
+    both.read_by_both()
+
+    # Late rows the other way round; k001 was deleted and comes back.
+    both.theirs("upsert", pa.concat_tables([made((1, 4, 15), 40, extra=True), made((0,), 25, extra=True)]))
+    both.ours("insert_overwrite", made((7, 19), 41, extra=True))
+    both.read_by_both()
+
+    both.theirs("insert", made(range(20, 24), 50, extra=True))
+    both.read_by_us()
+    both.ours("insert", made(range(24, 28), 51, extra=True))
+    both.ours("delete", made((20, 24), 52, extra=True).select(delete_columns(shape)))
+    both.theirs("upsert", made((20, 21, 25), 60, extra=True))
+    both.read_by_both()
+
+
+def delete_columns(shape: Shape) -> list[str]:
+    """The columns by which rows are deleted: keys, and where the partition is."""
+    named = f"{shape.options[KEY]},{shape.options.get(PARTITION, '')}".split(",")
+    return [column.split(":")[0] for column in named if column]
+
+
+TIME_TYPES: dict[str, dict[str, str]] = {
+    "seconds": {"timestamp.type": "UNIX_TIMESTAMP", "output.dateformat": "yyyy-MM-dd"},
+    "date": {"timestamp.type": "SCALAR", "timestamp.scalar.time.unit": "DAYS", "output.dateformat": "yyyyMM/dd"},
+    "day": {
+        "timestamp.type": "DATE_STRING",
+        "input.dateformat": "yyyy-MM-dd'T'HH:mm:ssZ,yyyy-MM-dd HH:mm:ss",
+        "output.dateformat": "yyyy/MM/dd",
+        "input.timezone": "UTC",
+        "output.timezone": "Asia/Tokyo",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("column", "hive", "first"), [("seconds", True, "ours"), ("date", False, "theirs"), ("day", True, "ours")]
+)
+def test_times_as_partitions(hudi: RealHudi, tmp_path: Path, column: str, hive: bool, first: str) -> None:
+    """Each finds the rows of the other below the same folders."""
+
+    def as_stored(table: pa.Table) -> pa.Table:
+        position = table.schema.get_field_index(column)
+        wanted = PLAIN.field(column).type
+        return table.set_column(position, column, table.column(position).cast(wanted))
+
+    options = {
+        KEY: "id",
+        ORDERING: "ts",
+        PARTITION: column,
+        GENERATOR: "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+        HIVE: hive,
+        f"{TIME}input.timezone": "UTC",
+        f"{TIME}output.timezone": "UTC",
+        **{TIME + key: value for key, value in TIME_TYPES[column].items()},
+    }
+    both = Alternation(hudi, tmp_path / "t", options, partition=lambda row: row[column], ordering="ts", fix=as_stored)
+    if first == "ours":
+        both.create()
+        both.ours("insert", rows(range(8), 10))
+    else:
+        both.theirs("insert", rows(range(8), 10))
+    both.theirs("upsert", rows((0, 1, 8), 20))
+    both.ours("upsert", rows((1, 2, 9), 30))
+    both.theirs("upsert", rows((3, 9), 40))
+    both.read_by_both()
+
+
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+def test_rows_that_change_their_partition(hudi: RealHudi, tmp_path: Path, index: str) -> None:
+    options: dict[str, Any] = {KEY: "id", ORDERING: "ts", PARTITION: "city", INDEX: index}
+    both = Alternation(hudi, tmp_path / "t", options, partition=lambda row: row["city"], ordering="ts")
+    both.create()
+    both.ours("insert", rows(range(9), 10))
+    both.theirs("upsert", rows((0, 1, 9), 20, move=1))
+    both.read_by_both()
+    both.ours("upsert", rows((1, 2, 3, 9), 30, move=2))
+    both.read_by_both()
+    # Back home, and a late row, which neither moves nor changes anything.
+    both.theirs("upsert", pa.concat_tables([rows((1, 4), 40), rows((2,), 5, move=1)]))
+    # The real Hudi writes the row that won again where it was, as if the commit had changed it.
+    both.times["k002"] = both.times["k001"]
+    both.ours("upsert", pa.concat_tables([rows((4,), 50, move=1), rows((3,), 5, move=1)]))
+    both.read_by_both()
+
+
+def test_generated_keys(hudi: RealHudi, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    options: dict[str, Any] = {**COMMON, PARTITION: "city"}
+    batches = [rows(range(4 * n, 4 * n + 4), n) for n in range(4)]
+    Table.create(path, options=options)
+    Table(path, options=options).bulk_insert(batches[0])
+    hudi.write(batches[1], path, **(options | {OPERATION: "insert"}))
+    Table(path, options=options).insert(batches[2])
+    hudi.write(batches[3], path, **(options | {OPERATION: "bulk_insert"}))
+    found = Table(path).scan(["*"]).to_arrow()
+    assert_same_rows(without_meta(found), pa.concat_tables(batches))
+    assert len(set(found["_hoodie_record_key"].to_pylist())) == 16
+    assert_same_rows(hudi.read(path, **READ), found)
+
+    assert Table(path).delete(where="ts = 1 OR id = 'k000'").rows_deleted == 5
+    left = [batches[0].slice(1), batches[2], batches[3]]
+    assert_same_rows(without_meta(hudi.read(path, **READ)), pa.concat_tables(left))
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_tables_created_by_sql(hudi: RealHudi, tmp_path: Path, partitioned: bool) -> None:
+    """CREATE TABLE sets other properties than the DataFrame writer, hive style among them."""
+    name, path = f"matrix_sql_{partitioned}".lower(), tmp_path / "t"
+    hudi.sql(f"DROP TABLE IF EXISTS {name}")
+    hudi.sql("SET hoodie.metadata.enable=false")
+    hudi.sql(
+        f"CREATE TABLE {name} (id STRING, ts BIGINT, price DECIMAL(9,2), at TIMESTAMP, tags ARRAY<STRING>, city STRING) "
+        f"USING hudi {'PARTITIONED BY (city)' if partitioned else ''} "
+        f"TBLPROPERTIES (type = 'cow', primaryKey = 'id', preCombineField = 'ts') LOCATION '{path}'"
+    )
+
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("ts", pa.int64()),
+            ("price", pa.decimal128(9, 2)),
+            ("at", pa.timestamp("us", "UTC")),
+            ("tags", pa.list_(pa.string())),
+            ("city", pa.string()),
+        ]
+    )
+
+    def made(numbers: Iterable[int], ts: int) -> pa.Table:
+        made = [(f"k{n}", ts, Decimal(n * 25) / 100, NOON, ["a", f"b{n}"], CITIES[n % 3]) for n in numbers]
+        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in made], schema)
+
+    def shown() -> pa.Table:
+        return hudi.sql(f"SELECT * FROM {name}")
+
+    # Ours is the first commit of the table.
+    table = Table(path, options=COMMON | {"hoodie.table.name": name})
+    assert table.schema().names == ["id", "ts", "price", "at", "tags", "city"]
+    table.insert(made(range(6), 1))
+    assert_same_rows(shown(), table.scan(["*"]).to_arrow())
+    hudi.view("matrix_news", made((2, 6), 2))
+    hudi.sql(
+        f"MERGE INTO {name} t USING matrix_news s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    hudi.sql(f"UPDATE {name} SET price = 7.25 WHERE id = 'k1'")
+    table.upsert(made((2, 7), 3))
+    hudi.sql(f"DELETE FROM {name} WHERE id IN ('k0', 'k7')")
+    table.upsert(made((0,), 4))
+
+    found = table.scan(["*"]).to_arrow()
+    expected = {
+        row["id"]: row
+        for row in pa.concat_tables([made(range(1, 7), 1), made((6,), 2), made((2,), 3), made((0,), 4)]).to_pylist()
+    }
+    expected["k1"]["price"] = Decimal("7.25")
+    assert_same_rows(without_meta(found), pa.Table.from_pylist(list(expected.values()), without_meta(found).schema), key=["id"])
+    assert_same_rows(shown(), found)
+    folders = {entry.name for entry in path.iterdir() if entry.is_dir()} - {".hoodie"}
+    assert folders == ({f"city={city}" for city in CITIES} if partitioned else set())
+    hudi.sql(f"DROP TABLE {name}")
