@@ -507,6 +507,8 @@ class _Write:
     def _place_inserts(
         self, profile: WorkloadProfile, snapshot: Snapshot, slices: Mapping[str, tuple[FileSlice, ...]]
     ) -> dict[str, tuple[InsertTarget, ...]]:
+        if not profile.inserts:
+            return {}
         sizing = self.settings.sizing
         excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
         limit = None if self.context.config.is_cow else sizing.merge_candidates_limit
