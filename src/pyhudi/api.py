@@ -18,6 +18,7 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import rows_without_columns, run_read
 from pyhudi.format.instants import Instant
+from pyhudi.inspect import Inspection
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
@@ -40,6 +41,7 @@ from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
+from pyhudi.operations.validate import ValidationResult, run_validate
 from pyhudi.operations.write import (
     WriteOperation,
     WriteSettings,
@@ -369,6 +371,19 @@ class Table:
         context = self._context.reloaded()
         check_writable(context)
         return run_restore(context, CommitSettings.of(self._parse(options)), instant)
+
+    def validate(self, *, sample: int | None = None) -> ValidationResult:
+        """Compare the timeline, the data files, the metadata table and its indexes with one another.  Nothing is changed.
+
+        sample: how many base files to open for their footers; None for all.
+        """
+        engine = LocalEngine(self._options.integer("pyhudi.threads"))
+        return run_validate(self._context.reloaded(), engine, sample=sample)
+
+    @property
+    def inspect(self) -> Inspection:
+        """What the table consists of, as Arrow tables: timeline, files, file slices, statistics, log blocks, and more."""
+        return Inspection(self._context.reloaded())
 
     # Reading
 

@@ -150,6 +150,11 @@ def _check_as_of(snapshot: Snapshot, time: str) -> None:
         raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
 
 
+def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:
+    """How tasks read the snapshot's present rows.  Raises as `plan_snapshot_query`."""
+    return _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), False)
+
+
 def _read_spec(
     snapshot: Snapshot,
     columns: Sequence[str] | None,

@@ -1,0 +1,460 @@
+"""Does everything that a table says of itself fit what lies on storage?
+
+    timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way
+    files            base files that cannot be opened
+    metadata files   the metadata table's partitions and files against the directories
+    column stats     its column ranges against the footers of base files: a range must cover what the file holds
+    record index     its keys against the keys of the rows: each where it says, and none besides
+
+Nothing is changed.  Directories are listed whatever the table's properties say; every other check reads as queries read.  An
+error is something that makes a reader miss rows, see too many or fail; a warning is something that the next writer sorts out.
+
+Memory: names and sizes of all files, and the keys of one file slice.
+
+Source: storage format, "Metadata table"; timeline document, "Timeline files".
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.execute.base_file import open_base_file
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.format.actions.clean import CleanMetadata
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Action
+from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX
+from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.operations.query import read_spec
+from pyhudi.records.keys import record_keys
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema import field_at
+from pyhudi.records.stats import ColumnRange, footer_ranges, stored_value
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import FileInfo, StorageSpec, join_path
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import (
+    find_column_stats,
+    find_partitions,
+    find_records,
+    hashes_of_partitions,
+    partition_hashes,
+    scan_files,
+    scan_records,
+)
+from pyhudi.table.metadata.listing import DAMAGE
+from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
+
+FINDINGS_SCHEMA = pa.schema(
+    [
+        pa.field("severity", pa.string(), nullable=False),
+        pa.field("check", pa.string(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("detail", pa.string(), nullable=False),
+    ]
+)
+"""One row for each finding.  severity: error or warning; path: a file or partition relative to the table, empty for the table."""
+
+MAX_EXAMPLES = 5
+"""Keys that a finding about many of them names."""
+
+_SAMPLE_SEED = 20
+
+
+class Severity(StrEnum):
+    """error: a reader misses rows, sees too many, or fails.  warning: the next writer sorts it out."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What does not fit."""
+
+    severity: Severity
+    check: str
+    path: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationResult:
+    """What a validation found.
+
+    checks: what was looked at, with how much of it.  skipped: checks that the table gives no reason for, or that could not be
+    made.
+    """
+
+    uri: str
+    found: tuple[Finding, ...]
+    checks: tuple[tuple[str, str], ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there are no errors; there may be warnings."""
+        return not any(finding.severity is Severity.ERROR for finding in self.found)
+
+    @property
+    def findings(self) -> pa.Table:
+        """FINDINGS_SCHEMA, in the order in which they were found."""
+        rows = [{"severity": f.severity.value, "check": f.check, "path": f.path, "detail": f.detail} for f in self.found]
+        return pa.Table.from_pylist(rows, schema=FINDINGS_SCHEMA)
+
+    def __str__(self) -> str:
+        counts = Counter(finding.severity.value for finding in self.found)
+        lines = [f"{self.uri}: {'ok' if self.ok else 'NOT OK'}, {counts['error']} errors, {counts['warning']} warnings"]
+        lines += [f"  {name:<16}{what}" for name, what in self.checks]
+        lines += [f"  {name:<16}not checked" for name in self.skipped]
+        lines += [f"  {f.severity.value:<8}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
+        return "\n".join(lines)
+
+
+def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None) -> ValidationResult:
+    """Make every check that the table gives reason for.
+
+    sample: how many base files to open, chosen evenly; None for all.  Raises InvalidRequest for a sample below 0.
+    """
+    if sample is not None and sample < 0:
+        raise InvalidRequest(f"a sample of {sample} files")
+    snapshot = load_snapshot(context, directory_listing)
+    work = _Validation(context, engine, snapshot, sample)
+    work.check_timeline()
+    work.check_base_files()
+    if context.config.has_metadata_table:
+        metadata = MetadataTable(context, snapshot.timeline)
+        work.guarded(FILES, partial(work.check_metadata_files, metadata))
+        if COLUMN_STATS in context.config.metadata_partitions:
+            work.guarded(COLUMN_STATS, partial(work.check_column_stats, metadata))
+        if RECORD_INDEX in context.config.metadata_partitions:
+            work.guarded(RECORD_INDEX, partial(work.check_record_index, metadata))
+    absent = [name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions]
+    return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), tuple(absent))
+
+
+@dataclass(frozen=True, slots=True)
+class FooterTask:
+    """A base file to open, and the columns whose ranges are wanted."""
+
+    storage: StorageSpec
+    path: str
+    schema: pa.Schema
+    columns: tuple[str, ...]
+
+
+def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
+    """The ranges in the footer of a base file, or why it cannot be opened."""
+    try:
+        with open_base_file(open_storage(task.storage), task.path) as file:
+            return footer_ranges(file.metadata, task.schema, task.columns)
+    except (CorruptData, TableState) as error:
+        return str(error)
+
+
+@dataclass(slots=True)
+class _DataFile:
+    """A file in a directory that is one of the table's.  partition, file_id, instant_time: what its place and name say."""
+
+    info: FileInfo
+    partition: str
+    file_id: str
+    instant_time: str
+    is_base: bool
+
+
+class _Validation:
+    """The checks of one table, and what they found so far."""
+
+    def __init__(self, context: TableContext, engine: Engine, snapshot: Snapshot, sample: int | None) -> None:
+        self.findings: list[Finding] = []
+        self.checks: list[tuple[str, str]] = []
+        self._context = context
+        self._engine = engine
+        self._snapshot = snapshot
+        self._timeline = snapshot.timeline
+        self._sample = sample
+        self._partitions = snapshot.listing.partitions()
+        self._files = list(self._data_files())
+        self._slices = [slice_ for group in snapshot.slices(self._partitions).values() for slice_ in group]
+
+    def guarded(self, check: str, run: Callable[[], None]) -> None:
+        """Make a check of the metadata table; that it cannot be read is a finding."""
+        try:
+            run()
+        except DAMAGE as error:
+            self._error(check, "", f"the metadata table cannot be read: {error}")
+
+    def check_timeline(self) -> None:
+        """Committed files that are gone or have another size, and files that no completed instant wrote."""
+        pending = {instant.request_time for instant in self._timeline.pending()}
+        present = {file.info.path: file for file in self._files}
+        for file in self._files:
+            if self._timeline.is_completed(file.instant_time):
+                continue
+            if file.instant_time in pending:
+                self._warn("timeline", file.info.path, f"written by {file.instant_time}, which has not completed")
+            else:
+                self._error("timeline", file.info.path, f"no instant {file.instant_time} is on the timeline to remove it")
+        commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
+        for path, (instant, size_bytes) in self._expected(commits).items():
+            found = present.get(path)
+            if found is None:
+                self._error("timeline", path, f"committed by {instant}, and gone")
+            elif size_bytes and found.info.size_bytes != size_bytes:
+                self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}")
+        self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
+
+    def check_base_files(self) -> None:
+        """Base files of the present state that cannot be opened."""
+        chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
+        for path, found in zip(chosen, self._footers(chosen, ()), strict=True):
+            if isinstance(found, str):
+                self._error("base files", path, found)
+        self.checks.append(("base files", f"{len(chosen):,} opened"))
+
+    def check_metadata_files(self, metadata: MetadataTable) -> None:
+        """The lists of the metadata table against the directories."""
+        listed = scan_files(metadata)
+        names = zip(*(listed.column(name).to_pylist() for name in ("partition", "name", "size_bytes")), strict=True)
+        there = {join_path(partition, name): size for partition, name, size in names}
+        partitions = set(find_partitions(metadata))
+        for partition in sorted(set(self._partitions) - partitions):
+            self._error(FILES, partition, "a partition that the metadata table does not list")
+        present: set[str] = set()
+        for file in self._files:
+            path = file.info.path
+            present.add(path)
+            if not self._timeline.is_completed(file.instant_time):
+                if path in there:
+                    self._error(FILES, path, f"listed by the metadata table, and {file.instant_time} has not completed")
+            elif path not in there:
+                self._error(FILES, path, "not listed by the metadata table: readers do not see it")
+            elif there[path] != file.info.size_bytes:
+                self._error(FILES, path, f"has {file.info.size_bytes} bytes, and the metadata table says {there[path]}")
+        for path in sorted(there.keys() - present):
+            self._error(FILES, path, "listed by the metadata table, and not there")
+        self.checks.append((FILES, f"{len(there):,} files in {len(partitions):,} partitions"))
+
+    def check_column_stats(self, metadata: MetadataTable) -> None:
+        """Ranges of columns in base files against their footers."""
+        definition = metadata.definitions.get(COLUMN_STATS)
+        if self._snapshot.schema is None:
+            return
+        if definition is None:
+            self._error(COLUMN_STATS, "", "the index definitions have no entry column_stats, so the real Hudi fails on filters")
+            return
+        schema = self._schema()
+        columns = tuple(name for name in definition.source_fields if _has_column(schema, name))
+        slices = {slice_.base.path: slice_ for slice_ in self._slices if slice_.base is not None}
+        chosen = self._sampled(list(slices))
+        stats = self._stats_of(metadata, columns, schema)
+        hashes = hashes_of_partitions(self._partitions)
+        bare = 0
+        for path, found in zip(chosen, self._footers(chosen, columns), strict=True):
+            if isinstance(found, str):
+                continue
+            slice_ = slices[path]
+            stored = stats.get((hashes[slice_.partition], path.rpartition("/")[2]), {})
+            bare += not stored
+            for name, inside in found.items():
+                if name in stored:
+                    self._compare(path, name, stored[name], inside)
+                elif stored:
+                    self._error(COLUMN_STATS, path, f"has statistics, but not of {name}: the real Hudi passes it over")
+        if bare:
+            self._warn(COLUMN_STATS, "", f"{bare} of {len(chosen)} base files have no statistics, and are never passed over")
+        self.checks.append((COLUMN_STATS, f"{len(columns)} columns of {len(chosen):,} files"))
+
+    def check_record_index(self, metadata: MetadataTable) -> None:
+        """Every key of a row is where the record index says, and it has no other keys."""
+        if self._snapshot.schema is None:
+            return
+        spec = read_spec(self._snapshot, self._key_columns(), None)
+        row_count = 0
+        for slice_ in self._slices:
+            keys = self._keys(spec, slice_)
+            row_count += len(keys)
+            if not len(keys):
+                continue
+            distinct = pc.unique(keys)
+            if len(distinct) < len(keys):
+                twice = len(keys) - len(distinct)
+                self._error(RECORD_INDEX, slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
+                row_count -= twice
+            found = find_records(metadata, distinct)
+            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
+            if len(missing):
+                what = f"{slice_.file_id}: {len(missing)} keys are missing: {_some(missing)}"
+                self._error(RECORD_INDEX, slice_.partition, what)
+            here = pc.and_(
+                pc.equal(found.column("partition"), slice_.partition), pc.equal(found.column("file_id"), slice_.file_id)
+            )
+            elsewhere = found.filter(pc.invert(here))
+            if elsewhere.num_rows:
+                other = elsewhere.slice(0, 1).to_pylist()[0]
+                self._error(
+                    RECORD_INDEX,
+                    slice_.partition,
+                    f"{slice_.file_id}: {elsewhere.num_rows} keys are said to be elsewhere: {_some(elsewhere.column('key'))}; "
+                    f"the first in {other['partition']!r}, {other['file_id']}",
+                )
+        indexed = sum(batch.num_rows for batch in scan_records(metadata))
+        if indexed > row_count:
+            self._error(RECORD_INDEX, "", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
+        self.checks.append((RECORD_INDEX, f"{indexed:,} keys, {row_count:,} rows"))
+
+    def _data_files(self) -> Iterator[_DataFile]:
+        for partition, infos in self._snapshot.listing.files(self._partitions).items():
+            for info in infos:
+                log = parse_log_file(info.name)
+                if log is not None:
+                    yield _DataFile(info, partition, log.file_id, log.instant_time, False)
+                    continue
+                base = parse_base_file(info.name)
+                if base is not None:
+                    yield _DataFile(info, partition, base.file_id, base.instant_time, True)
+
+    def _expected(self, commits: Mapping[str, CommitMetadata]) -> dict[str, tuple[str, int]]:
+        """Path -> (instant, bytes) of the files that commits wrote and that no reader can do without: the newest base file of
+        each group that is not replaced, and the log files written since.
+        """
+        removed = self._removed_names()
+        newest: dict[tuple[str, str], str] = {}
+        written: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
+        for instant, metadata in sorted(commits.items()):
+            for partition, stats in metadata.partition_to_write_stats.items():
+                for stat in stats:
+                    if not stat.path or stat.file_id is None:
+                        continue
+                    group = (partition, stat.file_id)
+                    written.setdefault(group, []).append((instant, stat.path, stat.file_size_in_bytes))
+                    if parse_base_file(stat.path.rpartition("/")[2]) is not None:
+                        newest[group] = instant
+        return {
+            path: (instant, size)
+            for group, files in written.items()
+            if group not in self._snapshot.slicing.replaced
+            for instant, path, size in files
+            if instant >= newest.get(group, "") and path.rpartition("/")[2] not in removed
+        }
+
+    def _removed_names(self) -> frozenset[str]:
+        """Names of files that cleans on the active timeline have deleted."""
+        names: set[str] = set()
+        store = self._context.timeline
+        for instant in self._timeline.completed(Action.CLEAN):
+            try:
+                cleaned = CleanMetadata.decode(store.read(instant)).partition_metadata
+            except CorruptData as error:
+                self._error("timeline", store.path(instant), str(error))
+                continue
+            names.update(path.rpartition("/")[2] for part in cleaned.values() for path in part.success_delete_files)
+        return frozenset(names)
+
+    def _schema(self) -> pa.Schema:
+        return read_spec(self._snapshot, None, None).table_schema
+
+    def _key_columns(self) -> list[str]:
+        if self._context.config.populate_meta_fields:
+            return [RECORD_KEY]
+        return list(dict.fromkeys(name.split(".")[0] for name in self._context.config.keys.record_fields))
+
+    def _keys(self, spec: ReadSpec, slice_: FileSlice) -> pa.StringArray:
+        rows = pa.concat_tables(self._engine.map(partial(_read, spec), [slice_]))
+        if self._context.config.populate_meta_fields:
+            return rows.column(RECORD_KEY).combine_chunks()
+        batches = rows.combine_chunks().to_batches()
+        return record_keys(spec.keys, batches[0]) if batches else pa.array([], pa.string())
+
+    def _sampled(self, paths: Sequence[str]) -> list[str]:
+        ordered = sorted(paths)
+        if self._sample is None or self._sample >= len(ordered):
+            return ordered
+        # The same files each time, so that what was found can be found again.
+        return sorted(random.Random(_SAMPLE_SEED).sample(ordered, self._sample))
+
+    def _footers(self, paths: Sequence[str], columns: tuple[str, ...]) -> list[dict[str, ColumnRange] | str]:
+        schema = self._schema() if columns else pa.schema([])
+        spec = self._context.storage.spec()
+        return self._engine.map(run_footer, [FooterTask(spec, path, schema, columns) for path in paths])
+
+    def _stats_of(
+        self, metadata: MetadataTable, columns: Sequence[str], schema: pa.Schema
+    ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
+        """(hash of the partition, file name) -> the ranges by column."""
+        result: dict[tuple[str, str], dict[str, ColumnRange]] = {}
+        for name in columns:
+            rows = find_column_stats(metadata, [name]).combine_chunks()
+            if not rows.num_rows:
+                continue
+            kind = field_at(schema, name).type
+            low, high = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
+            known = low[1] & high[1]
+            columns_of = zip(
+                partition_hashes(rows).to_pylist(),
+                rows["file_name"].to_pylist(),
+                rows["null_count"].to_pylist(),
+                rows["value_count"].to_pylist(),
+                low[0],
+                high[0],
+                known.tolist(),
+                strict=True,
+            )
+            for hashed, file_name, nulls, values, least, greatest, is_known in columns_of:
+                # A bound of another kind than the column has today is no bound.
+                bounds = (stored_value(least), stored_value(greatest)) if is_known else (None, None)
+                if (bounds[0] is None) == (bounds[1] is None):
+                    found = ColumnRange(*bounds, null_count=nulls, value_count=values)
+                    result.setdefault((hashed, file_name), {})[name] = found
+        return result
+
+    def _compare(self, path: str, name: str, stored: ColumnRange, inside: ColumnRange) -> None:
+        if inside.null_count and stored.null_count == 0:
+            self._error(COLUMN_STATS, path, f"{name} has {inside.null_count} nulls, and the statistics say none")
+        if inside.min is None or inside.max is None:
+            return
+        if stored.min is None or stored.max is None:
+            self._error(COLUMN_STATS, path, f"{name} has values, and no bounds in the statistics: real readers lose the file")
+        elif stored.min > inside.min or stored.max < inside.max:  # type: ignore[operator]
+            self._error(
+                COLUMN_STATS,
+                path,
+                f"{name} is {inside.min!r} to {inside.max!r}, and the statistics say {stored.min!r} to {stored.max!r}",
+            )
+
+    def _error(self, check: str, path: str, detail: str) -> None:
+        self.findings.append(Finding(Severity.ERROR, check, path, detail))
+
+    def _warn(self, check: str, path: str, detail: str) -> None:
+        self.findings.append(Finding(Severity.WARNING, check, path, detail))
+
+
+def _read(spec: ReadSpec, slice_: FileSlice) -> pa.Table:
+    return pa.concat_tables(list(run_read(spec, slice_)))
+
+
+def _has_column(schema: pa.Schema, name: str) -> bool:
+    try:
+        field_at(schema, name)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _some(keys: pa.Array | pa.ChunkedArray) -> str:
+    shown = ", ".join(repr(key) for key in keys.slice(0, MAX_EXAMPLES).to_pylist())
+    return shown + (", ..." if len(keys) > MAX_EXAMPLES else "")

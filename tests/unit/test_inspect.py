@@ -1,0 +1,104 @@
+"""Inspection: Arrow tables with the documented schemas, of what the real Hudi and we have written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import inspect
+from pyhudi.api import Table
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.names import MarkerType
+from pyhudi.storage.locks import LEASE_PATH
+from pyhudi.storage.markers import Markers
+from tests.golden_tables import open_golden
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Table:
+    return Table(open_golden("mor_record_index", tmp_path).path)
+
+
+def test_every_answer_has_its_schema(golden: Table, tmp_path: Path) -> None:
+    empty = Table.create(tmp_path / "empty", name="t", record_key="id")
+    for table in (golden, empty, Table(open_golden("cow_types", tmp_path).path)):
+        look = table.inspect
+        for answer, schema in (
+            (look.timeline(), inspect.TIMELINE_SCHEMA),
+            (look.files(), inspect.FILES_SCHEMA),
+            (look.file_slices(), inspect.FILE_SLICES_SCHEMA),
+            (look.partitions(), inspect.PARTITIONS_SCHEMA),
+            (look.sizes(), inspect.SIZES_SCHEMA),
+            (look.column_stats(), inspect.COLUMN_STATS_SCHEMA),
+            (look.markers(), inspect.MARKERS_SCHEMA),
+            (look.locks(), inspect.LOCKS_SCHEMA),
+        ):
+            assert answer.schema == schema
+
+
+def test_files_and_slices(golden: Table) -> None:
+    look = golden.inspect
+    files = look.files().to_pylist()
+    assert len(files) == 11 and all(file["is_committed"] for file in files)
+    slices = look.file_slices().to_pylist()
+    read = {path for row in slices for path in (row["base_path"], *row["log_paths"])}
+    assert {file["path"] for file in files if file["is_current"]} == read
+    partitions = look.partitions().to_pylist()
+    assert [row["partition"] for row in partitions] == ["amsterdam", "berlin", "chicago"]
+    assert sum(row["all_files"] for row in partitions) == 11
+    assert sum(row["current_bytes"] for row in partitions) == sum(s.size_bytes for s in golden.scan().explain().slices)
+    sizes = look.sizes().to_pylist()
+    assert all(row["min_bytes"] <= row["median_bytes"] <= row["p90_bytes"] <= row["max_bytes"] for row in sizes)
+    first = look.timeline()["request_time"][0].as_py()
+    assert {row["base_instant"] for row in look.file_slices(as_of=first).to_pylist()} == {first}
+
+
+def test_statistics_from_the_index_and_from_footers(golden: Table, tmp_path: Path) -> None:
+    stats = golden.inspect.column_stats().to_pylist()
+    assert {row["source"] for row in stats} == {"metadata"}
+    assert {row["partition"] for row in stats} == {"amsterdam", "berlin", "chicago"}
+    fares = [row for row in stats if row["column"] == "fare" and row["min"] is not None]
+    assert all(float(row["min"]) <= float(row["max"]) for row in fares)
+    footers = Table(open_golden("cow_types", tmp_path).path).inspect.column_stats().to_pylist()
+    assert {row["source"] for row in footers} == {"footer"} and len(footers) > 10
+
+
+def test_record_index(golden: Table, tmp_path: Path) -> None:
+    found = golden.inspect.record_index(["t004", "nobody"])
+    assert found.column_names == ["key", "partition", "file_id", "instant_ms"]
+    assert found.to_pylist()[0]["partition"] == "berlin" and found.num_rows == 1
+    assert golden.inspect.record_index(pa.array([], pa.string())).num_rows == 0
+    with pytest.raises(TableState, match="record index"):
+        Table(open_golden("cow_types", tmp_path).path).inspect.record_index(["a"])
+
+
+def test_log_blocks(golden: Table) -> None:
+    logs = [row["path"] for row in golden.inspect.files().to_pylist() if row["kind"] == "log"]
+    blocks = golden.inspect.log_blocks(logs[0]).to_pylist()
+    assert [block["kind"] for block in blocks] == ["AVRO"]
+    assert golden.inspect.log_blocks(logs[0]).schema == inspect.LOG_BLOCKS_SCHEMA
+    folder = Path(golden.uri.removeprefix("file:")) / ".hoodie" / "metadata" / "files"
+    inner = f".hoodie/metadata/files/{max(folder.glob('.files*.log*')).name}"
+    assert golden.inspect.log_blocks(inner).to_pylist()[0]["kind"] == "HFILE"
+    with pytest.raises(InvalidRequest):
+        golden.inspect.log_blocks("amsterdam/a.parquet")
+    with pytest.raises(TableState):
+        golden.inspect.log_blocks(logs[0].replace("log.1", "log.7"))
+
+
+def test_markers_and_locks(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", name="t", record_key="id")
+    storage = table.context.storage
+    Markers(storage, "20260101000000000").create("p/a.parquet", MarkerType.CREATE)
+    assert table.inspect.markers().to_pylist() == [{"instant_time": "20260101000000000", "path": "p/a.parquet", "kind": "CREATE"}]
+    storage.put(LEASE_PATH, b'{"expired":false,"validUntil":99999999999999,"owner":"me"}')
+    storage.put(".hoodie/lock", b"")
+    locks = table.inspect.locks().to_pylist()
+    assert [(row["path"], row["owner"], row["is_held"]) for row in locks] == [
+        (LEASE_PATH, "me", True),
+        (".hoodie/lock", None, True),
+    ]
+    storage.put(LEASE_PATH, b"not json")
+    assert table.inspect.locks().to_pylist()[0]["is_held"] is False
