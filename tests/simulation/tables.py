@@ -13,6 +13,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment
 from pyhudi.storage.locks import InProcessLock
+from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.context import TableContext
 
 Rows = dict[str, int]
@@ -29,6 +30,7 @@ class World:
         self.environment = ReplayEnvironment(7)
         self.options = {**SMALL, **options}
         self.uri = f"memory://simulation-{next(_names)}"
+        MemoryStorage(self.uri, self.environment)
         self.rows: Rows = {}
         self.states: dict[str, Rows] = {}
         Table.create(
@@ -75,6 +77,7 @@ class World:
         other.environment = ReplayEnvironment(8, self.environment.now_ms() + 1000)
         other.options = dict(self.options)
         other.uri = f"memory://simulation-{next(_names)}"
+        MemoryStorage(other.uri, other.environment)
         other.rows, other.states = dict(self.rows), dict(self.states)
         source, target = open_storage(self.uri), open_storage(other.uri)
         for info in source.walk(""):
