@@ -1,0 +1,54 @@
+"""The application: commands, common options, exit codes.
+
+Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way, try
+again; 4 findings (validate, doctor).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from pyhudi.cli import look, maintain
+from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
+
+app = typer.Typer(
+    name="pyhudi",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Look at Apache Hudi tables, and keep them in order.  TABLE is a path or an object store URI.",
+)
+look.add_to(app)
+maintain.add_to(app)
+
+
+@app.callback()
+def common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    """Look at Apache Hudi tables, and keep them in order."""
+    if version:
+        from pyhudi import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def run() -> None:
+    """Run the command line; errors of this package become one message and an exit code."""
+    try:
+        app()
+    except HudiError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        sys.exit(_exit_code(error))
+
+
+def _exit_code(error: HudiError) -> int:
+    if isinstance(error, InvalidRequest):
+        return 2
+    if isinstance(error, (WriteConflict, StorageUnavailable, CommitUnknown)):
+        return 3
+    return 1

@@ -1,0 +1,38 @@
+"""Arguments that commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyhudi.api import Table
+from pyhudi.cli.output import Format
+from pyhudi.errors import InvalidRequest
+
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Path or URI of the table.")]
+OutputOption = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
+OptionsOption = Annotated[
+    list[str] | None, typer.Option("--option", "-O", metavar="KEY=VALUE", help="A hoodie.* option; may be repeated.")
+]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option("--storage", "-S", metavar="KEY=VALUE", help="A storage option (credentials, endpoint); may be repeated."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run/--no-dry-run", help="Only say what would be removed (the default).")]
+
+
+def open_table(uri: str, storage: list[str] | None = None, options: list[str] | None = None) -> Table:
+    """The table of a command."""
+    return Table(uri, parse_pairs(storage), parse_pairs(options))
+
+
+def parse_pairs(pairs: list[str] | None) -> dict[str, str]:
+    """`KEY=VALUE` texts as a mapping.  Raises InvalidRequest for a text without `=`."""
+    found: dict[str, str] = {}
+    for pair in pairs or []:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise InvalidRequest(f"{pair!r} is not KEY=VALUE")
+        found[key] = value
+    return found

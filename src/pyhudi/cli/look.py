@@ -1,0 +1,192 @@
+"""Commands that look: nothing is changed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_table
+from pyhudi.cli.output import Format, print_rows, print_value
+from pyhudi.table.snapshot import read_commit
+
+FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
+ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", help="How many at most, the newest first.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (show, timeline, commits, schema, head, explain, files, slices, partitions, stats, log, markers, diff):
+        app.command()(command)
+
+
+def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """What kind of table it is, and its latest state."""
+    opened = open_table(table, storage)
+    config, line = opened.config, opened.timeline()
+    last = line.last_completed_write()
+    facts = {
+        "name": config.name,
+        "uri": opened.uri,
+        "type": str(config.table_type),
+        "version": int(config.version),
+        "record key": ",".join(config.keys.record_fields) or "(generated)",
+        "partitioned by": ",".join(field.name for field in config.keys.partition_fields) or "(not partitioned)",
+        "ordering field": config.ordering_field or "(none)",
+        "merge mode": str(config.merge.mode),
+        "metadata table": ",".join(config.metadata_partitions) or "(off)",
+        "last write": str(last) if last else "(none)",
+        "pending": ", ".join(str(instant) for instant in line.pending()) or "(none)",
+        "instants": len(line.instants),
+        "partitions": len(opened.partitions()),
+    }
+    if output is Format.TABLE:
+        width = max(len(name) for name in facts)
+        print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
+    else:
+        print_value(facts, output)
+
+
+def timeline(
+    table: TableArgument, limit: LimitOption = 50, output: OutputOption = Format.TABLE, storage: StorageOption = None
+) -> None:
+    """The active timeline, newest first."""
+    instants = list(reversed(open_table(table, storage).timeline().instants))[:limit]
+    rows = [
+        {
+            "requested": i.request_time,
+            "completed": i.completion_time or "",
+            "action": str(i.action),
+            "state": i.state.name,
+        }
+        for i in instants
+    ]
+    print_rows(pa.Table.from_pylist(rows, schema=_TIMELINE), output)
+
+
+def commits(
+    table: TableArgument, limit: LimitOption = 20, output: OutputOption = Format.TABLE, storage: StorageOption = None
+) -> None:
+    """Completed writes and what they changed, newest first."""
+    opened = open_table(table, storage)
+    store = opened.context.timeline
+    rows = []
+    for instant in list(reversed(opened.timeline().completed_writes()))[:limit]:
+        metadata = read_commit(store, instant)
+        stats = [stat for found in metadata.partition_to_write_stats.values() for stat in found]
+        replaced = metadata.partition_to_replace_file_ids or {}
+        rows.append(
+            {
+                "instant": instant.request_time,
+                "action": str(instant.action),
+                "operation": metadata.operation_type or "",
+                "inserted": sum(s.num_inserts for s in stats),
+                "updated": sum(s.num_update_writes for s in stats),
+                "deleted": sum(s.num_deletes for s in stats),
+                "files": len(stats),
+                "bytes": sum(s.total_write_bytes for s in stats),
+                "replaced": sum(len(ids) for ids in replaced.values()),
+            }
+        )
+    print_rows(pa.Table.from_pylist(rows, schema=_COMMITS), output)
+
+
+def schema(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """The columns of the latest commit."""
+    rows = [{"column": f.name, "type": str(f.type), "nullable": f.nullable} for f in open_table(table, storage).schema()]
+    print_rows(pa.Table.from_pylist(rows), output)
+
+
+def head(
+    table: TableArgument,
+    columns: ColumnsOption = None,
+    filter: FilterOption = None,
+    as_of: Annotated[str | None, typer.Option("--as-of", help="An instant or a time.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 10,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Some rows."""
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    scan = open_table(table, storage, options).scan(names, filter, as_of)
+    batches, count = [], 0
+    for batch in scan.to_batches():
+        batches.append(batch)
+        count += batch.num_rows
+        if count >= limit:
+            break
+    print_rows(pa.Table.from_batches(batches, scan.schema).slice(0, limit), output)
+
+
+def explain(
+    table: TableArgument,
+    filter: FilterOption = None,
+    columns: ColumnsOption = None,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Which file slices a read would touch, and what passed the others over."""
+    names = [name.strip() for name in columns.split(",")] if columns else None
+    print(open_table(table, storage, options).scan(names, filter).explain())
+
+
+def files(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """Every data file."""
+    print_rows(open_table(table, storage).inspect.files(), output)
+
+
+def slices(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """The file slices that a query sees."""
+    print_rows(open_table(table, storage).inspect.file_slices(), output)
+
+
+def partitions(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """The partitions, with their files and bytes."""
+    print_rows(open_table(table, storage).inspect.partitions(), output)
+
+
+def stats(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """Column statistics of the data files."""
+    print_rows(open_table(table, storage).inspect.column_stats(), output)
+
+
+def log(
+    table: TableArgument,
+    path: Annotated[str, typer.Argument(help="The log file, relative to the table.")],
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """The blocks of one log file."""
+    print_rows(open_table(table, storage).inspect.log_blocks(path), output)
+
+
+def markers(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """What unfinished writes have created."""
+    print_rows(open_table(table, storage).inspect.markers(), output)
+
+
+def diff(
+    table: TableArgument,
+    start: Annotated[str, typer.Argument(help="A completion time, included; or earliest.")],
+    end: Annotated[str | None, typer.Argument(help="A completion time, included; now when left out.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 100,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """The records that changed between two completion times."""
+    rows = open_table(table, storage).incremental(start, end, ["*"]).to_arrow()
+    print_rows(rows.slice(0, limit), output)
+
+
+_TIMELINE = pa.schema([(name, pa.string()) for name in ("requested", "completed", "action", "state")])
+_COMMITS = pa.schema(
+    [
+        ("instant", pa.string()),
+        ("action", pa.string()),
+        ("operation", pa.string()),
+        *((name, pa.int64()) for name in ("inserted", "updated", "deleted", "files", "bytes", "replaced")),
+    ]
+)

@@ -1,0 +1,124 @@
+"""Commands that keep a table in order.  What removes something only says so unless `--no-dry-run` is given."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pyhudi.cli.arguments import DryRunOption, OptionsOption, OutputOption, StorageOption, TableArgument, open_table
+from pyhudi.cli.output import Format, print_rows, print_value
+
+InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
+InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
+_CHECK_FAILED = 4
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    for command in (compact, cluster, clean, archive, rollback, savepoint, restore, validate):
+        app.command()(command)
+
+
+def compact(
+    table: TableArgument,
+    instant: InstantOption = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Merge log files into base files."""
+    print_value(open_table(table, storage, options).compact(instant), output)
+
+
+def cluster(
+    table: TableArgument,
+    instant: InstantOption = None,
+    order_by: Annotated[str | None, typer.Option("--order-by", help="Columns to sort by, comma separated.")] = None,
+    layout: Annotated[str, typer.Option("--layout", help="linear, zorder or hilbert.")] = "linear",
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Rewrite file groups in a better order and size."""
+    columns = [name.strip() for name in order_by.split(",")] if order_by else None
+    print_value(open_table(table, storage, options).cluster(instant, order_by=columns, layout=layout), output)
+
+
+def clean(
+    table: TableArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Remove file slices that no query within the retention needs."""
+    print_value(open_table(table, storage, options).clean(dry_run=dry_run), output)
+
+
+def archive(
+    table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None, options: OptionsOption = None
+) -> None:
+    """Move old instants from the active timeline to history.  No data is removed."""
+    print_value(open_table(table, storage, options).archive(), output)
+
+
+def rollback(
+    table: TableArgument,
+    instant: InstantArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Undo a write."""
+    opened = open_table(table, storage)
+    if dry_run:
+        print(f"would roll back {instant} of {opened.uri}; give --no-dry-run to do it")
+        return
+    print_value(opened.rollback(instant), output)
+
+
+def savepoint(
+    table: TableArgument,
+    instant: Annotated[str | None, typer.Argument(help="Request time of a completed write; the latest when left out.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the savepoint of this instant instead.")] = False,
+    comments: Annotated[str, typer.Option("--comments", help="What to note with it.")] = "",
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Keep the files of a state from being cleaned, or let them go again."""
+    opened = open_table(table, storage)
+    if delete:
+        if instant is None:
+            raise typer.BadParameter("name the instant whose savepoint is to be deleted")
+        opened.delete_savepoint(instant)
+        print(f"savepoint {instant} deleted")
+        return
+    print_value(opened.savepoint(instant, comments=comments), output)
+
+
+def restore(
+    table: TableArgument,
+    instant: InstantArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Take the table back to a savepoint or a completed write; everything after it is undone."""
+    opened = open_table(table, storage)
+    if dry_run:
+        later = [i for i in opened.timeline().completed_writes() if i.request_time > instant]
+        print(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
+        return
+    print_value(opened.restore(instant), output)
+
+
+def validate(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """Compare data, metadata table and indexes.  Exit code 4 when something does not fit."""
+    result = open_table(table, storage).validate()
+    if output is Format.TABLE:
+        print(result)
+    else:
+        print_rows(result.findings, output)
+    if not result.ok:
+        raise typer.Exit(_CHECK_FAILED)

@@ -1,0 +1,102 @@
+"""The command line: what it prints for people and for programs, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
+
+import pyhudi as hp
+from pyhudi.cli.app import app, run
+
+OPTIONS = {"hoodie.index.bloom.num_entries": "100"}
+RUNNER = CliRunner()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hp.Table:
+    made = hp.Table.create(tmp_path / "t", record_key="id", partition_by="city", ordering="ts", options=OPTIONS)
+    made.upsert(pa.table({"id": ["a", "b", "c"], "city": ["sf", "ny", "sf"], "ts": [1, 1, 1]}), options=OPTIONS)
+    made.upsert(pa.table({"id": ["a"], "city": ["sf"], "ts": [2]}), options=OPTIONS)
+    return made
+
+
+def call(*arguments: str) -> str:
+    result = RUNNER.invoke(app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_show_names_the_facts(table: hp.Table) -> None:
+    facts = json.loads(call("show", table.uri, "--output", "json"))
+    assert (facts["name"], facts["record key"], facts["partitions"]) == ("t", "id", 2)
+    assert "record key" in call("show", table.uri)
+
+
+def test_commits_count_what_changed_newest_first(table: hp.Table) -> None:
+    rows = json.loads(call("commits", table.uri, "-o", "json"))
+    assert [(row["operation"], row["inserted"], row["updated"]) for row in rows] == [("UPSERT", 0, 1), ("UPSERT", 3, 0)]
+
+
+def test_csv_has_a_header_and_a_line_for_each_row(table: hp.Table) -> None:
+    lines = call("timeline", table.uri, "-o", "csv").strip().splitlines()
+    assert lines[0] == "requested,completed,action,state"
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize("command", ["schema", "files", "slices", "partitions", "stats", "markers", "explain"])
+def test_looking_changes_nothing(table: hp.Table, command: str) -> None:
+    before = table.timeline()
+    assert call(command, table.uri)
+    assert table.timeline() == before
+
+
+def test_head_reads_rows_of_a_filter(table: hp.Table) -> None:
+    rows = json.loads(call("head", table.uri, "-f", "city = 'sf'", "-c", "id,ts", "-o", "json"))
+    assert sorted((row["id"], row["ts"]) for row in rows) == [("a", 2), ("c", 1)]
+
+
+def test_diff_shows_the_records_that_changed(table: hp.Table) -> None:
+    last = table.timeline().completed_writes()[-1].completion_time
+    assert last is not None
+    rows = json.loads(call("diff", table.uri, last, "-o", "json"))
+    assert [row["id"] for row in rows] == ["a"]
+
+
+def test_what_removes_something_only_says_so_at_first(table: hp.Table) -> None:
+    last = table.timeline().completed_writes()[-1].request_time
+    assert "would roll back" in call("rollback", table.uri, last)
+    assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [2]
+    call("rollback", table.uri, last, "--no-dry-run")
+    assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [1]
+
+
+def test_services_run_and_print_their_results(table: hp.Table) -> None:
+    assert "clustering" in call("cluster", table.uri, "--order-by", "id")
+    assert call("clean", table.uri)
+    assert call("savepoint", table.uri)
+    assert "nothing" in call("archive", table.uri) or call("archive", table.uri)
+
+
+def test_validate_tells_by_its_exit_code(table: hp.Table) -> None:
+    call("validate", table.uri)
+    victim = table.scan().explain().slices[0].base
+    assert victim is not None
+    table.context.storage.delete([victim.path])
+    result = RUNNER.invoke(app, ["validate", table.uri])
+    assert result.exit_code == 4
+    assert victim.path.rsplit("/", 1)[-1] in result.output
+
+
+def test_errors_are_one_message_and_an_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, code in ((["show", str(tmp_path / "none")], 1), (["head", str(tmp_path / "none"), "-O", "nonsense"], 2)):
+        monkeypatch.setattr("sys.argv", ["pyhudi", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            run()
+        assert stopped.value.code == code
+        assert "Traceback" not in capsys.readouterr().err
