@@ -22,6 +22,8 @@ from pyhudi.format.instants import Action, Instant, State, format_instant_time
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.clean import CleanSettings, run_clean
 from pyhudi.operations.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
+from pyhudi.operations.metadata.services import MetadataServiceSettings, run_metadata_services
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.results import CompactionResult, WriteResult
 from pyhudi.options import Options
 from pyhudi.plan.archival import reason_not_to_archive
@@ -35,7 +37,9 @@ _LOG = logging.getLogger("pyhudi.operations.services")
 
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
-    """Which services follow a write by themselves.  clean, archive: None when switched off.
+    """Which services follow a write by themselves.
+
+    clean, archive, metadata (those of the metadata table): None when switched off.
 
     compact: how compactions are made.  compact_inline, log_compact_inline: pending plans are carried out and new ones made and
     carried out; compact_schedule_inline: new ones are made, when none is pending, and left to another process.
@@ -44,6 +48,7 @@ class ServiceSettings:
 
     clean: CleanSettings | None
     archive: ArchiveSettings | None
+    metadata: MetadataServiceSettings | None
     compact: CompactSettings
     compact_inline: bool
     compact_schedule_inline: bool
@@ -61,9 +66,18 @@ class ServiceSettings:
         inline = options.given("hoodie.compact.inline")
         left_to_others = options.given("hoodie.datasource.compaction.async.enable") is not None
         scheduled = options.flag("hoodie.compact.schedule.inline")
+        archive = ArchiveSettings.of(options) if enabled and options.flag("hoodie.archive.automatic") else None
         return cls(
             clean=CleanSettings.of(options) if enabled and options.flag("hoodie.clean.automatic") else None,
-            archive=ArchiveSettings.of(options) if enabled and options.flag("hoodie.archive.automatic") else None,
+            archive=archive,
+            metadata=MetadataServiceSettings(
+                MetadataSettings.of(options),
+                CleanSettings.of(options),
+                archive,
+                options.integer("hoodie.write.lock.wait_time_ms"),
+            )
+            if enabled
+            else None,
             compact=CompactSettings.of(options),
             compact_inline=enabled and (not left_to_others and not scheduled if inline is None else inline == "true"),
             compact_schedule_inline=enabled and scheduled,
@@ -131,6 +145,14 @@ def _clean(context: TableContext, engine: Engine | None, settings: ServiceSettin
     )
 
 
+def _metadata(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
+    if settings.metadata is None:
+        return "off: hoodie.table.services.enabled=false"
+    if not context.config.has_metadata_table:
+        return "off: the table has no metadata table"
+    return run_metadata_services(context, engine, settings.metadata)
+
+
 def _archive(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.archive
     if chosen is None:
@@ -186,7 +208,7 @@ def _said(result: CompactionResult) -> str:
 
 Service = Callable[[TableContext, Engine | None, ServiceSettings, Timeline], str]
 
-_SERVICES: tuple[tuple[str, Service], ...] = (("clean", _clean), ("archive", _archive))
+_SERVICES: tuple[tuple[str, Service], ...] = (("clean", _clean), ("metadata", _metadata), ("archive", _archive))
 """In the order in which they run; the others come after these, as in real Hudi: a service is added here, with its settings in
 `ServiceSettings`."""
 

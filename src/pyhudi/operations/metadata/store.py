@@ -122,6 +122,10 @@ class MetadataStore:
             info.path for listing in listings for info in listing.files if parse_data_file_instant(info.name) == request_time
         )
 
+    def sizes(self, partition: str) -> dict[str, int]:
+        """Bytes of the files of a partition, by bare name."""
+        return {info.name: info.size_bytes for info in self.storage.list(partition).files}
+
     def undo_pending(self) -> None:
         """Take back what a writer left pending that died: nobody else writes while the lock is held."""
         for instant in self.load().pending(Action.DELTACOMMIT):
