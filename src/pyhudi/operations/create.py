@@ -6,12 +6,13 @@ Source: timeline document, "Keys a version-8 table carries"; writing and service
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.options import Options
-from pyhudi.records.keys import KeyGenerator, KeySpec, TimeRule, partition_columns
+from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, KeyGenerator, KeySpec, TimeRule, partition_columns
 from pyhudi.records.merge_mode import infer_merge_settings
 from pyhudi.records.schema import arrow_to_avro, normalise, sanitized_name
 from pyhudi.storage.base import Storage
@@ -141,6 +142,7 @@ _COMPARED = {
     "hoodie.datasource.write.hive_style_partitioning": "hoodie.datasource.write.hive_style_partitioning",
     "hoodie.datasource.write.partitionpath.urlencode": "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.populate.meta.fields": "hoodie.populate.meta.fields",
+    CONSISTENT_TIMESTAMPS: CONSISTENT_TIMESTAMPS,
     "hoodie.write.record.merge.mode": "hoodie.record.merge.mode",
     "hoodie.write.record.merge.strategy.id": "hoodie.record.merge.strategy.id",
     "hoodie.datasource.write.payload.class": "hoodie.compaction.payload.class",
@@ -155,6 +157,7 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         "hoodie.datasource.write.hive_style_partitioning": "false",
         "hoodie.datasource.write.partitionpath.urlencode": "false",
         "hoodie.populate.meta.fields": "true",
+        CONSISTENT_TIMESTAMPS: "false",
         "hoodie.table.timeline.timezone": "LOCAL",
         **merge_properties(config.merge),
     }
@@ -185,7 +188,7 @@ def _key_spec(options: Options) -> KeySpec:
         url_encode=options.flag("hoodie.datasource.write.partitionpath.urlencode"),
         time=TimeRule.from_properties(options.with_prefix("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")),
     )
-    return spec
+    return replace(spec, consistent_timestamps=options.flag(CONSISTENT_TIMESTAMPS))
 
 
 def _generator_of(name: str) -> KeyGenerator | None:
