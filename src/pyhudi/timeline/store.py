@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import tzinfo
+from datetime import UTC, tzinfo
 
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_file, shift_instant_time
@@ -123,9 +123,10 @@ class TimelineStore:
 def next_instant_time(env: Environment, zone: tzinfo, after: str) -> str:
     """A fresh instant time: the clock's, or one millisecond past `after` where the clock stands behind it.
 
-    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all processes.
+    after: the largest time on the timeline, '' for none.  Called under the table lock, so times grow over all processes, also
+    in the hour that a zone has twice.
     """
     now = format_instant_time(env.now_ms(), zone)
     if now > after[:17]:
         return now
-    return shift_instant_time(after[:17], 1, zone)
+    return shift_instant_time(after[:17], 1, UTC)
