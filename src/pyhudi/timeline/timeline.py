@@ -61,7 +61,7 @@ class Timeline:
             if held is None or (instant.state, instant.completion_time or "") > (held.state, held.completion_time or ""):
                 best[key] = instant
         ordered = sorted(best.items(), key=lambda entry: (entry[0][0], str(entry[0][1])))
-        return cls(tuple(instant for _, instant in ordered), archived_completions or {})
+        return cls(tuple(instant for _, instant in ordered), {} if archived_completions is None else archived_completions)
 
     def completed_writes(self) -> tuple[Instant, ...]:
         """Completed commits, delta commits and replace commits (compactions and clusterings among them), by request time."""
