@@ -289,15 +289,9 @@ class _Request:
         kept = sum(map(len, groups.values()))
         self.prunings.append(Pruning("statistics of files", "file groups", kept, count_groups(names_table)))
         # Of the groups that are left, only the files that are excluded matter from here on.
-        wanted = {(partition, file_id) for partition, ids in groups.items() for file_id in ids}
-        out = names_table.filter(pa.array(flags))
-        paths = frozenset(
-            join_path(partition, name)
-            for partition, name, file_id in zip(
-                out["partition"].to_pylist(), out["name"].to_pylist(), out["file_id"].to_pylist(), strict=True
-            )
-            if (partition, file_id) in wanted
-        )
+        ids = pa.array([file_id for listed in groups.values() for file_id in listed], pa.string())
+        out = names_table.filter(pc.and_(pa.array(flags), pc.is_in(names_table.column("file_id"), value_set=ids)))
+        paths = frozenset(map(join_path, out["partition"].to_pylist(), out["name"].to_pylist()))
         return groups, paths
 
     def _statistics(self, metadata: MetadataTable) -> Iterator[tuple[str, list[str]]]:

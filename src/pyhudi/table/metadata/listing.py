@@ -77,18 +77,12 @@ class MetadataListing:
         wanted = list(dict.fromkeys(partitions))
         if not self._look_up(wanted):
             return None
-        tables = [
-            pa.table(
-                {
-                    "partition": pa.repeat(pa.scalar(partition), self._files[partition].num_rows),
-                    "name": self._files[partition].column("name"),
-                    "file_id": file_ids(self._files[partition].column("name")),
-                }
-            )
-            for partition in wanted
-        ]
-        empty = pa.schema([("partition", pa.string()), ("name", pa.string()), ("file_id", pa.string())]).empty_table()
-        return pa.concat_tables([empty, *tables])
+        if not wanted:
+            return pa.schema([("partition", pa.string()), ("name", pa.string()), ("file_id", pa.string())]).empty_table()
+        counts = [self._files[partition].num_rows for partition in wanted]
+        names = pa.concat_arrays([self._files[partition].column("name") for partition in wanted])
+        partitions_of = pa.array(wanted, pa.string()).take(pa.array(np.repeat(np.arange(len(wanted)), counts)))
+        return pa.table({"partition": partitions_of, "name": names, "file_id": file_ids(names)})
 
     def _look_up(self, partitions: list[str]) -> bool:
         missing = [partition for partition in partitions if partition not in self._files]
