@@ -10,7 +10,8 @@ import json
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,9 +21,9 @@ from benchmarks import chart, machine, report
 from benchmarks.data import load_inputs
 from benchmarks.environments import ROOT, EnvironmentMissing
 from benchmarks.growth import GrowthSettings, run_growth
-from benchmarks.run import run
+from benchmarks.run import Measurement, run
 from benchmarks.steps import STEPS, is_wanted
-from benchmarks.systems import BY_NAME, SYSTEMS, make_workers
+from benchmarks.systems import BY_NAME, SYSTEMS, Worker, running
 
 PUBLISHED = ROOT / "benchmarks"
 WORK = ROOT / "artifacts" / "bench"
@@ -50,38 +51,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(chosen: argparse.Namespace, output: Path) -> int:
     inputs = load_inputs(chosen.scale)
-    folder = WORK / "run"
-    shutil.rmtree(folder, ignore_errors=True)
-    workers, missing = make_workers(_systems(chosen), chosen.cores, chosen.driver_memory, folder, chosen.timeout)
-    for name, reason in missing.items():
-        print(f"benchmarks: {name} does not run: {reason}", file=sys.stderr)
-    load, commit = machine.load_average(), machine.commit()
-    try:
-        measurements = run(inputs, workers, folder / "tables", chosen.rounds, chosen.only)
-    finally:
-        for worker in workers.values():
-            worker.stop()
-    result: dict[str, Any] = {
-        "made": _now(),
-        "machine": machine.describe(),
-        "settings": {
-            "scale": chosen.scale,
-            "row_count": inputs.row_count,
-            "rounds": chosen.rounds,
-            "cores": chosen.cores,
-            "driver_memory": chosen.driver_memory,
-            "only": chosen.only,
-            "load_before": load,
-            "commit": commit,
-        },
-        "versions": {name: worker.versions for name, worker in workers.items()},
-        "missing": missing,
-        "measurements": [asdict(one) for one in measurements],
+    settings = {
+        "scale": chosen.scale,
+        "row_count": inputs.row_count,
+        "rounds": chosen.rounds,
+        "cores": chosen.cores,
+        "driver_memory": chosen.driver_memory,
+        "only": chosen.only,
+        "load_before": machine.load_average(),
+        "commit": machine.commit(),
     }
-    previous = output / "results.json"
-    if previous.exists():
-        result["growth"] = json.loads(previous.read_text()).get("growth")
-    _write(output, result)
+    measurements: list[Measurement] = []
+    with _running(chosen, _systems(chosen), "run") as (workers, missing, folder):
+        try:
+            for one in run(inputs, workers, folder, chosen.rounds, chosen.only):
+                measurements.append(one)
+        except BaseException:
+            # What was measured in hours is not thrown away, and not published either.
+            output = WORK
+            raise
+        finally:
+            result: dict[str, Any] = {
+                "made": _now(),
+                "machine": machine.describe(),
+                "settings": settings,
+                "versions": {name: worker.versions for name, worker in workers.items()},
+                "missing": missing,
+                "measurements": [asdict(one) for one in measurements],
+            }
+            _write(output, {**result, "growth": _previous(output).get("growth")})
     bad = [one for one in measurements if one.status == "wrong" or (one.status == "failed" and one.system.startswith("pyhudi"))]
     return 1 if bad else 0
 
@@ -95,38 +93,39 @@ def _grow(chosen: argparse.Namespace, output: Path) -> int:
         kinds=chosen.kinds,
         budget_s=chosen.budget,
     )
-    folder = WORK / "growth"
-    shutil.rmtree(folder, ignore_errors=True)
     names = [name for name in _systems(chosen) if not BY_NAME[name].reads_of]
-    workers, missing = make_workers(names, chosen.cores, chosen.driver_memory, folder, chosen.timeout)
-    try:
-        growth = run_growth(settings, workers, folder / "tables")
-    finally:
-        for worker in workers.values():
-            worker.stop()
-    growth["made"] = _now()
-    growth["notes"] += [f"{name} did not run: {reason}" for name, reason in missing.items()]
-    previous = output / "results.json"
-    if previous.exists():
-        result = json.loads(previous.read_text())
-    else:
-        settings_of_none = {
-            "scale": chosen.scale,
-            "row_count": 0,
-            "rounds": 0,
-            "cores": chosen.cores,
-            "driver_memory": chosen.driver_memory,
-        }
-        result = {"made": _now(), "machine": machine.describe(), "settings": settings_of_none, "measurements": [], "missing": {}}
-        result["versions"] = {name: worker.versions for name, worker in workers.items()}
-    _write(output, {**result, "growth": growth})
+    with _running(chosen, names, "growth") as (workers, missing, folder):
+        growth = run_growth(settings, workers, folder)
+        growth["notes"] += [f"{BY_NAME[name].title} did not run: {reason}" for name, reason in missing.items()]
+        growth["versions"] = {name: worker.versions for name, worker in workers.items()}
+    growth |= {"made": _now(), "machine": machine.describe(), "commit": machine.commit()}
+    growth["settings"] |= {"cores": chosen.cores, "driver_memory": chosen.driver_memory}
+    _write(output, {**_previous(output), "growth": growth})
     return 1 if growth["wrong"] else 0
+
+
+@contextmanager
+def _running(
+    chosen: argparse.Namespace, names: Sequence[str], purpose: str
+) -> Iterator[tuple[dict[str, Worker], dict[str, str], Path]]:
+    """The workers, the reasons for those that are missing, and a folder for tables."""
+    folder = WORK / purpose
+    shutil.rmtree(folder, ignore_errors=True)
+    with running(names, chosen.cores, chosen.driver_memory, folder, chosen.timeout) as (workers, missing):
+        yield workers, missing, folder / "tables"
+
+
+def _previous(output: Path) -> dict[str, Any]:
+    """What was measured before and lies in this folder; empty when nothing does."""
+    path = output / "results.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 def _write(output: Path, result: dict[str, Any]) -> None:
     (output / "results.json").write_text(json.dumps(result, indent=1) + "\n")
     (output / "RESULTS.md").write_text(report.render(result))
-    if result["measurements"]:
+    if result.get("measurements"):
         settings = result["settings"]
         subtitle = f"TPC-H lineitem, {settings['row_count']:,} rows, {settings['cores']} cores; bars are to scale within a step"
         (output / "results.svg").write_text(chart.draw(report.medians(result["measurements"]), subtitle))

@@ -2,7 +2,8 @@
 
 The JSON of a run (`results.json`, the whole truth; RESULTS.md is a view of it):
     {"made": ..., "machine": {...}, "settings": {...}, "versions": {system: {...}}, "missing": {system: reason},
-     "measurements": [run.Measurement as an object, ...], "growth": what growth.py says, or absent}
+     "measurements": [run.Measurement as an object, ...], "growth": what growth.py says}
+Everything but "growth", or "growth", may be absent.
 """
 
 from __future__ import annotations
@@ -42,18 +43,18 @@ def medians(measurements: Iterable[Mapping[str, Any]]) -> Cells:
 
 
 def render(result: Mapping[str, Any]) -> str:
-    """RESULTS.md."""
-    cells = medians(result["measurements"])
-    systems = [system.name for system in SYSTEMS if any(name == system.name for _, name in cells)]
-    steps = [step for step in STEPS if any(name == step.name for name, _ in cells)]
-    parts = [_head(result)]
-    if cells:
-        parts += ["![Seconds per step](results.svg)", _how(result)]
-    for kind in KINDS:
-        chain = [step for step in steps if step.kind == kind]
-        if chain:
-            parts.append(_tables(KIND_TITLES[kind], chain, systems, cells))
-    parts.append(_notes(result, cells))
+    """RESULTS.md. Either half of the result, the steps or the growth, may be missing."""
+    parts = ["# Benchmark results"]
+    if result.get("measurements"):
+        cells = medians(result["measurements"])
+        systems = [system.name for system in SYSTEMS if any(name == system.name for _, name in cells)]
+        steps = [step for step in STEPS if any(name == step.name for name, _ in cells)]
+        parts += [_head(result), "![Seconds per step](results.svg)", _how(result)]
+        for kind in KINDS:
+            chain = [step for step in steps if step.kind == kind]
+            if chain:
+                parts.append(_tables(KIND_TITLES[kind], chain, systems, cells))
+        parts.append(_notes(result, cells))
     if result.get("growth"):
         parts.append(_growth(result["growth"]))
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -87,23 +88,24 @@ def _cell(group: Sequence[Mapping[str, Any]]) -> Cell:
 
 
 def _head(result: Mapping[str, Any]) -> str:
-    settings, machine = result["settings"], result["machine"]
+    settings = result["settings"]
     facts = [
         ("Date", result["made"]),
-        ("Machine", ", ".join(f"{key}: {value}" for key, value in machine.items())),
-        (
-            "Data",
-            f"TPC-H lineitem, scale {settings['scale']:g}: {settings['row_count']:,} rows in 7 partitions",
-        ),
+        ("Machine", _listed(result["machine"])),
+        ("PyHudi", f"commit {settings['commit'] or 'unknown'}"),
+        ("Data", f"TPC-H lineitem, scale {settings['scale']:g}: {settings['row_count']:,} rows in 7 partitions"),
         ("Same for all", f"{settings['cores']} cores, {settings['driver_memory']} of driver memory for each Spark"),
         ("Rounds", f"{settings['rounds']}, medians"),
-        ("PyHudi", f"commit {settings['commit']}" if settings.get("commit") else "commit unknown"),
     ]
-    versions = [
-        (BY_NAME[name].title, ", ".join(f"{key} {value}" for key, value in said.items()))
-        for name, said in result["versions"].items()
-    ]
-    return "\n\n".join(["# Benchmark results", _table(("", ""), facts), "## Versions", _table(("system", "versions"), versions)])
+    return "\n\n".join([_table(("", ""), facts), _versions(result["versions"])])
+
+
+def _versions(versions: Mapping[str, Mapping[str, str]]) -> str:
+    return _table(("system", "versions"), [(BY_NAME[name].title, _listed(parts)) for name, parts in versions.items()])
+
+
+def _listed(parts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parts.items())
 
 
 def _how(result: Mapping[str, Any]) -> str:
@@ -198,8 +200,9 @@ def _growth(growth: Mapping[str, Any]) -> str:
     settings = growth["settings"]
     parts = [
         "## Growth",
-        f"Measured {growth['made']}. The batch stays the same: {settings['batch_rows']:,} rows drawn from the whole table,"
-        " one in a hundred of them new.",
+        f"Measured {growth['made']} ({_listed(growth['machine'])}; PyHudi at commit {growth['commit'] or 'unknown'}). The batch"
+        f" stays the same: {settings['batch_rows']:,} rows drawn from the whole table, one in a hundred of them new.",
+        _versions(growth["versions"]),
     ]
     if growth["rows"]:
         parts += ["### More rows, same batch", _growth_table(growth["rows"], "row_count", "rows")]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,10 @@ class _Place:
 Listing = dict[str, tuple[int, int, int]]
 
 
-def run(inputs: Inputs, workers: Mapping[str, Worker], folder: Path, rounds: int, patterns: Sequence[str]) -> list[Measurement]:
-    """All measurements of the reported steps. folder: for the tables; removed after each round."""
-    measurements = []
+def run(
+    inputs: Inputs, workers: Mapping[str, Worker], folder: Path, rounds: int, patterns: Sequence[str]
+) -> Iterator[Measurement]:
+    """The measurements of the reported steps, as they are taken. folder: for the tables; emptied after each round."""
     for number in range(rounds):
         for kind, chain in CHAINS.items():
             steps = select(chain, patterns)
@@ -75,9 +76,8 @@ def run(inputs: Inputs, workers: Mapping[str, Worker], folder: Path, rounds: int
                     taken = _take(inputs, workers, places, name, step, number)
                     _say(taken, is_wanted(step, patterns))
                     if is_wanted(step, patterns):
-                        measurements.append(taken)
+                        yield taken
             shutil.rmtree(tables, ignore_errors=True)
-    return measurements
 
 
 def rotated(names: Sequence[str], number: int) -> list[str]:

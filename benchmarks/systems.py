@@ -7,8 +7,10 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -174,21 +176,26 @@ def copy_code(folder: Path) -> Path:
     return folder
 
 
-def make_workers(
+@contextmanager
+def running(
     names: Sequence[str], core_count: int, driver_memory: str, folder: Path, timeout_s: float
-) -> tuple[dict[str, Worker], dict[str, str]]:
-    """A worker per system, started, and for those that cannot be had the reason."""
+) -> Iterator[tuple[dict[str, Worker], dict[str, str]]]:
+    """A worker per system, started, and for those that cannot be had the reason. The workers end with the `with` block."""
     workers: dict[str, Worker] = {}
     missing: dict[str, str] = {}
-    for name in names:
-        try:
-            worker = Worker(BY_NAME[name], core_count, driver_memory, folder, timeout_s)
-            reply = worker.start()
-        except (EnvironmentMissing, WorkerLost) as error:
-            missing[name] = str(error)
-            continue
-        if reply["status"] == "ok":
-            workers[name] = worker
-        else:
-            missing[name] = reply["message"]
-    return workers, missing
+    try:
+        for name in names:
+            try:
+                workers[name] = Worker(BY_NAME[name], core_count, driver_memory, folder, timeout_s)
+                reply = workers[name].start()
+                reason = "" if reply["status"] == "ok" else reply["message"]
+            except (EnvironmentMissing, WorkerLost) as error:
+                reason = str(error)
+            if reason:
+                missing[name] = reason
+                workers.pop(name, None)
+                print(f"benchmarks: {name} does not run: {reason}", file=sys.stderr)
+        yield workers, missing
+    finally:
+        for worker in workers.values():
+            worker.stop()

@@ -26,7 +26,15 @@ def one(system: str, step: str, seconds: float | None, status: str = "ok", messa
 
 
 def result(measurements: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    settings = {"scale": 0.25, "row_count": 1_500_000, "rounds": 3, "cores": 2, "driver_memory": "2g", "load_before": 0.5}
+    settings = {
+        "scale": 0.25,
+        "row_count": 1_500_000,
+        "rounds": 3,
+        "cores": 2,
+        "driver_memory": "2g",
+        "load_before": 0.5,
+        "commit": "abc",
+    }
     return {
         "made": "2026-11-21 10:00 UTC",
         "machine": {"cores": 2},
@@ -102,13 +110,17 @@ def test_growth_stands_alone_and_beside() -> None:
     }
     growth = {
         "made": "today",
+        "machine": {"cores": 2},
+        "commit": "",
+        "versions": {"pyhudi": {"pyhudi": "0.1.0"}},
         "settings": {"batch_rows": 1000},
         "rows": [],
         "commits": [point],
         "notes": ["Apache Hudi: stopped"],
         "wrong": False,
     }
-    text = report.render(result([], growth=growth))
+    text = report.render({"growth": growth})
+    assert report.render(result([one("hudi", "cow-small", 2.0)], growth=growth)).endswith(text[text.index("## Growth") :])
     assert line(text, "1,000") == ["1,000", "COW", "PyHudi embedded", "0.50", "0.020", "256", "1.5", "42"]
     assert "- Apache Hudi: stopped" in text
     assert "### Seconds" not in text
