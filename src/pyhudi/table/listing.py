@@ -15,6 +15,7 @@ from typing import Protocol
 from pyhudi.storage.base import FileInfo, Listing, Storage
 
 PARTITION_METADATA_STEM = ".hoodie_partition_metadata"
+_META_FOLDER = ".hoodie"
 _LISTING_THREADS = 16
 
 
@@ -55,7 +56,7 @@ class DirectoryListing:
                             found.append(folder)
                             self._known[folder] = listing.files
                         else:
-                            below.extend(name for name in listing.folders if not name.rsplit("/", 1)[-1].startswith("."))
+                            below.extend(path for path in listing.folders if path.rsplit("/", 1)[-1] != _META_FOLDER)
                     level = below
             self._partitions = tuple(sorted(found))
         return self._partitions
