@@ -304,6 +304,32 @@ def test_rows_that_change_their_partition(hudi: RealHudi, tmp_path: Path, index:
     both.read_by_both()
 
 
+@pytest.mark.parametrize("consistent", [True, False])
+def test_timestamps_as_keys(hudi: RealHudi, tmp_path: Path, consistent: bool) -> None:
+    """Microseconds or the text that Java prints: each finds the rows of the other."""
+    path = tmp_path / "t"
+    name = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
+    options: dict[str, Any] = {**COMMON, KEY: "at", ORDERING: "ts", name: consistent}
+
+    def made(numbers: Iterable[int], ts: int) -> pa.Table:
+        steps = (0, 877, 600_000, 76_544, 1_876_544)
+        times = [NOON + datetime.timedelta(microseconds=steps[n]) for n in numbers]
+        return pa.table({"at": pa.array(times, pa.timestamp("us", "UTC")), "ts": pa.array([ts] * len(times), pa.int64())})
+
+    Table.create(path, options=options)
+    Table(path, options=options).bulk_insert(made((0, 1, 2), 1))
+    hudi.write(made((1, 3, 4), 2), path, **(options | {OPERATION: "upsert"}))
+    Table(path, options=options).upsert(made((2, 4), 3))
+    hudi.write(made((0,), 4), path, **(options | {OPERATION: "upsert"}))
+    found = Table(path).scan(["*"]).to_arrow()
+    if consistent:
+        # Milliseconds, with trailing zeros cut.
+        wanted = {f"2026-11-21 12:30:{text}" for text in ("15.123", "15.124", "15.723", "15.2", "17.0")}
+        assert set(found["_hoodie_record_key"].to_pylist()) == wanted
+    assert_same_rows(hudi.read(path, **READ), found)
+    assert sorted(found["ts"].to_pylist()) == [2, 2, 3, 3, 4]
+
+
 def test_generated_keys(hudi: RealHudi, tmp_path: Path) -> None:
     path = tmp_path / "t"
     options: dict[str, Any] = {**COMMON, PARTITION: "city"}
