@@ -80,7 +80,6 @@ HONOURED: dict[str, Option] = {
     "hoodie.datasource.write.insert.drop.duplicates": Option(bool, "false"),
     "hoodie.merge.allow.duplicate.on.inserts": Option(bool, "true"),
     "hoodie.datasource.write.partitions.to.delete": Option(str, None),
-    "hoodie.datasource.overwrite.mode": Option(("STATIC", "DYNAMIC"), None),
     "hoodie.static.overwrite.partition.paths": Option(str, None),
     "hoodie.datasource.write.commitmeta.key.prefix": Option(str, "_"),
     "hoodie.allow.empty.commit": Option(bool, "true"),
@@ -106,9 +105,6 @@ HONOURED: dict[str, Option] = {
     "hoodie.merge.small.file.group.candidates.limit": Option(int, "1"),
     "hoodie.bulkinsert.sort.mode": Option(_SORT_MODES, "NONE"),
     "hoodie.bulkinsert.shuffle.parallelism": Option(int, "0"),
-    "hoodie.upsert.shuffle.parallelism": Option(int, "0"),
-    "hoodie.insert.shuffle.parallelism": Option(int, "0"),
-    "hoodie.delete.shuffle.parallelism": Option(int, "0"),
     # Indexes that find records.
     "hoodie.index.type": Option(_INDEX_TYPES, "SIMPLE"),
     "hoodie.bloom.index.filter.type": Option(("SIMPLE", "DYNAMIC_V0"), "DYNAMIC_V0"),
@@ -252,6 +248,9 @@ MOOT: dict[str, str] = {
     "hoodie.bloom.index.bucketized.checking": "lookups are split by file",
     "hoodie.bloom.index.keys.per.bucket": "lookups are split by file",
     "hoodie.bloom.index.parallelism": "lookups are split by file",
+    "hoodie.upsert.shuffle.parallelism": "the engine chooses",
+    "hoodie.insert.shuffle.parallelism": "the engine chooses",
+    "hoodie.delete.shuffle.parallelism": "the engine chooses",
     "hoodie.simple.index.parallelism": "the engine chooses",
     "hoodie.global.simple.index.parallelism": "the engine chooses",
     "hoodie.time.generator.type": "WAIT_TO_ADJUST_SKEW is the only type",
@@ -289,6 +288,10 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.bulkinsert.user.defined.partitioner.class": (
         "user-defined partitioner classes are Java classes; sort the data instead",
         ("",),
+    ),
+    "hoodie.datasource.overwrite.mode": (
+        "it chooses between two operations for SQL; name insert_overwrite or insert_overwrite_table",
+        ("DYNAMIC",),
     ),
     "hoodie.datasource.query.incremental.format": ("change data capture is not read yet", ("latest_state",)),
     "hoodie.datasource.read.incr.table.version": ("incremental queries go by completion time", ("8",)),
