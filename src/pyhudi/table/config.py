@@ -142,7 +142,7 @@ class TableConfig:
 
 def local_zone() -> tzinfo:
     """The time zone of this process, with its rules for daylight saving."""
-    return _LocalZone()
+    return _LOCAL_ZONE
 
 
 def load_table_config(storage: Storage) -> TableConfig:
@@ -247,7 +247,10 @@ class _LocalZone(tzinfo):
         return dt.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _LocalZone, ()
+        return local_zone, ()
+
+
+_LOCAL_ZONE = _LocalZone()
 
 
 def _merge_settings(values: Mapping[str, str], ordering: str | None, version: TableVersion) -> MergeSettings:
