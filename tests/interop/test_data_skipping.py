@@ -196,7 +196,9 @@ def test_secondary_and_expression_indexes(hudi: RealHudi, tmp_path: Path, table_
         # The real Hudi builds a secondary index from base files; over log files it fails.
         hudi.sql(f"CREATE INDEX idx_rider ON {name} (rider)")
         hudi.sql(f"CREATE INDEX idx_day ON {name} USING column_stats(ts) OPTIONS(expr='from_unixtime', format='yyyy-MM-dd')")
-        hudi.sql(f"CREATE INDEX idx_same ON {name} USING bloom_filters(city) OPTIONS(expr='identity')")
+        if table_type == "COPY_ON_WRITE":
+            # Its next write of log files would fail.
+            hudi.sql(f"CREATE INDEX idx_same ON {name} USING bloom_filters(city) OPTIONS(expr='identity')")
     finally:
         hudi.sql("RESET hoodie.metadata.record.index.enable")
         hudi.sql("RESET hoodie.metadata.index.bloom.filter.enable")
