@@ -12,7 +12,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.api import Scan
-from pyhudi.errors import Unsupported
+from pyhudi.errors import TableState, Unsupported
 from tests.golden_known import BETTER, NOT_READ
 from tests.golden_tables import GoldenQuery, GoldenTable, golden_cases, load_case, open_golden
 from tests.rows import META_COLUMNS, assert_same_rows
@@ -120,6 +120,27 @@ def test_partitions(name: str, tmp_path: Path) -> None:
         if column != "ts":
             paths = chosen.column("_hoodie_partition_path").to_pylist() if table.config.populate_meta_fields else [value]
             assert {slice_.partition for slice_ in scan.explain().slices} == set(paths)
+
+
+def test_ranges_before_and_after_the_archival(tmp_path: Path) -> None:
+    """Of archived instants the rows that they left in the latest state; files of active ones are read themselves."""
+    golden = open_golden("cow_archived", tmp_path)
+    table = Table(golden.path)
+    times = {instant.request_time: instant.completion_time for instant in table.timeline().completed_writes()}
+    archived = table.context.timeline.history.instants()
+    rows = {row["_hoodie_commit_time"]: row["id"] for row in golden.expected().to_pylist()}
+    newest = max(times)
+    assert table.incremental(times[newest] or "", columns=["id"]).to_arrow()["id"].to_pylist() == [rows[newest]]
+
+    last = max((instant for instant in archived if instant.request_time in rows), key=lambda instant: instant.request_time)
+    only = table.incremental(last.completion_time or "", last.completion_time, columns=["id"])
+    assert only.to_arrow()["id"].to_pylist() == [rows[last.request_time]]
+    assert "fallback to the latest state" in str(only.explain())
+    assert table.incremental("000", archived[0].completion_time, columns=["id"]).count() == 0
+    strictly = {"hoodie.datasource.read.incr.fallback.fulltablescan.enable": False}
+    with pytest.raises(TableState, match="archived"):
+        table.incremental(last.completion_time or "", columns=["id"], options=strictly)
+    assert table.incremental(times[newest] or "", columns=["id"], options=strictly).count() == 1
 
 
 @pytest.mark.parametrize("name", golden_cases(with_traits={"v6"}))

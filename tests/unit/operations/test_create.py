@@ -1,0 +1,38 @@
+"""Settings that a table keeps from its creation, and what later options may say about them."""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest
+
+CONSISTENT = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
+MOMENT = pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 120_000)], pa.timestamp("us", "UTC"))
+
+
+@pytest.mark.parametrize(("consistent", "key"), [(True, "2026-01-02 03:04:05.12"), (False, "1767323045120000")])
+def test_the_form_of_timestamps_in_keys(consistent: bool, key: str) -> None:
+    uri = f"memory://consistent-{consistent}"
+    table = Table.create(uri, record_key="at", options={CONSISTENT: consistent, "hoodie.metadata.enable": False})
+    table.insert(pa.table({"at": MOMENT}))
+    assert table.scan(["_hoodie_record_key"]).to_arrow()["_hoodie_record_key"].to_pylist() == [key]
+    # The table says it from now on, and nobody may say otherwise.
+    again = Table(uri)
+    again.upsert(pa.table({"at": MOMENT}), options={CONSISTENT: consistent, "hoodie.metadata.enable": False})
+    assert again.scan().count() == 1
+    with pytest.raises(InvalidRequest, match="contradicts the table"):
+        again.upsert(pa.table({"at": MOMENT}), options={CONSISTENT: not consistent})
+
+
+def test_records_with_generated_keys_are_deleted_by_a_filter() -> None:
+    table = Table.create("memory://generated-keys", partition_by="city", options={"hoodie.metadata.enable": False})
+    table.insert(pa.table({"n": [1, 2, 3, 4], "city": ["a", "b", "a", "b"]}))
+    assert table.delete(where="n IN (2, 3)").rows_deleted == 2
+    assert sorted(table.scan(["n"]).to_arrow()["n"].to_pylist()) == [1, 4]
+    for write in (table.upsert, table.delete):
+        with pytest.raises(InvalidRequest, match="generates its record keys"):
+            write(pa.table({"n": [1], "city": ["a"]}))
