@@ -133,3 +133,31 @@ def test_a_table_of_version_6_lists_directories(tmp_path: Path) -> None:
     for name in golden_cases(with_traits={"v6"}):
         context = Table(open_golden(name, tmp_path).path).context
         assert isinstance(choose_listing(context, context.timeline.load()), DirectoryListing)
+
+
+def test_a_metadata_table_that_is_ahead_does_not_speak_for_the_past(tmp_path: Path) -> None:
+    golden = open_golden("mor_record_index", tmp_path)
+    timeline = golden.path / ".hoodie" / "timeline"
+    newest = max(file.name.split("_")[0] for file in timeline.glob("*_*"))
+    for file in timeline.glob(f"{newest}*"):
+        # As a reader sees it that loaded the timeline before this commit and the metadata table after it.
+        file.unlink()
+    _, metadata = opened(golden.path)
+    assert metadata.is_ahead
+    scan = Table(golden.path).scan(["*"], "id = 't004'")
+    assert not {"record index", "partition statistics"} & {step.step for step in scan.explain().prunings}
+    assert scan.to_arrow()["ts"].to_pylist() == [1]
+
+
+def test_a_pending_write_that_the_metadata_table_knows_is_not_seen(tmp_path: Path) -> None:
+    golden = open_golden("mor_record_index", tmp_path)
+    timeline = golden.path / ".hoodie" / "timeline"
+    newest = max(timeline.glob("*_*"), key=lambda file: file.name)
+    newest.unlink()
+    context, metadata = opened(golden.path)
+    instant = newest.name.split("_")[0]
+    files = indexes.scan_files(metadata)
+    assert not any(instant in name for name in files.column("name").to_pylist())
+    assert any(instant in info.name for info in context.storage.list("berlin").files)
+    assert not metadata.is_ahead
+    assert Table(golden.path).scan(["ts"], "id = 't004'").to_arrow()["ts"].to_pylist() == [1]
