@@ -183,7 +183,7 @@ def _parser() -> argparse.ArgumentParser:
     growth.add_argument("--commit-scale", type=float, default=0.01, help="scale of the table with many commits (default 0.01)")
     growth.add_argument("--kinds", type=_list, default=["cow", "mor"], help="default cow,mor")
     growth.add_argument(
-        "--budget", type=float, default=1800.0, help="seconds for one system and kind in the run of commits (default 1800)"
+        "--budget", type=float, default=600.0, help="seconds for one system and kind in the run of commits (default 600)"
     )
     return parser
 
