@@ -42,7 +42,7 @@ class RowBuffer:
         self._held_bytes = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._buckets: _Spread | None = None
-        self._names = (f"stored-{number}" for number in itertools.count())
+        self._numbers = itertools.count()
 
     @property
     def spilled(self) -> bool:
@@ -73,7 +73,7 @@ class RowBuffer:
         """The same rows: stored beside the buckets when those lie on disk, else as they are."""
         if self._folder is None:
             return rows
-        return store_rows(os.path.join(self._folder.name, f"{next(self._names)}.arrow"), rows.schema, [rows])
+        return store_rows(f"{self._next_path(self._folder.name)}.arrow", rows.schema, [rows])
 
     def sorted_by_key(self, rows: pa.Table) -> Iterator[pa.Table]:
         """The rows in the order of their keys (by UTF-8), piece by piece; at most about the budget of them is in memory."""
@@ -82,7 +82,7 @@ class RowBuffer:
             return
         count = min(SPILL_BUCKETS, -(-rows.nbytes * _PIECES // self._budget_bytes))
         bounds = self._key_bounds(rows, count)
-        spread = _Spread(os.path.join(self._folder.name, next(self._names)), rows.schema, len(bounds) + 1)
+        spread = _Spread(self._next_path(self._folder.name), rows.schema, len(bounds) + 1)
         for batch in rows.to_batches():
             keys = batch.column(self._key_column)
             number = np.zeros(batch.num_rows, dtype=np.int64)
@@ -101,6 +101,9 @@ class RowBuffer:
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
+
+    def _next_path(self, folder: str) -> str:
+        return os.path.join(folder, f"stored-{next(self._numbers)}")
 
     def _spill(self) -> None:
         if not self._held:
