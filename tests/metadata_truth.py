@@ -1,0 +1,109 @@
+"""Is what a metadata table says true?  Compared with the table's directories, footers, log blocks and rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi import Table
+from pyhudi.execute.indexing import FileIndexing
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
+from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
+from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
+from pyhudi.format.metadata.schema import RecordType
+from pyhudi.plan.metadata import FileFilter, FileRanges, bloom_records, column_stats_records, partition_stats_records
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema import with_meta_fields
+from pyhudi.records.stats import merge_ranges
+from pyhudi.table.metadata.indexes import find_bloom_filters, find_records, scan_files, scan_records
+from pyhudi.table.metadata.merge import merge_column_stats
+from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import directory_listing, load_snapshot
+
+
+def assert_metadata_is_true(table: Table) -> MetadataTable | None:
+    """Fails where the metadata table says something else than the table; None when the table has none."""
+    context = table.context.reloaded()
+    if not context.config.metadata_partitions:
+        return None
+    snapshot = load_snapshot(context, directory_listing)
+    metadata = MetadataTable(context, snapshot.timeline)
+    slices = [s for found in snapshot.slices().values() for s in found]
+    _check_files(metadata, slices)
+    if snapshot.schema is None:
+        return metadata
+    stored = with_meta_fields(snapshot.schema.arrow)
+    columns: tuple[str, ...] = ()
+    if COLUMN_STATS in metadata.partitions:
+        columns = metadata.definitions[COLUMN_STATS].source_fields
+    files = [(s.partition, f.path, f.size_bytes) for s in slices for f in (*((s.base,) if s.base else ()), *s.logs)]
+    wanted = FileIndexing(columns, BLOOM_FILTERS in metadata.partitions)
+    task = FilesToIndex(context.storage.spec(), tuple(files), stored, wanted, InstantValidity.of(snapshot.timeline))
+    found = run_index_files(task)
+    ranges = [FileRanges(f.partition, f.name, f.indexed.ranges) for f in found if f.indexed.ranges]
+    if columns:
+        expected = column_stats_records(ranges, stored)
+        _check_cells(expected.keys, expected.values, metadata, COLUMN_STATS, RecordType.COLUMN_STATS)
+    if PARTITION_STATS in metadata.partitions:
+        by_partition: dict[str, list[FileRanges]] = {}
+        for one in ranges:
+            by_partition.setdefault(one.partition, []).append(one)
+        merged = {p: {c: merge_ranges(dict(f.ranges)[c] for f in fs) for c in columns} for p, fs in by_partition.items()}
+        expected = partition_stats_records(merged, columns, stored)
+        said = _check_cells(expected.keys, expected.values, metadata, PARTITION_STATS, RecordType.PARTITION_STATS)
+        assert said == len(expected.keys), "partition_stats has more partitions than the table"
+    if BLOOM_FILTERS in metadata.partitions:
+        _check_filters(metadata, [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom])
+    if RECORD_INDEX in metadata.partitions:
+        _check_records(metadata, table, slices)
+    return metadata
+
+
+def _check_files(metadata: MetadataTable, slices: list[FileSlice]) -> None:
+    there = {(s.partition, f.path.rsplit("/", 1)[-1], f.size_bytes) for s in slices for f in (*((s.base,) if s.base else ()), *s.logs)}
+    files = scan_files(metadata)
+    listed = set(zip(*(files.column(i).to_pylist() for i in range(3)), strict=True))
+    assert there <= listed, there - listed
+
+
+def _check_cells(keys: pa.Array, values: pa.Array, metadata: MetadataTable, partition: str, kind: RecordType) -> int:
+    """The records that must be there are there; returns how many there are."""
+    found: dict[str, bytes] = {}
+    for group in metadata.scan(partition):
+        for rows in merge_column_stats(group):
+            encoded = encode_column_stats(rows.select(COLUMN_STATS_SCHEMA.names), kind)
+            found.update(zip(rows.column("key").cast(pa.string()).to_pylist(), encoded.to_pylist(), strict=True))
+    for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
+        assert key in found, f"{partition} has no record {key}"
+        assert found[key] == value, f"{partition} says {found[key]!r} and not {value!r}"
+    return len(found)
+
+
+def _check_filters(metadata: MetadataTable, filters: list[FileFilter]) -> None:
+    expected = bloom_records(filters, "0")
+    names: dict[str, list[str]] = {}
+    for one in filters:
+        names.setdefault(one.partition, []).append(one.name)
+    said = find_bloom_filters(metadata, names)
+    assert set(said.column("key").to_pylist()) == set(expected.keys.to_pylist())
+    texts = set(said.column("bloom_filter").to_pylist())
+    assert texts == {one.text.encode() for one in filters}
+
+
+def _check_records(metadata: MetadataTable, table: Table, slices: list[FileSlice]) -> None:
+    rows = table.scan([RECORD_KEY, PARTITION_PATH, "_hoodie_file_name"]).to_arrow()
+    keys = rows.column(RECORD_KEY).combine_chunks()
+    located = find_records(metadata, keys)
+    where = {
+        key: (partition, file_id)
+        for key, partition, file_id in zip(
+            *(located.column(name).to_pylist() for name in ("key", "partition", "file_id")), strict=True
+        )
+    }
+    for key, partition, name in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
+        assert key in where, f"the record index does not know {key}"
+        assert where[key][0] == partition and name.lstrip(".").startswith(where[key][1]), (key, where[key], partition, name)
+    every = sum(batch.num_rows for batch in scan_records(metadata))
+    assert every == len(keys) == pc.count_distinct(keys).as_py(), f"the record index has {every} keys, the table {len(keys)}"

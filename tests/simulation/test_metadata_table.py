@@ -1,0 +1,198 @@
+"""Writers of a table with a metadata table, killed at every call that changes something.
+
+Whatever happens, readers that go through the metadata table find the old rows or the new ones, the new ones exactly when the commit
+is on the timeline.  After the next write everything that the metadata table says is true.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.operations.clean import CleanSettings, run_clean
+from pyhudi.operations.compact import CompactSettings, run_compaction
+from pyhudi.operations.metadata.services import compact_metadata_table
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.restore import run_restore
+from pyhudi.operations.rollback import rollback_instant
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.options import parse_options
+from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
+from pyhudi.table.context import TableContext
+from tests.metadata_truth import assert_metadata_is_true
+from tests.simulation.tables import Rows, World, partition_of
+
+OPTIONS = {
+    "hoodie.metadata.enable": True,
+    "hoodie.metadata.record.index.enable": True,
+    "hoodie.metadata.index.bloom.filter.enable": True,
+    "hoodie.metadata.record.index.min.filegroup.count": 2,
+    "hoodie.metadata.index.column.stats.file.group.count": 1,
+    "hoodie.metadata.index.bloom.filter.file.group.count": 1,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.table.services.enabled": False,
+    "hoodie.clean.commits.retained": 1,
+}
+ENGINE = LocalEngine(1)
+Act = Callable[[World, TableContext], Rows]
+"""Does something to the world's table, or dies; the rows that it has afterwards when it does not die."""
+
+
+@pytest.fixture(autouse=True)
+def no_damage() -> Iterator[None]:
+    """A reader that finds the metadata table damaged says so; here nothing may be damaged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+def write(world: World, context: TableContext, operation: WriteOperation, rows: Rows) -> None:
+    world.environment.advance_ms(1000)
+    keys = sorted(rows)
+    data = pa.table(
+        {
+            "id": keys,
+            "part": [partition_of(key) for key in keys],
+            "ts": pa.array([world.environment.now_ms()] * len(keys), pa.int64()),
+            "value": pa.array([rows[key] for key in keys], pa.int64()),
+        }
+    )
+    run_write(context, ENGINE, data, WriteSettings.of(parse_options(world.options), operation))
+
+
+UPSERTED = {"k1": 101, "k8": 108}
+
+
+def upsert(world: World, context: TableContext) -> Rows:
+    write(world, context, WriteOperation.UPSERT, UPSERTED)
+    return {**world.rows, **UPSERTED}
+
+
+def delete(world: World, context: TableContext) -> Rows:
+    write(world, context, WriteOperation.DELETE, {"k0": 0, "k3": 0})
+    return {key: value for key, value in world.rows.items() if key not in ("k0", "k3")}
+
+
+def overwrite(world: World, context: TableContext) -> Rows:
+    write(world, context, WriteOperation.INSERT_OVERWRITE, {"k7": 207})
+    return {**{key: value for key, value in world.rows.items() if partition_of(key) != "b"}, "k7": 207}
+
+
+def drop_partition(world: World, context: TableContext) -> Rows:
+    settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE_PARTITION)
+    run_delete_partitions(context, ["b"], settings, ENGINE)
+    return {key: value for key, value in world.rows.items() if partition_of(key) != "b"}
+
+
+def clean(world: World, context: TableContext) -> Rows:
+    run_clean(context, CleanSettings.of(parse_options(world.options)))
+    return world.rows
+
+
+def compact(world: World, context: TableContext) -> Rows:
+    run_compaction(context, ENGINE, CompactSettings.of(parse_options(world.options)))
+    return world.rows
+
+
+def compact_metadata(world: World, context: TableContext) -> Rows:
+    compact_metadata_table(context, ENGINE, MetadataSettings.of(parse_options(world.options)), 1000, if_due=False)
+    return world.rows
+
+
+def roll_back(world: World, context: TableContext) -> Rows:
+    last = world.table.timeline().last_completed_write()
+    assert last is not None
+    rollback_instant(context, last, CommitSettings.of(parse_options(world.options)))
+    return world.states[max(time for time in world.states if time < last.request_time)]
+
+
+def restore(world: World, context: TableContext) -> Rows:
+    target = min(world.states)
+    run_restore(context, CommitSettings.of(parse_options(world.options)), target)
+    return world.states[target]
+
+
+def grown(kind: str, writes: int = 3) -> World:
+    world = World(kind, OPTIONS)
+    for number in range(writes):
+        world.upsert({f"k{key}": number * 100 + key for key in range(number, 6)})
+    return world
+
+
+def killed_everywhere(world: World, act: Act) -> int:
+    whole = world.copy()
+    context, storage = whole.context()
+    after = act(whole, context)
+    write_count = storage.write_count
+    assert whole.scanned() == after
+    assert_metadata_is_true(whole.table)
+    whole.rows = after
+    whole.upsert({"k2": 902})
+    assert whole.scanned() == whole.rows
+    assert_metadata_is_true(whole.table)
+    runs = 0
+    writes = [call for call in storage.calls if call.writes][:write_count]
+    for number, call in enumerate(writes, 1):
+        for moment in (Moment.DURING, Moment.AFTER) if call.operation in _IN_PARTS else (Moment.AFTER,):
+            run = world.copy()
+            context, faulty = run.context(Fault(number, moment))
+            try:
+                act(run, context)
+            except SimulatedCrash:
+                pass
+            try:
+                _check_after_crash(run, world.rows, after, act)
+            except BaseException as error:
+                error.add_note(f"killed {moment} call {number}: {faulty.calls[-1]}")
+                raise
+            runs += 1
+    return runs
+
+
+_IN_PARTS = ("open_output", "delete", "delete_folder")
+"""Calls that may come to half their effect."""
+
+
+def _check_after_crash(run: World, before: Rows, after: Rows, act: Act) -> None:
+    found = run.scanned() if run.table.timeline().completed_writes() else {}
+    if act is restore:
+        # Readers may not look at a table whose restore died; it is run again.
+        act(run, run.context()[0])
+        found = run.scanned()
+    assert found in (before, after), found
+    run.rows = found
+    run.upsert({"k2": 902})
+    assert run.scanned() == run.rows or (act is roll_back and run.scanned() == {**after, "k2": 902})
+    assert_metadata_is_true(run.table)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("act", [upsert, delete, overwrite])
+def test_writes(kind: str, act: Act) -> None:
+    assert killed_everywhere(grown(kind), act) > 20
+
+
+def test_the_first_write_builds_the_metadata_table() -> None:
+    assert killed_everywhere(World("cow", OPTIONS), _first) > 40
+
+
+def _first(world: World, context: TableContext) -> Rows:
+    write(world, context, WriteOperation.UPSERT, UPSERTED)
+    return dict(UPSERTED)
+
+
+@pytest.mark.parametrize("act", [drop_partition, clean, compact_metadata, roll_back, restore])
+def test_services_of_copy_on_write_tables(act: Act) -> None:
+    assert killed_everywhere(grown("cow"), act) > 5
+
+
+@pytest.mark.parametrize("act", [compact, roll_back])
+def test_services_of_merge_on_read_tables(act: Act) -> None:
+    assert killed_everywhere(grown("mor"), act) > 5
