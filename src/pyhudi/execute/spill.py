@@ -114,7 +114,7 @@ class RowBuffer:
         assert self._buckets is not None, "no row comes after `finish`"
         while self._held:
             rows = self._next_piece()
-            hashes = java_string_hash(rows.column(self._key_column))
+            hashes = np.concatenate([java_string_hash(chunk) for chunk in rows.column(self._key_column).chunks])
             # The multiplier spreads keys that differ only in their last characters over all buckets.
             bucket = ((hashes.astype(np.uint32) * np.uint32(2654435769)) >> np.uint32(26)).astype(np.int64)
             self._buckets.append(rows, bucket)
