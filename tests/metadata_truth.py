@@ -62,7 +62,9 @@ def assert_metadata_is_true(table: Table) -> MetadataTable | None:
 
 
 def _check_files(metadata: MetadataTable, slices: list[FileSlice]) -> None:
-    there = {(s.partition, f.path.rsplit("/", 1)[-1], f.size_bytes) for s in slices for f in (*((s.base,) if s.base else ()), *s.logs)}
+    there = {
+        (s.partition, f.path.rsplit("/", 1)[-1], f.size_bytes) for s in slices for f in (*((s.base,) if s.base else ()), *s.logs)
+    }
     files = scan_files(metadata)
     listed = set(zip(*(files.column(i).to_pylist() for i in range(3)), strict=True))
     assert there <= listed, there - listed

@@ -1,7 +1,7 @@
 """The metadata table between PyHudi and the real Hudi: written, compacted and rolled back by either, and believed by both.
 
-After each step the rows are compared four ways: what must be there, what we read, what the real Hudi reads by listing directories,
-and what it reads through the metadata table with filters that it prunes files and partitions by.
+After each step the rows are compared four ways: what must be there, what we read, what the real Hudi reads by listing
+directories, and what it reads through the metadata table with filters that it prunes files and partitions by.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
-from pyhudi.table.metadata.indexes import find_partitions, find_records, scan_column_stats, scan_files
+from pyhudi.table.metadata.indexes import find_partitions, find_records, scan_files
 from pyhudi.table.metadata.records import MetadataTable
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows, without_meta
@@ -202,3 +202,107 @@ def test_writers_take_turns(hudi: RealHudi, tmp_path: Path, kind: str, first: st
     pair.ours("upsert", make(range(63, 100), 9))
     pair.check()
     pair.check_by_listing()
+
+
+@pytest.mark.parametrize("compactor", ["ours", "theirs"])
+def test_either_compacts_the_metadata_table(hudi: RealHudi, tmp_path: Path, compactor: str) -> None:
+    other = "hoodie.metadata.compact.max.delta.commits"
+    pair = Pair(hudi, tmp_path / "t", "cow", {other: 3})
+    never = {other: 100}
+    pair.create()
+    pair.ours("upsert", make(range(30), 1), **never)
+    pair.theirs("upsert", make(range(20, 40), 2), **never)
+    assert pair.metadata_compactions() == 0
+    if compactor == "ours":
+        pair.ours("upsert", make(range(30, 50), 3))
+    else:
+        # It compacts before it writes.
+        pair.theirs("upsert", make(range(30, 50), 3))
+    assert pair.metadata_compactions() == 1
+    pair.ours("delete", make(range(2), 4), **never)
+    pair.theirs("upsert", make(range(48, 52), 5), **never)
+    pair.check()
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_record_index_and_bloom_filters(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    on = {
+        "hoodie.metadata.record.index.enable": True,
+        "hoodie.metadata.index.bloom.filter.enable": True,
+        "hoodie.metadata.record.index.min.filegroup.count": 3,
+    }
+    theirs = {"hoodie.index.type": "RECORD_INDEX"}
+    pair = Pair(hudi, tmp_path / "t", kind, on)
+    pair.create()
+    pair.ours("upsert", make(range(40), 1))
+    assert {"record_index", "bloom_filters"} < set(pair.metadata.partitions)
+    pair.theirs("upsert", make(range(30, 50), 2), **theirs)
+    pair.ours("delete", make(range(3), 3))
+    pair.ours("upsert", make(range(2, 60), 4))
+    pair.theirs("delete", make(range(50, 55), 5), **theirs)
+    pair.ours("insert_overwrite", make([1, 61, 301], 6, city="rome"))
+    pair.theirs("upsert", make(range(0, 90, 2), 7), **theirs)
+    if kind == "mor":
+        pair.table.compact()
+    pair.table.cluster()
+    pair.theirs("upsert", make(range(1, 90, 3), 8), **theirs)
+    pair.check(4)
+    pair.check_by_listing()
+
+
+def test_indexes_of_a_table_that_the_real_hudi_built(hudi: RealHudi, tmp_path: Path) -> None:
+    """A table without metadata table gets one by our next write, from files that both wrote; the real Hudi goes on with it."""
+    off = {"hoodie.metadata.enable": False}
+    pair = Pair(hudi, tmp_path / "t", "mor")
+    hudi.write(make(range(40), 1), pair.path, **{**pair.options, **off, OPERATION: "upsert"})
+    hudi.write(make(range(30, 60), 2), pair.path, **{**pair.options, **off, OPERATION: "upsert"})
+    pair.table.upsert(make(range(50, 70), 3), options=off)
+    for data in (make(range(40), 1), make(range(30, 60), 2), make(range(50, 70), 3)):
+        pair._apply("upsert", data)
+    assert not pair.table.config.metadata_partitions
+    pair.ours("upsert", make(range(60, 80), 4), filters=3)
+    assert set(pair.metadata.partitions) == {"files", "column_stats", "partition_stats"}
+    pair.theirs("upsert", make(range(70, 90), 5))
+    pair.check()
+
+
+@pytest.mark.parametrize("roller", ["ours", "theirs"])
+def test_either_rolls_back(hudi: RealHudi, tmp_path: Path, roller: str) -> None:
+    pair = Pair(hudi, tmp_path / "t", "mor", {"hoodie.compact.inline": False})
+    pair.create()
+    pair.ours("upsert", make(range(40), 1))
+    before = dict(pair.rows)
+    pair.ours("upsert", make(range(30, 60), 2))
+    newest = pair.table.timeline().last_completed_write()
+    assert newest is not None
+    if roller == "ours":
+        pair.table.rollback(newest.request_time)
+    else:
+        hudi.register(pair.path, "rolled")
+        hudi.call("rollback_to_instant", table="rolled", instant_time=newest.request_time)
+    pair.rows = dict(before)
+    pair.check(2)
+    pair.theirs("upsert", make(range(35, 45), 3))
+    newest = pair.table.timeline().last_completed_write()
+    assert newest is not None
+    pair.table.rollback(newest.request_time)
+    pair.rows = before
+    pair.ours("upsert", make(range(38, 50), 4), filters=2)
+    pair.theirs("upsert", make(range(45, 55), 5))
+
+
+def test_restore_and_clean(hudi: RealHudi, tmp_path: Path) -> None:
+    pair = Pair(hudi, tmp_path / "t", "cow", {"hoodie.clean.commits.retained": 2})
+    pair.create()
+    pair.ours("upsert", make(range(40), 1))
+    saved = dict(pair.rows)
+    point = pair.table.savepoint().instant
+    for ts in range(2, 6):
+        pair.ours("upsert", make(range(30, 40 + ts), ts))
+    assert pair.table.timeline().completed(Action.CLEAN)
+    pair.theirs("upsert", make(range(40, 60), 6))
+    pair.table.restore(point)
+    pair.rows = saved
+    assert_same_rows(pair.table.scan().to_arrow(), pa.Table.from_pylist(list(saved.values()), SCHEMA), key=["id"])
+    pair.theirs("upsert", make(range(35, 45), 7), filters=2)
+    pair.ours("upsert", make(range(40, 50), 8), filters=2)

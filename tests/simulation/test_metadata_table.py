@@ -1,7 +1,7 @@
 """Writers of a table with a metadata table, killed at every call that changes something.
 
-Whatever happens, readers that go through the metadata table find the old rows or the new ones, the new ones exactly when the commit
-is on the timeline.  After the next write everything that the metadata table says is true.
+Whatever happens, readers that go through the metadata table find the old rows or the new ones.  After the next write everything
+that the metadata table says is true.
 """
 
 from __future__ import annotations
