@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.index_definitions import IndexDefinition
@@ -251,8 +251,6 @@ class _Request:
     def _secondary_texts(self, name: str) -> pa.StringArray | None:
         try:
             return secondary_texts(self.condition, self.spec.table_schema, name)
-        except Unsupported:
-            raise
         except InvalidRequest:
             # The index is over a column that the table no longer has; the filter cannot name it either.
             return None

@@ -163,8 +163,9 @@ def test_buckets(tmp_path: Path) -> None:
         assert_same_rows(found.to_arrow(), rows.filter(pa.compute.equal(rows["id"], key)))
         assert len({s.file_id[:8] for s in found.explain().slices}) <= 1
     assert "buckets" not in steps(table, "id > 't'", **options)
-    with pytest.raises(InvalidRequest):
-        table.scan(filter="id = 'a'", options={**options, "hoodie.bucket.index.num.buckets": "0"})
+    for wrong in ({"hoodie.bucket.index.num.buckets": "0"}, {"hoodie.bucket.index.hash.field": "ts"}):
+        with pytest.raises(InvalidRequest):
+            table.scan(filter="id = 'a'", options={**options, **wrong})
 
 
 def _bucket_count(rows: pa.Table) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
@@ -28,7 +28,7 @@ from pyhudi.timeline.timeline import Timeline
 
 _LOG = logging.getLogger(__name__)
 
-DAMAGE = (CorruptData, TableState, InvalidRequest)
+DAMAGE = (CorruptData, TableState, Unsupported)
 """What a metadata table that is missing, damaged or newer than this reader raises.  A store that does not answer is no damage."""
 
 T = TypeVar("T")
