@@ -102,8 +102,7 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
 
     for number, file in enumerate(task.files):
         if task.bloom:
-            for found, keys in zip(hits, key_sets, strict=True):
-                hit = _bloom_hits(storage, task, file, number, keys)
+            for found, hit in zip(hits, _bloom_hits(storage, task, file, number, key_sets), strict=True):
                 if hit is not None:
                     found.append(hit)
             continue
@@ -156,20 +155,28 @@ def _within(keys: pa.StringArray, least: str, greatest: str) -> npt.NDArray[np.b
     return np.asarray(pc.or_(inside, by_java), dtype=np.bool_)
 
 
-def _bloom_hits(storage: Storage, task: TagTask, file: TagFile, number: int, keys: pa.Array) -> TagHits | None:
+def _bloom_hits(
+    storage: Storage, task: TagTask, file: TagFile, number: int, key_sets: Sequence[pa.Array]
+) -> list[TagHits | None]:
+    """The hits of each set in one file; None where its footer excludes all keys of the set."""
+    answers: list[TagHits | None] = []
     with open_base_file(storage, file.path) as parquet:
-        candidates = keys
-        chosen: npt.NDArray[np.int64] | None = None
         least, greatest = footer_text(parquet.metadata, MIN_KEY), footer_text(parquet.metadata, MAX_KEY)
-        if task.prune_by_ranges and least is not None and greatest is not None:
-            chosen = np.flatnonzero(_within(keys, least, greatest)).astype(np.int64)
-            candidates = keys.take(pa.array(chosen))
         key_filter = footer_filter(parquet.metadata)
-        if key_filter is not None and len(candidates):
-            possible = np.flatnonzero(key_filter.might_contain(candidates)).astype(np.int64)
-            chosen = possible if chosen is None else chosen[possible]
-            candidates = candidates.take(pa.array(possible))
-        if not len(candidates):
-            return None
-        found = _match(candidates, [_keys_in(parquet, task.keys, task.populate_meta_fields)], [number])
-    return found if chosen is None else TagHits(chosen[found.row], found.file, found.position)
+        stored: pa.Array | None = None
+        for keys in key_sets:
+            chosen = np.arange(len(keys), dtype=np.int64)
+            if task.prune_by_ranges and least is not None and greatest is not None:
+                chosen = np.flatnonzero(_within(keys, least, greatest)).astype(np.int64)
+            candidates = keys if len(chosen) == len(keys) else keys.take(pa.array(chosen))
+            if key_filter is not None and len(candidates):
+                possible = np.flatnonzero(key_filter.might_contain(candidates)).astype(np.int64)
+                chosen, candidates = chosen[possible], candidates.take(pa.array(possible))
+            if not len(candidates):
+                answers.append(None)
+                continue
+            if stored is None:
+                stored = _keys_in(parquet, task.keys, task.populate_meta_fields)
+            found = _match(candidates, [stored], [number])
+            answers.append(TagHits(chosen[found.row], found.file, found.position))
+    return answers
