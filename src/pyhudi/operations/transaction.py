@@ -90,7 +90,8 @@ class Transaction:
                 restoring = timeline.pending(Action.RESTORE)
                 if restoring:
                     raise TableState(
-                        f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before writing"
+                        f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again "
+                        "before writing"
                     )
                 time = new_instant_time(context, timeline, settings)
                 heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
