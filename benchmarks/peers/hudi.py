@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import queries
 from benchmarks.peers.base import Measured, Settings, Table
-from benchmarks.peers.hudi_timeline import completion_times
-from benchmarks.peers.spark import SparkPeer
+from benchmarks.peers.hudi_on_spark import HudiOnSpark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Hudi(SparkPeer):
+class Hudi(HudiOnSpark):
     """Through the data source; services through its SQL procedures."""
 
     # Beyond the defaults.
@@ -34,25 +33,14 @@ class Hudi(SparkPeer):
         return {"hudi": Path(settings.jars[0]).stem.rsplit("-", 1)[1], **versions}
 
     def read(self, table: Table, columns: Sequence[str], where: str | None = None) -> DataFrame:
-        rows = self.spark.read.format("hudi").load(table.path)
+        rows = self.read_with(table, {})
         return (rows if where is None else rows.where(where)).select(*columns)
 
-    def changes(self, table: Table) -> DataFrame:
-        # The bounds are completion times, and both belong to the range.
-        options = {
-            "hoodie.datasource.query.type": "incremental",
-            "hoodie.datasource.read.begin.instanttime": completion_times(table.path)[-1],
-        }
+    def read_with(self, table: Table, options: Mapping[str, str]) -> DataFrame:
         return self.spark.read.format("hudi").options(**options).load(table.path)
 
-    def bulk_insert(self, table: Table, files: Sequence[str]) -> Measured:
-        return Measured(lambda: self._write(table, files, "bulk_insert"))
-
-    def upsert(self, table: Table, files: Sequence[str]) -> Measured:
-        return Measured(lambda: self._write(table, files, "upsert"))
-
-    def delete(self, table: Table, files: Sequence[str]) -> Measured:
-        return Measured(lambda: self._write(table, files, "delete"))
+    def write(self, table: Table, rows: DataFrame, options: Mapping[str, str]) -> None:
+        rows.write.format("hudi").options(**options, **dict(self.extra_options)).mode("append").save(table.path)
 
     def compact(self, table: Table) -> Measured:
         # One delta commit is enough to plan a compaction; the default asks for five.
@@ -71,18 +59,6 @@ class Hudi(SparkPeer):
         self.spark.sql(f"create table {name} using hudi location '{table.path}'")
         policy = "clean_policy => 'KEEP_LATEST_FILE_VERSIONS', file_versions_retained => 1"
         return Measured(lambda: self.spark.sql(f"call run_clean(table => '{name}', {policy})").collect())
-
-    def _write(self, table: Table, files: Sequence[str], operation: str) -> None:
-        options = {
-            "hoodie.table.name": table.name,
-            "hoodie.datasource.write.table.type": "COPY_ON_WRITE" if table.kind == "cow" else "MERGE_ON_READ",
-            "hoodie.datasource.write.operation": operation,
-            "hoodie.datasource.write.recordkey.field": ",".join(queries.KEY_COLUMNS),
-            "hoodie.datasource.write.partitionpath.field": queries.PARTITION_COLUMN,
-            "hoodie.datasource.write.precombine.field": queries.ORDERING_COLUMN,
-            **dict(self.extra_options),
-        }
-        self.rows(files).write.format("hudi").options(**options).mode("append").save(table.path)
 
 
 class HudiZstd(Hudi):
