@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.options import Options
-from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, KeyGenerator, KeySpec, TimeRule, partition_columns
+from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, KeySpec, TimeRule, parse_key_generator, partition_columns
 from pyhudi.records.merge_mode import infer_merge_settings
 from pyhudi.records.schema import arrow_to_avro, normalise, sanitized_name
 from pyhudi.storage.base import Storage
@@ -112,11 +112,10 @@ def check_against_table(options: Options, config: TableConfig) -> None:
         if option == _PARTITION_OPTION and ":" not in given and _plain(option, given) == _without_kinds(_plain(option, present)):
             continue
         raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {present or 'not set'}")
-    named = options.given("hoodie.datasource.write.keygenerator.class") or options.given(
-        "hoodie.datasource.write.keygenerator.type"
-    )
-    if named and _generator_of(named) not in (None, config.keys.generator):
-        raise InvalidRequest(f"key generator {named} contradicts the table, whose key generator is {config.keys.generator}")
+    for option in ("hoodie.datasource.write.keygenerator.class", "hoodie.datasource.write.keygenerator.type"):
+        named = options.given(option)
+        if named and parse_key_generator(named) not in (None, config.keys.generator):
+            raise InvalidRequest(f"option {option}={named} contradicts the table, whose key generator is {config.keys.generator}")
     if options.given("hoodie.datasource.write.recordkey.field") and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; it takes no record key field")
 
@@ -189,14 +188,6 @@ def _key_spec(options: Options) -> KeySpec:
         time=TimeRule.from_properties(options.with_prefix("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")),
     )
     return replace(spec, consistent_timestamps=options.flag(CONSISTENT_TIMESTAMPS))
-
-
-def _generator_of(name: str) -> KeyGenerator | None:
-    return KeySpec.for_fields(("a",), ("b",), name).generator if _takes_one_field(name) else None
-
-
-def _takes_one_field(name: str) -> bool:
-    return name.rsplit(".", 1)[-1] in ("SimpleKeyGenerator", "SIMPLE", "ComplexKeyGenerator", "COMPLEX")
 
 
 def _has_column(schema: pa.Schema, name: str) -> bool:

@@ -273,7 +273,7 @@ class KeySpec:
 
         generator: a type name, a class name of Hudi or None to infer it.
         """
-        kind = _generator_kind(generator) if isinstance(generator, str) else generator
+        kind = parse_key_generator(generator) if isinstance(generator, str) else generator
         if kind is None:
             kind = infer_key_generator(record_fields, partition_fields)
         if kind in (KeyGenerator.NON_PARTITION, KeyGenerator.GLOBAL_DELETE) and not any(partition_fields):
@@ -299,7 +299,7 @@ class KeySpec:
         kind: KeyGenerator | None = None
         name = properties.get(GENERATOR_CLASS) or properties.get(GENERATOR_TYPE)
         if name:
-            kind = _generator_kind(name)
+            kind = parse_key_generator(name)
         if kind is None:
             kind = infer_key_generator(record_fields, partition_texts)
         return cls(
@@ -361,6 +361,17 @@ def infer_key_generator(record_fields: Sequence[str], partition_fields: Sequence
     if any(":" in field for field in named):
         return KeyGenerator.CUSTOM
     return KeyGenerator.SIMPLE if len(named) == 1 and len(record_fields) <= 1 else KeyGenerator.COMPLEX
+
+
+def parse_key_generator(name: str) -> KeyGenerator | None:
+    """The generator of a type or class name; None when the fields decide.  Raises Unsupported for generators of users."""
+    if name.upper() in _KINDS_BY_TYPE:
+        return _KINDS_BY_TYPE[name.upper()]
+    package, _, simple = name.rpartition(".")
+    ours = not package or package in (*_CLASS_PACKAGES, "org.apache.hudi.metadata", "org.apache.spark.sql.hudi.command")
+    if ours and simple in _KINDS_BY_CLASS:
+        return _KINDS_BY_CLASS[simple]
+    raise Unsupported(f"the key generator {name} is not supported: use one of {', '.join(KeyGenerator)}")
 
 
 def partition_columns(spec: KeySpec) -> tuple[str, ...]:
@@ -552,17 +563,6 @@ def _flag(properties: Mapping[str, str], name: str) -> bool:
     if text not in ("true", "false"):
         raise InvalidRequest(f"{name} must be true or false, not {text!r}")
     return text == "true"
-
-
-def _generator_kind(name: str) -> KeyGenerator | None:
-    """The generator of a type or class name; None when the fields decide."""
-    if name.upper() in _KINDS_BY_TYPE:
-        return _KINDS_BY_TYPE[name.upper()]
-    package, _, simple = name.rpartition(".")
-    ours = not package or package in (*_CLASS_PACKAGES, "org.apache.hudi.metadata", "org.apache.spark.sql.hudi.command")
-    if ours and simple in _KINDS_BY_CLASS:
-        return _KINDS_BY_CLASS[simple]
-    raise Unsupported(f"the key generator {name} is not supported: use one of {', '.join(KeyGenerator)}")
 
 
 def _partition_field(text: str, kind: KeyGenerator) -> PartitionField:

@@ -1,0 +1,328 @@
+"""Bad input: one clear error before anything is written, and the table as it was."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
+from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.memory import MemoryStorage
+from pyhudi.table.config import PROPERTIES_BACKUP, PROPERTIES_FILE
+
+OPTIONS = {
+    "hoodie.index.bloom.num_entries": 100,
+    "hoodie.index.bloom.fpp": 0.01,
+    "hoodie.bloom.index.filter.type": "SIMPLE",
+    "hoodie.clean.automatic": False,
+    "pyhudi.threads": 1,
+}
+_names = itertools.count()
+
+
+class Kept:
+    """A table with one commit, and all of its files as they were."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.uri = f"memory://bad-input-{next(_names)}/trips"
+        self.env = ReplayEnvironment(3)
+        self.storage: Storage = MemoryStorage(self.uri, self.env)
+        settings = {"record_key": "id", "partition_by": "city", "ordering": "ts", **settings}
+        self.table = Table.create(self.uri, environment=self.env, **{"options": OPTIONS, **settings})
+        self.table.upsert(rows())
+        self.env.advance_ms(1000)
+        self.before = self.files()
+
+    def files(self) -> dict[str, bytes]:
+        # The lock object says when it was held last, which is no part of the table.
+        found = (info.path for info in self.storage.walk("") if not info.path.startswith(".hoodie/.locks/"))
+        return {path: self.storage.read(path) or b"" for path in found}
+
+    def refuses(self, act: Callable[[], object], error: type[HudiError], *parts: str) -> None:
+        with pytest.raises(error) as caught:
+            act()
+        for part in parts:
+            assert part in str(caught.value)
+        assert self.files() == self.before
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def rows(**changes: Any) -> pa.Table:
+    columns: dict[str, Any] = {"id": ["a", "b"], "ts": [1, 1], "city": ["oslo", "rome"], "fare": [1.5, 2.5]}
+    columns |= changes
+    return pa.table({name: values for name, values in columns.items() if values is not None})
+
+
+WRITES = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table")
+
+
+@pytest.mark.parametrize("verb", WRITES)
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (rows(id=["a", None]), ("record key", "'id'", "null", "row 1")),
+        (rows(id=["", "b"]), ("record key", "'id'", "empty", "row 0")),
+        (rows(id=None), ("id", "missing")),
+        (rows(city=None), ("city", "missing")),
+        (rows(ts=None), ("ts", "missing")),
+        (rows(fare=None), ("fare", "double", "missing", "hoodie.write.set.null.for.missing.columns=true")),
+        (rows(fare=[b"x", b"y"]), ("fare", "double", "binary")),
+        (rows(fare=[True, False], ts=[b"1", b"2"]), ("fare", "bool", "ts", "binary")),
+        (rows(Fare=[1.0, 2.0]), ("Fare", "differs from fare")),
+        (rows(**{"a b": [1, 2]}), ("a b", "letters, digits and underscores")),
+        (rows(span=pa.array([1, 2], pa.duration("s"))), ("span", "duration")),
+        (rows(city=["..", "x"]), ("partition path", "'..'", "row 0")),
+        (rows(city=["x:y", "x"]), ("partition path", "colon")),
+    ],
+)
+def test_data_that_does_not_fit(kept: Kept, verb: str, data: pa.Table, parts: tuple[str, ...]) -> None:
+    kept.refuses(lambda: getattr(kept.table, verb)(data), InvalidRequest, *parts)
+
+
+def test_a_null_ordering_value(kept: Kept) -> None:
+    data = rows(ts=pa.array([1, None], pa.int64()))
+    kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "ordering field 'ts'", "null", "row 1")
+    kept.table.insert(data)
+    merged_on_read = Kept(table_type="mor")
+    for verb in ("upsert", "insert", "bulk_insert"):
+        merged_on_read.refuses(lambda verb=verb: getattr(merged_on_read.table, verb)(data), InvalidRequest, "'ts'")  # type: ignore[misc]
+
+
+def test_columns_side_by_side(kept: Kept) -> None:
+    data = pa.table({"id": ["a"], "ts": [b"now"], "city": ["x"], "tip": [1]})
+    with pytest.raises(InvalidRequest) as caught:
+        kept.table.upsert(data)
+    lines = [line.split() for line in str(caught.value).splitlines()]
+    assert lines[1][:3] == ["column", "table", "incoming"]
+    assert [line[:3] for line in lines[2:]] == [["ts", "int64", "binary"], ["fare", "double", "missing"]]
+
+
+def test_two_columns_of_one_name(kept: Kept) -> None:
+    twice = pa.Table.from_arrays([pa.array(["a"])] * 2, names=["id", "id"])
+    kept.refuses(lambda: kept.table.upsert(twice), InvalidRequest, "id", "two columns of this name")
+
+
+def test_the_first_write_is_checked_as_well() -> None:
+    for missing in ("id", "ts", "city"):
+        uri = f"memory://bad-input-{next(_names)}/t"
+        table = Table.create(uri, record_key="id", partition_by="city", ordering="ts", options=OPTIONS)
+        with pytest.raises(InvalidRequest, match=f"field '{missing}' is no column of the data; its columns are: "):
+            table.upsert(rows(**{missing: None}))
+        assert not table.timeline().instants
+
+
+@pytest.mark.parametrize("data", [[{"id": "a"}], {"id": ["a"]}, None, 7, "trips.csv", object()])
+def test_data_of_no_arrow_kind(kept: Kept, data: object) -> None:
+    kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "cannot be read as Arrow", type(data).__name__)
+
+
+def test_deletes(kept: Kept) -> None:
+    refuses, table = kept.refuses, kept.table
+    refuses(table.delete, InvalidRequest, "either keys= or where=")
+    refuses(lambda: table.delete(rows(), where="id = 'a'"), InvalidRequest, "either keys= or where=")
+    refuses(lambda: table.delete(pa.table({"key": ["a"]})), InvalidRequest, "record key field id", "key")
+    refuses(lambda: table.delete(pa.table({"id": pa.array([None], pa.string())})), InvalidRequest, "'id' is null in row 0")
+    refuses(lambda: table.delete(where="nothing = 1"), InvalidRequest, "nothing")
+    refuses(lambda: table.delete(where="fare >"), InvalidRequest)
+    refuses(lambda: table.delete(where="fare = 'cheap'"), InvalidRequest, "fare")
+
+
+def test_a_soft_delete_is_a_boolean() -> None:
+    kept = Kept()
+    data = rows(_hoodie_is_deleted=["true", "false"])
+    kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "_hoodie_is_deleted", "boolean")
+
+
+def test_reads(kept: Kept) -> None:
+    kept.refuses(lambda: kept.table.scan(["fere"]), InvalidRequest, "'fere'", "did you mean 'fare'?")
+    kept.refuses(lambda: kept.table.scan(filter="fare >> 1"), InvalidRequest)
+    kept.refuses(lambda: kept.table.scan(filter="city > 1"), InvalidRequest)
+    kept.refuses(lambda: kept.table.scan(as_of="yesterday"), InvalidRequest, "yesterday")
+    kept.refuses(lambda: kept.table.rollback("19990101000000000"), TableState, "19990101000000000")
+    nested = Kept()
+    nested.table.upsert(rows(s=[{"x": 1}, None]))
+    with pytest.raises(Unsupported, match="part of 's'"):
+        nested.table.scan(["s.x"])
+
+
+def test_a_table_without_commits() -> None:
+    table = Table.create(f"memory://bad-input-{next(_names)}/t", record_key="id")
+    for act in (table.schema, table.scan, lambda: table.delete(pa.table({"id": ["a"]}))):
+        with pytest.raises(TableState, match="no commit yet"):
+            act()
+
+
+# Tables
+
+
+def test_no_table_at_the_path(tmp_path: Path) -> None:
+    for uri in (tmp_path / "nothing", str(tmp_path), "memory://bad-input-nowhere/t"):
+        with pytest.raises(TableNotFound, match=r"no Hudi table at .*Table\.create"):
+            Table(uri)
+    assert list(tmp_path.iterdir()) == []
+    assert not Table.exists(tmp_path)
+
+
+def test_a_table_is_there_already(kept: Kept) -> None:
+    kept.refuses(lambda: Table.create(kept.uri, record_key="other"), TableExists, kept.uri)
+    assert Table(kept.uri).config.keys.record_fields == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        ({"table_type": "copy"}, ("'copy'", "neither cow nor mor")),
+        ({"ordering": ["a", "b"]}, ("one ordering field",)),
+        ({"record_key": ["a", "a"]}, ("named twice",)),
+        ({"options": {"hoodie.table.precombine.field": "other"}, "ordering": "ts"}, ("other", "ts", "disagree")),
+        ({"options": {"hoodie.datasource.write.recordkey.field": "a,b"}, "record_key": ["a", "c"]}, ("a,b", "a,c", "disagree")),
+        (
+            {"options": {"hoodie.table.type": "MERGE_ON_READ"}, "table_type": "cow"},
+            ("MERGE_ON_READ", "COPY_ON_WRITE", "disagree"),
+        ),
+        ({"options": {"hoodie.table.name": "x"}, "name": "y"}, ("disagree",)),
+        ({"schema": pa.schema([("a", pa.int64())]), "record_key": "id"}, ("record key field 'id'", "columns are: a")),
+        ({"schema": pa.schema([("id", pa.duration("s"))]), "record_key": "id"}, ("duration",)),
+        ({"options": {"hoodie.datasource.write.keygenerator.class": "com.example.Mine"}}, ("com.example.Mine",)),
+        (
+            {"options": {"hoodie.record.merge.mode": "EVENT_TIME_ORDERING", "hoodie.compaction.payload.class": "x.OwnPayload"}},
+            ("EVENT_TIME_ORDERING", "OwnPayload"),
+        ),
+    ],
+)
+def test_settings_that_make_no_table(settings: dict[str, Any], parts: tuple[str, ...]) -> None:
+    uri = f"memory://bad-input-{next(_names)}/t"
+    with pytest.raises(InvalidRequest) as caught:
+        Table.create(uri, **settings)
+    for part in parts:
+        assert part in str(caught.value)
+    assert not list(open_storage(uri).walk(""))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("hoodie.table.name", "other"),
+        ("hoodie.datasource.write.recordkey.field", "city"),
+        ("hoodie.datasource.write.recordkey.field", "ID"),
+        ("hoodie.datasource.write.partitionpath.field", "id"),
+        ("hoodie.datasource.write.partitionpath.field", ""),
+        ("hoodie.datasource.write.precombine.field", "fare"),
+        ("hoodie.datasource.write.table.type", "MERGE_ON_READ"),
+        ("hoodie.datasource.write.hive_style_partitioning", "true"),
+        ("hoodie.datasource.write.partitionpath.urlencode", "true"),
+        ("hoodie.datasource.write.keygenerator.class", "org.apache.hudi.keygen.ComplexKeyGenerator"),
+        ("hoodie.datasource.write.keygenerator.type", "TIMESTAMP"),
+        ("hoodie.datasource.write.keygenerator.class", "com.example.Mine"),
+        ("hoodie.populate.meta.fields", "false"),
+        ("hoodie.record.merge.mode", "COMMIT_TIME_ORDERING"),
+        ("hoodie.datasource.write.payload.class", "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"),
+        ("hoodie.table.timeline.timezone", "UTC"),
+    ],
+)
+def test_options_that_contradict_the_table(kept: Kept, option: str, value: str) -> None:
+    said = () if value.startswith("com.example") else (option,)
+    kept.refuses(lambda: Table(kept.uri, options={option: value}), InvalidRequest, *said, value)
+    kept.refuses(lambda: kept.table.upsert(rows(), options={option: value}), InvalidRequest, *said, value)
+
+
+def test_an_option_for_what_the_table_does_not_have() -> None:
+    kept = Kept(ordering=None, partition_by=None)
+    for option in ("hoodie.table.precombine.field", "hoodie.table.partition.fields"):
+        kept.refuses(lambda option=option: Table(kept.uri, options={option: "fare"}), InvalidRequest, "fare", "not set")  # type: ignore[misc]
+    # What agrees may be said.
+    Table(kept.uri, options={"hoodie.table.recordkey.fields": " id ", "hoodie.populate.meta.fields": True})
+    assert (
+        Kept(partition_by=["city:SIMPLE"])
+        .table.upsert(rows(), options={"hoodie.datasource.write.partitionpath.field": "city"})
+        .instant
+    )
+
+
+def test_refused_and_unknown_options(kept: Kept) -> None:
+    refused = {"hoodie.datasource.hive_sync.enable": True}
+    kept.refuses(lambda: kept.table.upsert(rows(), options=refused), Unsupported, "hive_sync", "refused")
+    kept.refuses(lambda: kept.table.upsert(rows(), options={"hoodie.index.type": "HBASE"}), Unsupported, "HBASE")
+    for key, value in (
+        ("pyhudi.memory.budget.bytes", 0),
+        ("hoodie.parquet.max.file.size", -1),
+        ("hoodie.write.num.retries.on.conflict.failures", -1),
+    ):
+        kept.refuses(lambda key=key, value=value: kept.table.upsert(rows(), options={key: value}), InvalidRequest, key)  # type: ignore[misc]
+    with pytest.warns(UserWarning, match=r"did you mean hoodie\.combine\.before\.upsert\?"):
+        kept.table.upsert(rows(), options={"hoodie.combine.before.upser": False})
+    duplicates = {"hoodie.datasource.write.insert.drop.duplicates": True}
+    kept.before = kept.files()
+    kept.refuses(lambda: kept.table.bulk_insert(rows(), options=duplicates), InvalidRequest, "drop.duplicates", "bulk_insert")
+
+
+def test_keys_that_are_there_already(kept: Kept) -> None:
+    with pytest.raises(InvalidRequest, match=r"1 of the rows to insert have keys that are in the table"):
+        kept.table.insert(rows(id=["a", "new"], city=["oslo", "oslo"]), options={"hoodie.datasource.insert.dup.policy": "fail"})
+    assert kept.table.scan().to_arrow().num_rows == 2
+    assert not kept.table.timeline().pending()
+
+
+@pytest.mark.parametrize(("version", "error"), [("9", Unsupported), ("5", Unsupported), ("99", Unsupported), ("x", CorruptData)])
+def test_table_versions(kept: Kept, version: str, error: type[HudiError]) -> None:
+    data = kept.storage.read(PROPERTIES_FILE) or b""
+    kept.storage.put(PROPERTIES_FILE, data.replace(b"hoodie.table.version=8", f"hoodie.table.version={version}".encode()))
+    kept.before = kept.files()
+    kept.refuses(lambda: Table(kept.uri), error, version)
+    kept.refuses(lambda: kept.table.upsert(rows()), error, version)
+
+
+def test_damaged_properties_and_their_backup(kept: Kept) -> None:
+    whole = kept.storage.read(PROPERTIES_FILE) or b""
+    kept.storage.put(PROPERTIES_FILE, whole[: len(whole) // 3])
+    kept.before = kept.files()
+    kept.refuses(lambda: Table(kept.uri), CorruptData, PROPERTIES_FILE)
+    kept.refuses(lambda: kept.table.upsert(rows()), CorruptData, PROPERTIES_FILE)
+    kept.storage.put(PROPERTIES_BACKUP, whole)
+    assert Table(kept.uri, environment=kept.env).upsert(rows(id=["c", "d"])).rows_inserted == 2
+
+
+def test_a_damaged_commit(kept: Kept) -> None:
+    (path,) = (path for path in kept.before if path.endswith(".commit"))
+    for content in (b"Obj\x01broken", kept.before[path][:-40], b"{"):
+        kept.storage.put(path, content)
+        kept.before = kept.files()
+        kept.refuses(lambda: kept.table.scan().to_arrow(), CorruptData, path)
+        kept.refuses(lambda: kept.table.upsert(rows()), CorruptData, path)
+
+
+def test_a_damaged_base_file(kept: Kept) -> None:
+    path = next(path for path in kept.before if path.endswith(".parquet"))
+    kept.storage.put(path, kept.before[path][:-10])
+    with pytest.raises(CorruptData, match=path):
+        kept.table.scan().to_arrow()
+    with pytest.raises(CorruptData, match=path):
+        kept.table.upsert(rows())
+    assert not kept.table.timeline().pending()
+
+
+def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"not a folder")
+    for uri in (tmp_path / "file" / "t", tmp_path / "file"):
+        with pytest.raises(HudiError, match="file") as caught:
+            Table.create(uri, record_key="id")
+        assert isinstance(caught.value, (InvalidRequest, TableState))
+    assert (tmp_path / "file").read_bytes() == b"not a folder"
+
+
+@pytest.mark.parametrize("uri", ["", "ftp://host/t", "s3:///t", "file://host/t", "memory://x/../y"])
+def test_uris(uri: str) -> None:
+    for act in (lambda: Table(uri), lambda: Table.create(uri, record_key="id")):
+        with pytest.raises(InvalidRequest):
+            act()
