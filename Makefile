@@ -48,8 +48,8 @@ golden: setup setup-hudi
 	$(PY) -m scripts.golden
 
 bench: setup setup-hudi
-	scripts/setup.sh python --group bench
 	$(PY) -m benchmarks
+	$(PY) -m benchmarks --growth
 
 demo: setup
 	$(PY) -m scripts.demo
