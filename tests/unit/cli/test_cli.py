@@ -49,9 +49,9 @@ def test_csv_has_a_header_and_a_line_for_each_row(table: hp.Table) -> None:
 
 @pytest.mark.parametrize("command", ["schema", "files", "slices", "partitions", "stats", "markers", "explain"])
 def test_looking_changes_nothing(table: hp.Table, command: str) -> None:
-    before = table.timeline()
+    before = table.timeline().instants
     assert call(command, table.uri)
-    assert table.timeline() == before
+    assert table.timeline().instants == before
 
 
 def test_head_reads_rows_of_a_filter(table: hp.Table) -> None:
