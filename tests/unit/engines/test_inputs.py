@@ -1,0 +1,153 @@
+"""Everything with Arrow data in it can be written: PyArrow, Polars, pandas, and any object with the PyCapsule interface."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from tests.rows import assert_same_rows
+
+OPTIONS = {"hoodie.index.bloom.num_entries": 100, "hoodie.clean.automatic": False, "pyhudi.threads": 1}
+ROWS = pa.table({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, None, 2.5]})
+_names = itertools.count()
+
+
+class Stream:
+    """A stream that can be had once, as of a database cursor."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows: pa.Table | None = rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        assert self._rows is not None, "the stream was taken already"
+        rows, self._rows = self._rows, None
+        return rows.__arrow_c_stream__(requested_schema)
+
+
+class Again(Stream):
+    """A stream that can be had as often as one likes."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        assert self._rows is not None
+        return self._rows.__arrow_c_stream__(requested_schema)
+
+
+class Batch:
+    """Offers one batch, and no stream."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+def batches() -> Iterator[pa.RecordBatch]:
+    for start in range(3):
+        yield from ROWS.slice(start, 1).to_batches()
+        # Empty batches may stand anywhere.
+        yield from ROWS.slice(0, 0).combine_chunks().to_batches()
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "table": lambda: ROWS,
+    "chunked table": lambda: pa.Table.from_batches(list(batches()), ROWS.schema),
+    "batch": lambda: ROWS.to_batches()[0],
+    "reader": lambda: ROWS.to_reader(max_chunksize=1),
+    "reader of a generator": lambda: pa.RecordBatchReader.from_batches(ROWS.schema, batches()),
+    "polars": lambda: pl.from_arrow(ROWS),
+    "pandas": lambda: pd.DataFrame({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, None, 2.5]}),
+    "pandas of Arrow": lambda: ROWS.to_pandas(types_mapper=pd.ArrowDtype),
+    "one stream": lambda: Stream(ROWS),
+    "streams": lambda: Again(ROWS),
+    "one batch": lambda: Batch(ROWS.to_batches()[0]),
+    "other layouts": lambda: pa.table(
+        {
+            "id": ROWS["id"].dictionary_encode(),
+            "ts": ROWS["ts"].cast(pa.int32()),
+            "v": ROWS["v"].cast(pa.float32()),
+        }
+    ),
+    "large strings": lambda: ROWS.set_column(0, "id", ROWS["id"].cast(pa.large_string())),
+    "views": lambda: ROWS.set_column(0, "id", ROWS["id"].cast(pa.string_view())),
+}
+
+
+def new_table() -> Table:
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("v", pa.float64())])
+    uri = f"memory://inputs-{next(_names)}/t"
+    return Table.create(uri, record_key="id", ordering="ts", schema=schema, options=OPTIONS)
+
+
+@pytest.mark.parametrize("verb", ["upsert", "bulk_insert", "insert_overwrite"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_written(kind: str, verb: str) -> None:
+    table = new_table()
+    result = getattr(table, verb)(KINDS[kind]())
+    assert result.rows_inserted == 3
+    assert_same_rows(table.scan().to_arrow(), ROWS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleted(kind: str) -> None:
+    table = new_table()
+    table.upsert(pa.concat_tables([ROWS, pa.table({"id": ["d"], "ts": [1], "v": [0.5]})]))
+    assert table.delete(KINDS[kind]()).rows_deleted == 3
+    assert table.scan().to_arrow().column("id").to_pylist() == ["d"]
+
+
+@pytest.mark.parametrize("kind", ["table", "reader", "polars", "pandas"])
+def test_nothing_at_all(kind: str) -> None:
+    table = new_table()
+    table.upsert(ROWS)
+    empty = {
+        "table": ROWS.slice(0, 0),
+        "reader": pa.RecordBatchReader.from_batches(ROWS.schema, []),
+        "polars": pl.from_arrow(ROWS.slice(0, 0)),
+        "pandas": pd.DataFrame(
+            {"id": pd.Series([], dtype=str), "ts": pd.Series([], dtype="int64"), "v": pd.Series([], dtype=float)}
+        ),
+    }[kind]
+    if kind == "pandas":
+        # An empty column of objects has no type at all.
+        empty = empty.astype({"id": "string"})
+    result = table.upsert(empty)
+    assert result.instant is not None
+    assert table.upsert(ROWS.slice(0, 0), options={"hoodie.allow.empty.commit": False}).instant is None
+    assert_same_rows(table.scan().to_arrow(), ROWS)
+
+
+def test_the_index_of_a_pandas_frame_is_no_column() -> None:
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "ts": [1, 2, 3], "v": [1.5, 0.5, 2.5]})
+    table = new_table()
+    table.upsert(frame[frame["v"] > 1])
+    assert table.schema().names == ["id", "ts", "v"]
+    assert sorted(table.scan().to_arrow().column("id").to_pylist()) == ["a", "c"]
+    # One that has a name is meant.
+    named = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id", options=OPTIONS)
+    named.upsert(frame.set_index("id"))
+    assert sorted(named.schema().names) == ["id", "ts", "v"]
+
+
+def test_read_back_as_each_kind() -> None:
+    table = new_table()
+    table.upsert(ROWS)
+    scan = table.scan()
+    assert_same_rows(pa.table(scan), ROWS)
+    assert_same_rows(scan.to_reader().read_all(), ROWS)
+    assert_same_rows(pa.Table.from_batches(list(scan.to_batches()), scan.schema), ROWS)
+    assert scan.to_polars().sort("id").equals(pl.from_arrow(ROWS))
+    assert scan.to_pandas().sort_values("id")["ts"].tolist() == [1, 2, 3]
+    assert scan.count() == 3
+    assert scan.to_arrow().num_columns == 3
+    # A scan is data like any other.
+    other = new_table()
+    other.bulk_insert(scan)
+    assert_same_rows(other.scan().to_arrow(), ROWS)
