@@ -33,6 +33,7 @@ from pyhudi.operations.compact import (
 )
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
 from pyhudi.operations.lookup import plan_lookup
+from pyhudi.operations.metadata.drop import drop_index, drop_metadata_table
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.restore import run_restore
 from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
@@ -225,8 +226,10 @@ class Table:
     def delete_partitions(self, partitions: str | Iterable[str], *, options: Mapping[str, object] | None = None) -> WriteResult:
         """Delete all records of partitions, named by path; `*` stands for any characters."""
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
-        settings = WriteSettings.of(self._parse(options), WriteOperation.DELETE_PARTITION)
-        return run_delete_partitions(self._context.reloaded(), paths, settings)
+        parsed = self._parse(options)
+        settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
+        engine = LocalEngine(parsed.integer("pyhudi.threads"))
+        return run_delete_partitions(self._context.reloaded(), paths, settings, engine)
 
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
         """Undo the write requested at `instant`, completed or not.  Raises InstantNotFound, and TableState when later writes
@@ -362,6 +365,19 @@ class Table:
         parsed = self._parse(options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         return run_ttl(self._context.reloaded(), TtlSettings.of(parsed), settings)
+
+    def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
+        """Remove the metadata table: readers list directories from then on, and the next write builds it anew, unless its options
+        say `hoodie.metadata.enable=false`.
+        """
+        drop_metadata_table(self._context, CommitSettings.of(self._parse(options)).lock_wait_ms)
+
+    def drop_index(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Remove one index of the metadata table, such as `record_index` or `secondary_index_by_city`.
+
+        Raises InvalidRequest when the table has no such index.
+        """
+        drop_index(self._context, name, CommitSettings.of(self._parse(options)).lock_wait_ms)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.

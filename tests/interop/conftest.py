@@ -10,9 +10,17 @@ from tests.interop.oracle import ROOT, RealHudi, missing
 from tests.needs import unavailable
 
 
+@pytest.fixture
+def hudi(real_hudi: RealHudi) -> Iterator[RealHudi]:
+    """The real Apache Hudi 1.0.2, with the settings of a new session; see tests/interop/oracle.py."""
+    yield real_hudi
+    # What a test has SET must not reach the next one.
+    real_hudi.sql("RESET")
+
+
 @pytest.fixture(scope="session")
-def hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
-    """The real Apache Hudi 1.0.2; see tests/interop/oracle.py. Its log is artifacts/interop/hudi.log."""
+def real_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
+    """The one process of the run. Its log is artifacts/interop/hudi.log."""
     lack = missing()
     if lack is not None:
         unavailable("interop", lack)

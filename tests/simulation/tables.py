@@ -19,7 +19,13 @@ from pyhudi.table.context import TableContext
 Rows = dict[str, int]
 """Record key -> value."""
 
-SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.index.bloom.fpp": 0.01}
+# What the metadata table adds is killed in test_metadata_table.py.
+SMALL = {
+    "hoodie.index.bloom.num_entries": 100,
+    "hoodie.bloom.index.filter.type": "SIMPLE",
+    "hoodie.index.bloom.fpp": 0.01,
+    "hoodie.metadata.enable": False,
+}
 _names = itertools.count()
 
 

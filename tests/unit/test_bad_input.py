@@ -285,9 +285,10 @@ def test_table_versions(kept: Kept, version: str, error: type[HudiError]) -> Non
 
 def test_damaged_properties_and_their_backup(kept: Kept) -> None:
     whole = kept.storage.read(PROPERTIES_FILE) or b""
-    kept.storage.put(PROPERTIES_FILE, whole[: len(whole) // 3])
-    kept.before = kept.files()
-    kept.refuses(lambda: Table(kept.uri), CorruptData, PROPERTIES_FILE)
+    for length in range(len(whole.rstrip())):
+        kept.storage.put(PROPERTIES_FILE, whole[:length])
+        kept.before = kept.files()
+        kept.refuses(lambda: Table(kept.uri), CorruptData, PROPERTIES_FILE)
     kept.refuses(lambda: kept.table.upsert(rows()), CorruptData, PROPERTIES_FILE)
     kept.storage.put(PROPERTIES_BACKUP, whole)
     assert Table(kept.uri, environment=kept.env).upsert(rows(id=["c", "d"])).rows_inserted == 2

@@ -47,6 +47,8 @@ class LocalEngine:
     name = "embedded"
 
     def __init__(self, threads: int = 0) -> None:
+        if threads < 0:
+            raise InvalidRequest(f"option pyhudi.threads={threads} has to be 0 or more")
         self.threads = threads or os.cpu_count() or 1
         self._opened: tuple[Any, pa.RecordBatchReader] | None = None
 

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pyhudi.execute.layout import as_batch, conform_table
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.schema import field_at
-from pyhudi.records.stats import ColumnRange, RangeCollector, footer_ranges
+from pyhudi.records.stats import ColumnRange, RangeCollector, footer_ranges, widen_zeros
 from pyhudi.storage.base import Storage, join_path
 
 SIDE_FOLDER = ".hoodie/metadata/.hoodie/.temp"
@@ -148,14 +148,8 @@ def base_file_ranges(
     if unknown:
         for name, exact in _read_ranges(storage, path, schema, unknown).items():
             before = found[name]
-            found[name] = ColumnRange(
-                exact.min,
-                exact.max,
-                exact.null_count,
-                exact.value_count,
-                before.total_size_bytes,
-                before.total_uncompressed_size_bytes,
-            )
+            sizes = before.total_size_bytes, before.total_uncompressed_size_bytes
+            found[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
     return tuple((name, found[name].with_nan() if name in nan else found[name]) for name in columns)
 
 

@@ -61,8 +61,7 @@ class taken_back_on_error:
     """Roll a transaction back when its block raises one of our errors or an ordinary exception.
 
     Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
-    After CommitUnknown
-    nothing is touched: the commit may have landed.
+    After CommitUnknown nothing is touched: the commit may have landed, or may land yet.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -75,7 +74,7 @@ class taken_back_on_error:
         if error is None:
             return
         transaction = self._transaction
-        transaction.let_go()
+        transaction.let_go(error)
         if transaction.may_take_back(error):
             try:
                 abandon(transaction)

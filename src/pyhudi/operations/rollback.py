@@ -164,6 +164,8 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         paths = [_relative(context, file) for file in files]
         storage.delete(paths)
         deleted.extend(paths)
+        # What was being written when the writer died has no name yet; nobody who lives is silent for so long.
+        storage.sweep_unfinished(partition, begun_ms - settings.heartbeats.patience_ms)
         partitions[partition] = RollbackPartitionMetadata(
             partition_path=partition, success_delete_files=tuple(files), failed_delete_files=()
         )

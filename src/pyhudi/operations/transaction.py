@@ -157,9 +157,16 @@ class Transaction:
             return False
         return isinstance(error, Exception) or (isinstance(error, KeyboardInterrupt) and not self.publishing)
 
-    def let_go(self) -> None:
-        """Stop the heartbeat of a transaction that will not commit; its instant is left for a rollback."""
-        self.heartbeat.stop(delete=False)
+    def let_go(self, error: BaseException | None = None) -> None:
+        """Stop the heartbeat of a transaction that will not commit; its instant is left for a rollback.
+
+        error: what ended it.  Where the store may still carry out what it did not answer, nobody takes the writer for dead before
+        its heartbeat expires.
+        """
+        if isinstance(error, CommitUnknown) or (self.publishing and isinstance(error, KeyboardInterrupt)):
+            self.heartbeat.fall_silent()
+        else:
+            self.heartbeat.stop(delete=False)
 
     def _tidy_up(self) -> None:
         # The commit stands.  What cannot be removed now, the next writer finds beside a completed instant and removes.

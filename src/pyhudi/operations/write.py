@@ -470,10 +470,7 @@ class _Write:
 
     def _slices_to_search(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
         """Latest slices of the partitions that the write may touch."""
-        existing = set(snapshot.listing.partitions())
-        if self.global_keys or self.schemas.unplaced:
-            return snapshot.slices()
-        return snapshot.slices([p for p in counts if p in existing])
+        return snapshot.slices(None if self.global_keys or self.schemas.unplaced else counts)
 
     def _tag_request(self, spec: WriterSpec, slices: Mapping[str, tuple[FileSlice, ...]], snapshot: Snapshot) -> TagRequest:
         files = tuple(
@@ -522,13 +519,10 @@ class _Write:
         return estimate_record_size_bytes(((i.action, read_commit(store, i)) for i in recent), self.settings.sizing)
 
     def _replaced(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-        existing = snapshot.listing.partitions()
         if self.operation is WriteOperation.INSERT_OVERWRITE_TABLE:
-            partitions: Iterable[str] = existing
-        elif self.settings.partitions_to_overwrite is not None:
-            partitions = [p for p in existing if p in set(self.settings.partitions_to_overwrite) | set(counts)]
+            partitions: Iterable[str] = snapshot.listing.partitions()
         else:
-            partitions = [p for p in existing if p in counts]
+            partitions = {*counts, *(self.settings.partitions_to_overwrite or ())}
         replaced = live_file_ids(snapshot, partitions)
         _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], self.operation)
         return replaced

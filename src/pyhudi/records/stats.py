@@ -160,10 +160,17 @@ def footer_ranges(
         leaf = metadata.schema.column(index)
         groups = range(metadata.num_row_groups) if row_groups is None else row_groups
         chunks = [metadata.row_group(group).column(index) for group in groups]
-        result[name] = _widen_zeros(merge_ranges(_chunk_range(chunk, leaf, type_) for chunk in chunks))
+        result[name] = widen_zeros(merge_ranges(_chunk_range(chunk, leaf, type_) for chunk in chunks))
         if not chunks:
             result[name] = ColumnRange(null_count=0, value_count=0)
     return result
+
+
+def widen_zeros(found: ColumnRange) -> ColumnRange:
+    """The range as a footer states it: floating point zeros with the sign that is further out."""
+    if not isinstance(found.min, float) or not isinstance(found.max, float):
+        return found
+    return replace(found, min=found.min if found.min else -0.0, max=found.max if found.max else 0.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -213,12 +220,6 @@ def _float_range(array: pa.Array, counts: ColumnRange) -> ColumnRange:
         high = high if high else (-0.0 if negative.all() else 0.0)
     found = replace(counts, min=low, max=high)
     return found.with_nan() if len(numbers) < len(values) else found
-
-
-def _widen_zeros(found: ColumnRange) -> ColumnRange:
-    if not isinstance(found.min, float) or not isinstance(found.max, float):
-        return found
-    return replace(found, min=found.min if found.min else -0.0, max=found.max if found.max else 0.0)
 
 
 def _chunk_range(chunk: Any, leaf: Any, type_: pa.DataType) -> ColumnRange:

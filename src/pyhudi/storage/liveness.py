@@ -56,6 +56,10 @@ class RunningWrite:
         self._forget()
         self._heartbeat.stop(delete=delete)
 
+    def fall_silent(self) -> None:
+        """Beat no more, and count as alive until the heartbeat expires: what was sent to the store may still land."""
+        self._heartbeat.stop(delete=False)
+
     def _forget(self) -> None:
         with _running_mutex:
             _running.discard(self._key)

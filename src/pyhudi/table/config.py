@@ -160,8 +160,10 @@ def load_table_config(storage: Storage) -> TableConfig:
             continue
         try:
             values = parse_properties(data)
-            if "hoodie.timeline.layout.version" not in values:
-                raise CorruptData("hoodie.properties has no hoodie.timeline.layout.version: this is no usable Hudi table")
+            for key in ("hoodie.timeline.layout.version", "hoodie.table.checksum"):
+                # Every writer puts the checksum in; ours puts it last, so that a file which lost its end is known by it.
+                if key not in values:
+                    raise CorruptData(f"hoodie.properties has no {key}: this is no usable Hudi table")
             return TableConfig.from_properties(values)
         except CorruptData as error:
             damage = damage or error.with_path(storage.absolute(path))
@@ -178,7 +180,7 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
     changes: new values; None removes the key.  Returns the settings as now stored.
     """
     current = dict(load_table_config(storage).properties)
-    for key, value in changes.items():
+    for key, value in (*changes.items(), ("hoodie.table.checksum", None)):
         if value is None:
             current.pop(key, None)
         else:
@@ -197,7 +199,7 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
 
     Raises TableExists when the file is there already, also when another process made it a moment ago.
     """
-    full = dict(values)
+    full = {key: value for key, value in values.items() if key != "hoodie.table.checksum"}
     full["hoodie.table.checksum"] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
     config = TableConfig.from_properties(full)
     for folder in (config.timeline_path, config.history_path, ".hoodie/.temp", ".hoodie/.schema", ".hoodie/.aux"):

@@ -39,6 +39,7 @@ MINIMAL = {
     "hoodie.table.precombine.field": "ts",
     "hoodie.table.keygenerator.type": "SIMPLE",
     "hoodie.record.merge.mode": "EVENT_TIME_ORDERING",
+    "hoodie.table.checksum": str(table_checksum("", "t")),
 }
 
 

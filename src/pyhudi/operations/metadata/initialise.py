@@ -144,7 +144,7 @@ def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ..
 
 def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, ...]:
     there = context.config.metadata_partitions
-    if settings.enabled is False:
+    if not settings.enabled:
         return (FILES,) if there or context.config.metadata_partitions_inflight else ()
     return tuple(p for p in there if p in settings.unwanted)
 

@@ -30,12 +30,12 @@ _SWITCHES = {
 class MetadataSettings:
     """What a writer wants.
 
-    enabled: True builds what is wanted, False drops the metadata table, None leaves both alone.  wanted, unwanted: partitions to
+    enabled: True builds what is wanted, False drops the metadata table.  wanted, unwanted: partitions to
     build where they are missing, and to drop where they are; one that is in neither stays as it is.  columns: of the column
     statistics, () for the first `max_columns`.  group_counts: partition -> file groups of a new partition.
     """
 
-    enabled: bool | None
+    enabled: bool
     wanted: frozenset[str]
     unwanted: frozenset[str]
     columns: tuple[str, ...]
@@ -65,9 +65,8 @@ class MetadataSettings:
                 unwanted.add(partition)
         if PARTITION_STATS in wanted and COLUMN_STATS not in wanted:
             raise InvalidRequest(f"{_SWITCHES[PARTITION_STATS]}=true needs {_SWITCHES[COLUMN_STATS]}=true")
-        given_switch = options.given("hoodie.metadata.enable")
         return cls(
-            enabled=None if given_switch is None else given_switch == "true",
+            enabled=options.flag("hoodie.metadata.enable"),
             wanted=frozenset(wanted),
             unwanted=frozenset(unwanted),
             columns=options.names("hoodie.metadata.index.column.stats.column.list"),
