@@ -39,6 +39,7 @@ from pyhudi.records.metadata_keys import (
     file_hashes,
     partition_stats_key,
 )
+from pyhudi.table.metadata.groups import KeyedCells
 from pyhudi.table.metadata.merge import STATS_SCHEMA, GroupCells, concat_cells, merge_column_stats, merge_files, newest_cells
 from pyhudi.table.metadata.records import MetadataTable
 
@@ -113,7 +114,7 @@ def find_expression_partition_stats(metadata: MetadataTable, index: str, column:
     return _stats(metadata.lookup_prefixes(index, [expression_partition_prefix(column)]))
 
 
-def find_bloom_filters(metadata: MetadataTable, files: Mapping[str, Sequence[str]], index: str = BLOOM_FILTERS) -> pa.Table:
+def find_bloom_filters(metadata: KeyedCells, files: Mapping[str, Sequence[str]], index: str = BLOOM_FILTERS) -> pa.Table:
     """KEYED_BLOOM_FILTER_SCHEMA: the filters of files (bare names, by partition) that have one.
 
     A filter is some hundred KiB: ask for a few files at a time.
@@ -128,7 +129,7 @@ def find_bloom_filters(metadata: MetadataTable, files: Mapping[str, Sequence[str
     return pa.Table.from_batches(found, KEYED_BLOOM_FILTER_SCHEMA)
 
 
-def find_records(metadata: MetadataTable, keys: pa.StringArray) -> pa.Table:
+def find_records(metadata: KeyedCells, keys: pa.StringArray) -> pa.Table:
     """KEYED_LOCATION_SCHEMA: where record keys live, in no promised order; keys that the table does not have are left out."""
     found = [batch for group in metadata.lookup(RECORD_INDEX, keys) for batch in _locations(group)] if len(keys) else []
     return pa.Table.from_batches(found, KEYED_LOCATION_SCHEMA)

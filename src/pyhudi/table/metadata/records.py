@@ -15,59 +15,30 @@ Source: storage format, "Metadata table".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
-from pyhudi.format.hfile import HFile
-from pyhudi.format.hfile.file_info import SCHEMA
 from pyhudi.format.index_definitions import DEFAULT_PATH, IndexDefinition, parse_index_definitions
 from pyhudi.format.instants import Action
-from pyhudi.format.log.commands import surviving_blocks, without_compacted
-from pyhudi.format.log.deletes import decode_deletes
-from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.metadata.partitions import parse_file_group_index
-from pyhudi.records.hashing import shard_of_keys
 from pyhudi.storage.base import Storage
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.files import MetadataFiles
-from pyhudi.table.metadata.merge import Cells, Deletes, GroupCells
+from pyhudi.table.metadata.groups import GroupReader, MetadataPartition, Wanted, lookup_tasks
+from pyhudi.table.metadata.merge import GroupCells
 from pyhudi.table.metadata.validity import BlockValidity
 from pyhudi.table.plans import load_pending_compactions
-from pyhudi.table.slices import BaseFile, FileSlice, LogFile, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.timeline.timeline import Timeline
 
 METADATA_FOLDER = ".hoodie/metadata"
 """Where the metadata table lies, relative to the table."""
-
-_GROUP_THREADS = 8
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is asked of a file group: keys (binary, ascending, distinct), prefixes, or everything when both are None."""
-
-    keys: pa.BinaryArray | None = None
-    prefixes: tuple[bytes, ...] | None = None
-
-    def read(self, file: HFile) -> Iterator[pa.RecordBatch]:
-        if self.keys is not None:
-            return file.lookup(self.keys)
-        if self.prefixes is not None:
-            return file.scan_prefixes(self.prefixes)
-        return file.scan()
 
 
 class MetadataTable:
@@ -151,24 +122,27 @@ class MetadataTable:
         """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
         read.
         """
-        slices = self._require(partition)
-        distinct = pc.unique(keys)
-        shards = shard_of_keys(distinct, len(slices))
-        tasks: list[tuple[FileSlice, _Wanted]] = []
-        for number in np.unique(shards).tolist():
-            mine = distinct.filter(pa.array(shards == number)).cast(pa.binary())
-            tasks.append((slices[number], _Wanted(keys=mine.take(pc.sort_indices(mine)))))
-        return self._read_all(tasks)
+        return self._reader.read_all(lookup_tasks(self._require(partition), keys))
 
     def lookup_prefixes(self, partition: str, prefixes: Sequence[str]) -> list[GroupCells]:
         """The cells whose key begins with one of the prefixes.  One result for each group."""
-        wanted = _Wanted(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
-        return self._read_all([(slice_, wanted) for slice_ in self._require(partition)]) if prefixes else []
+        wanted = Wanted(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
+        return self._reader.read_all([(slice_, wanted) for slice_ in self._require(partition)]) if prefixes else []
 
     def scan(self, partition: str) -> Iterator[GroupCells]:
         """Everything in a partition, group by group; a group's base file is read while its cells are asked for."""
         for slice_ in self._require(partition):
-            yield self._read(slice_, _Wanted())
+            yield self._reader.read(slice_, Wanted())
+
+    def partition(self, name: str) -> MetadataPartition:
+        """A partition as it stands, for tasks that look keys up in it."""
+        slices = self._require(name)
+        instants = {log.name.instant_time for slice_ in slices for log in slice_.logs}
+        return MetadataPartition(self.storage.spec(), name, slices, frozenset(filter(self._validity.counts, instants)))
+
+    @cached_property
+    def _reader(self) -> GroupReader:
+        return GroupReader(self._files, self._validity.counts)
 
     @cached_property
     def _slicing(self) -> SlicingState:
@@ -186,71 +160,6 @@ class MetadataTable:
         if not slices:
             raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
         return slices
-
-    def _read_all(self, tasks: Sequence[tuple[FileSlice, _Wanted]]) -> list[GroupCells]:
-        self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
-        if len(tasks) < 2:
-            return [self._read_now(*task) for task in tasks]
-        with ThreadPoolExecutor(min(_GROUP_THREADS, len(tasks))) as pool:
-            return list(pool.map(lambda task: self._read_now(*task), tasks))
-
-    def _read_now(self, slice_: FileSlice, wanted: _Wanted) -> GroupCells:
-        found = self._read(slice_, wanted)
-        return GroupCells(tuple(found.base), found.newer)
-
-    def _read(self, slice_: FileSlice, wanted: _Wanted) -> GroupCells:
-        base = self._base_cells(slice_.base, wanted) if slice_.base is not None else ()
-        blocks = ((log, block) for log in slice_.logs for block in self._whole_blocks(log))
-        kept = without_compacted(surviving_blocks(blocks, self._validity.counts), lambda found: found[1])
-        newer = [self._named(log, partial(self._block_cells, log, block, wanted)) for log, block in kept]
-        return GroupCells(base, tuple(layer for layer in newer if layer is not None))
-
-    def _whole_blocks(self, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
-        blocks = self._files.blocks(log)
-        for block in blocks:
-            # A writer that died leaves a torn block, and an instant that did not complete.
-            if isinstance(block, CorruptBlock) and self._validity.counts(log.name.instant_time):
-                raise CorruptData(
-                    f"a torn block in the metadata table: {block.reason}", offset=block.offset, path=self._files.absolute(log)
-                )
-        return blocks
-
-    def _base_cells(self, file: BaseFile, wanted: _Wanted) -> Iterator[Cells]:
-        try:
-            opened = self._files.base(file)
-            text = opened.file_info.get(SCHEMA)
-            if text is None:
-                raise CorruptData("an HFile of the metadata table does not name the schema of its values")
-            schema = self._files.schema(text.decode("utf-8"))
-            for batch in wanted.read(opened):
-                yield Cells(batch.column("key"), batch.column("value"), schema)
-        except UnicodeDecodeError as error:
-            raise CorruptData("the schema in an HFile is no UTF-8", path=self._files.absolute(file)) from error
-        except CorruptData as error:
-            raise error.with_path(self._files.absolute(file)) from error
-
-    def _block_cells(self, log: LogFile, block: LogBlock, wanted: _Wanted) -> Cells | Deletes | None:
-        if block.kind is BlockType.DELETE:
-            batches = list(decode_deletes(self._files.content(log, block)))
-            keys = [batch.column("record_key").cast(pa.binary()) for batch in batches]
-            return Deletes(pa.concat_arrays(keys)) if keys else None
-        if block.kind is not BlockType.HFILE:
-            raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
-        schema = self._files.schema(block.required(HeaderKey.SCHEMA))
-        found = list(wanted.read(self._files.inner(log, block)))
-        if not found:
-            return None
-        return Cells(
-            pa.concat_arrays([batch.column("key") for batch in found]),
-            pa.concat_arrays([batch.column("value") for batch in found]),
-            schema,
-        )
-
-    def _named(self, log: LogFile, read: Callable[[], T]) -> T:
-        try:
-            return read()
-        except CorruptData as error:
-            raise error.with_path(self._files.absolute(log)) from error
 
 
 def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str]:
@@ -286,7 +195,3 @@ def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
         return parse_index_definitions(data)
     except CorruptData as error:
         raise error.with_path(context.storage.absolute(path)) from error
-
-
-def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:
-    return (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)

@@ -1,0 +1,187 @@
+"""File groups of the metadata table, read: the cells of some keys or prefixes, or all of them.
+
+    GroupReader          reads groups of one opened metadata table
+    MetadataPartition    one partition as a snapshot sees it, as a plain value that travels to workers
+    PartitionReader      the same, opened again on a worker
+
+A key belongs to the file group that its hash names.  The base file and the log blocks of a group come back as layers of cells;
+`merge` and `indexes` say what they mean.
+
+Source: storage format, "Metadata table", key to file group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.hfile import HFile
+from pyhudi.format.hfile.file_info import SCHEMA
+from pyhudi.format.log.commands import surviving_blocks, without_compacted
+from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec
+from pyhudi.table.metadata.files import MetadataFiles
+from pyhudi.table.metadata.merge import Cells, Deletes, GroupCells
+from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+
+_GROUP_THREADS = 8
+
+T = TypeVar("T")
+
+
+class KeyedCells(Protocol):
+    """What looks keys of a partition up."""
+
+    def lookup(self, partition: str, keys: pa.StringArray) -> list[GroupCells]:
+        """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
+        read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked of a file group: keys (binary, ascending, distinct), prefixes, or everything when both are None."""
+
+    keys: pa.BinaryArray | None = None
+    prefixes: tuple[bytes, ...] | None = None
+
+    def read(self, file: HFile) -> Iterator[pa.RecordBatch]:
+        """Batches of `key` and `value`."""
+        if self.keys is not None:
+            return file.lookup(self.keys)
+        if self.prefixes is not None:
+            return file.scan_prefixes(self.prefixes)
+        return file.scan()
+
+
+def lookup_tasks(slices: Sequence[FileSlice], keys: pa.StringArray) -> list[tuple[FileSlice, Wanted]]:
+    """Which keys are asked of which group.  slices: of all groups of a partition, by number."""
+    distinct = pc.unique(keys)
+    shards = shard_of_keys(distinct, len(slices))
+    tasks: list[tuple[FileSlice, Wanted]] = []
+    for number in np.unique(shards).tolist():
+        mine = distinct.filter(pa.array(shards == number)).cast(pa.binary())
+        tasks.append((slices[number], Wanted(keys=mine.take(pc.sort_indices(mine)))))
+    return tasks
+
+
+class GroupReader:
+    """Reads file groups.  counts: whether the log blocks of an instant are seen.
+
+    Its methods raise TableState when a file is missing, CorruptData naming the file when one is damaged, Unsupported when it
+    holds what is not read.
+    """
+
+    def __init__(self, files: MetadataFiles, counts: Callable[[str], bool]) -> None:
+        self._files = files
+        self._counts = counts
+
+    def read_all(self, tasks: Sequence[tuple[FileSlice, Wanted]]) -> list[GroupCells]:
+        """The cells of several groups, read at once and held."""
+        self._files.fetch(file for slice_, _ in tasks for file in _files_of(slice_))
+        if len(tasks) < 2:
+            return [self._read_now(*task) for task in tasks]
+        with ThreadPoolExecutor(min(_GROUP_THREADS, len(tasks))) as pool:
+            return list(pool.map(lambda task: self._read_now(*task), tasks))
+
+    def read(self, slice_: FileSlice, wanted: Wanted) -> GroupCells:
+        """The cells of one group; its base file is read while its cells are asked for."""
+        base = self._base_cells(slice_.base, wanted) if slice_.base is not None else ()
+        blocks = ((log, block) for log in slice_.logs for block in self._whole_blocks(log))
+        kept = without_compacted(surviving_blocks(blocks, self._counts), lambda found: found[1])
+        newer = [self._named(log, partial(self._block_cells, log, block, wanted)) for log, block in kept]
+        return GroupCells(base, tuple(layer for layer in newer if layer is not None))
+
+    def _read_now(self, slice_: FileSlice, wanted: Wanted) -> GroupCells:
+        found = self.read(slice_, wanted)
+        return GroupCells(tuple(found.base), found.newer)
+
+    def _whole_blocks(self, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
+        blocks = self._files.blocks(log)
+        for block in blocks:
+            # A writer that died leaves a torn block, and an instant that did not complete.
+            if isinstance(block, CorruptBlock) and self._counts(log.name.instant_time):
+                raise CorruptData(
+                    f"a torn block in the metadata table: {block.reason}", offset=block.offset, path=self._files.absolute(log)
+                )
+        return blocks
+
+    def _base_cells(self, file: BaseFile, wanted: Wanted) -> Iterator[Cells]:
+        try:
+            opened = self._files.base(file)
+            text = opened.file_info.get(SCHEMA)
+            if text is None:
+                raise CorruptData("an HFile of the metadata table does not name the schema of its values")
+            schema = self._files.schema(text.decode("utf-8"))
+            for batch in wanted.read(opened):
+                yield Cells(batch.column("key"), batch.column("value"), schema)
+        except UnicodeDecodeError as error:
+            raise CorruptData("the schema in an HFile is no UTF-8", path=self._files.absolute(file)) from error
+        except CorruptData as error:
+            raise error.with_path(self._files.absolute(file)) from error
+
+    def _block_cells(self, log: LogFile, block: LogBlock, wanted: Wanted) -> Cells | Deletes | None:
+        if block.kind is BlockType.DELETE:
+            batches = list(decode_deletes(self._files.content(log, block)))
+            keys = [batch.column("record_key").cast(pa.binary()) for batch in batches]
+            return Deletes(pa.concat_arrays(keys)) if keys else None
+        if block.kind is not BlockType.HFILE:
+            raise Unsupported(f"a log block of type {block.kind.name} in the metadata table")
+        schema = self._files.schema(block.required(HeaderKey.SCHEMA))
+        found = list(wanted.read(self._files.inner(log, block)))
+        if not found:
+            return None
+        return Cells(
+            pa.concat_arrays([batch.column("key") for batch in found]),
+            pa.concat_arrays([batch.column("value") for batch in found]),
+            schema,
+        )
+
+    def _named(self, log: LogFile, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except CorruptData as error:
+            raise error.with_path(self._files.absolute(log)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataPartition:
+    """One partition of the metadata table as a snapshot sees it.
+
+    storage: of the metadata table; slices: of all its file groups, by number; counted: the instants whose log blocks count.
+    """
+
+    storage: StorageSpec
+    name: str
+    slices: tuple[FileSlice, ...]
+    counted: frozenset[str]
+
+
+class PartitionReader:
+    """Looks keys up in a partition.  Errors are those of `GroupReader`."""
+
+    def __init__(self, partition: MetadataPartition) -> None:
+        self._partition = partition
+        self._reader = GroupReader(MetadataFiles(open_storage(partition.storage)), partition.counted.__contains__)
+
+    def lookup(self, partition: str, keys: pa.StringArray) -> list[GroupCells]:
+        """As `MetadataTable.lookup`.  Raises InvalidRequest for another partition than its own."""
+        if partition != self._partition.name:
+            raise InvalidRequest(f"this is {self._partition.name} of the metadata table, not {partition}")
+        return self._reader.read_all(lookup_tasks(self._partition.slices, keys))
+
+
+def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:
+    return (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)
