@@ -46,6 +46,7 @@ _OPERATIONS = (
     "insert_overwrite_table",
     "delete_partition",
 )
+_CDC_MODES = ("OP_KEY_ONLY", "DATA_BEFORE", "DATA_BEFORE_AFTER")
 _INDEX_TYPES = ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE")
 _SORT_MODES = ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT")
 _CODECS = ("gzip", "zstd", "snappy", "uncompressed", "lz4_raw")
@@ -70,6 +71,8 @@ HONOURED: dict[str, Option] = {
     ),
     "hoodie.populate.meta.fields": Option(bool, "true"),
     "hoodie.table.timeline.timezone": Option(("LOCAL", "UTC"), "LOCAL"),
+    "hoodie.table.cdc.enabled": Option(bool, "false"),
+    "hoodie.table.cdc.supplemental.logging.mode": Option(_CDC_MODES, "DATA_BEFORE_AFTER"),
     "hoodie.write.table.version": Option(("8",), "8", ("hoodie.table.version",)),
     # What a write does.
     "hoodie.datasource.write.operation": Option(_OPERATIONS, "upsert"),
@@ -276,7 +279,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.archive.async": ("archival runs after the commit or by a call of its own", ("false",)),
     "hoodie.clean.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
     "hoodie.cleaner.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
-    "hoodie.table.cdc.enabled": ("change data capture is not written yet", ("false",)),
     "hoodie.datasource.write.drop.partition.columns": ("tables without their partition columns are not written", ("false",)),
     "hoodie.schema.on.read.enable": ("schema on read is not built", ("false",)),
     "hoodie.allow.operation.metadata.field": ("the _hoodie_operation column is not written", ("false",)),

@@ -68,6 +68,8 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
     blocks = _blocks(spec, file_id, task.token, rows, deletes, collector)
     stat = write_log_file(storage, partition, name, blocks, rows.num_rows, sum(batch.num_rows for batch in deletes))
+    if spec.changes is not None:
+        stat = _with_slice(stat, task.slice, name)
     if spec.indexing is None:
         return WriteStatus(stat)
     log = LogFile(path_in(partition, name.text), name, stat.file_size_in_bytes)
@@ -108,6 +110,16 @@ def write_log_file(
         log_offset=0,
         base_file="",
         log_files=(name.text,),
+    )
+
+
+def _with_slice(stat: WriteStat, slice_: FileSlice, name: LogFileName) -> WriteStat:
+    """The statistics with the slice that the log was appended to, from which readers of changes take the rows before it."""
+    return replace(
+        stat,
+        prev_commit=slice_.base_instant,
+        base_file="" if slice_.base is None else slice_.base.name.text,
+        log_files=(*(log.name.text for log in slice_.logs), name.text),
     )
 
 

@@ -13,6 +13,7 @@ Source: writing and services, "Handles"; timeline document, "HoodieWriteStat fie
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC
 
@@ -23,11 +24,12 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter, open_base_file
+from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
-from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id, parse_base_file
+from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import KeySpec, record_keys
@@ -47,6 +49,7 @@ from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers
 
 EXTENSION = ".parquet"
+CHANGE_LOG_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class WriterSpec:
     """What every writing task of one commit shares.
 
     data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
-    the metadata table, None without one.
+    the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.
     """
 
     storage: StorageSpec
@@ -66,6 +69,7 @@ class WriterSpec:
     populate_meta_fields: bool
     rule: MergeRule
     indexing: FileIndexing | None = None
+    changes: ChangeLogSpec | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -165,29 +169,33 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     if task.match_keys:
         incoming = _last_of_each_key(incoming)
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
-    with open_base_file(storage, task.base_path) as old:
-        inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
-        with BaseFileWriter(
-            storage,
-            path,
-            spec.stored_schema,
-            spec.avro_schema,
-            spec.files,
-            populate_meta_fields=spec.populate_meta_fields,
-            inherited=inherited,
-            indexing=spec.indexing,
-        ) as writer:
-            changes = KeyChanges(spec.key_shards)
-            merger = _RowMerger(spec, task, incoming, rule, counts, matched, changes)
-            for batch in _stored_batches(old, spec):
-                writer.write(merger.merge(batch), keys_known=inherited is not None)
-            fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
-            fresh = live_rows(fresh, spec.rule)
-            if fresh.num_rows:
-                counts.inserts += fresh.num_rows
-                changes.add(fresh.column(RECORD_KEY))
-                writer.write(stored_rows(spec, fresh, task.token.partition, counts.updates))
-    written = _finished(writer)
+    with _change_log(storage, spec, task) as log:
+        with open_base_file(storage, task.base_path) as old:
+            inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
+            with BaseFileWriter(
+                storage,
+                path,
+                spec.stored_schema,
+                spec.avro_schema,
+                spec.files,
+                populate_meta_fields=spec.populate_meta_fields,
+                inherited=inherited,
+                indexing=spec.indexing,
+            ) as writer:
+                changes = KeyChanges(spec.key_shards)
+                merger = _RowMerger(spec, task, incoming, rule, counts, matched, changes, log)
+                for batch in _stored_batches(old, spec):
+                    writer.write(merger.merge(batch), keys_known=inherited is not None)
+                fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
+                fresh = live_rows(fresh, spec.rule)
+                if fresh.num_rows:
+                    counts.inserts += fresh.num_rows
+                    changes.add(fresh.column(RECORD_KEY))
+                    if log is not None:
+                        log.insert(fresh.column(RECORD_KEY), fresh)
+                    writer.write(stored_rows(spec, fresh, task.token.partition, counts.updates))
+        written = _finished(writer)
+        logged = log.finish(written.row_count, counts.inserts, counts.deletes) if log is not None else None
     stat = WriteStat(
         file_id=task.file_id,
         path=path,
@@ -200,8 +208,17 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         num_deletes=counts.deletes,
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
+        cdc_stats=logged,
     )
     return WriteStatus(stat, with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text)))
+
+
+def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> AbstractContextManager[ChangeLog | None]:
+    """The change log of a file group's next version; nothing for a table that keeps none."""
+    if spec.changes is None:
+        return nullcontext()
+    name = LogFileName(task.file_id, spec.instant_time, CHANGE_LOG_VERSION, str(task.token), is_cdc=True)
+    return ChangeLog(storage, spec.changes, name, path_in(task.partition, name.text))
 
 
 @dataclass(slots=True)
@@ -223,8 +240,10 @@ class _RowMerger:
         counts: _MergeCounts,
         matched: BoolMask,
         changes: KeyChanges,
+        log: ChangeLog | None,
     ) -> None:
         self._spec = spec
+        self._log = log
         self._changes = changes
         self._task = task
         self._rule = rule
@@ -254,6 +273,9 @@ class _RowMerger:
         self._counts.updates += int(replaced.sum())
         self._counts.deletes += int(removed.sum())
         merged = rows
+        if self._log is not None:
+            self._log.update(self._keys.take(pa.array(sources[replaced])), older.filter(pa.array(replaced)), values)
+            self._log.delete(self._keys.take(pa.array(sources[removed])), older.filter(pa.array(removed)))
         if replaced.any():
             mask = np.zeros(rows.num_rows, dtype=np.bool_)
             mask[positions[replaced]] = True

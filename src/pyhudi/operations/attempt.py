@@ -32,8 +32,6 @@ def check_writable(context: TableContext) -> None:
         raise Unsupported(f"the table's base files are {config.base_file_format}; only Parquet is written")
     if config.drop_partition_columns:
         raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
-    if config.cdc_enabled:
-        raise Unsupported("the table records change data (hoodie.table.cdc.enabled=true); such tables are not written yet")
     maintained_partitions(config)
 
 

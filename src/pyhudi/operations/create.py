@@ -57,7 +57,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.populate.meta.fields": options.word("hoodie.populate.meta.fields"),
         "hoodie.datasource.write.drop.partition.columns": "false",
-        "hoodie.table.cdc.enabled": "false",
+        "hoodie.table.cdc.enabled": options.word("hoodie.table.cdc.enabled"),
         "hoodie.table.multiple.base.file.formats.enable": "false",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.timeline.timezone": options.word("hoodie.table.timeline.timezone"),
@@ -69,6 +69,8 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         values["hoodie.database.name"] = database
     if ordering:
         values["hoodie.table.precombine.field"] = ordering
+    if options.flag("hoodie.table.cdc.enabled"):
+        values[_CDC_MODE] = options.word(_CDC_MODE)
     if schema is not None:
         columns = normalise(schema)
         check_columns(keys, ordering, columns)
@@ -132,6 +134,8 @@ _NAMES = frozenset(
 )
 """Compared options whose values are names, not words."""
 
+_CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
+
 _COMPARED = {
     "hoodie.table.name": "hoodie.table.name",
     "hoodie.datasource.write.table.type": "hoodie.table.type",
@@ -146,6 +150,8 @@ _COMPARED = {
     "hoodie.write.record.merge.strategy.id": "hoodie.record.merge.strategy.id",
     "hoodie.datasource.write.payload.class": "hoodie.compaction.payload.class",
     "hoodie.table.timeline.timezone": "hoodie.table.timeline.timezone",
+    "hoodie.table.cdc.enabled": "hoodie.table.cdc.enabled",
+    _CDC_MODE: _CDC_MODE,
 }
 
 
@@ -158,6 +164,8 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         "hoodie.populate.meta.fields": "true",
         CONSISTENT_TIMESTAMPS: "false",
         "hoodie.table.timeline.timezone": "LOCAL",
+        "hoodie.table.cdc.enabled": "false",
+        _CDC_MODE: str(config.cdc_mode),
         **merge_properties(config.merge),
     }
 

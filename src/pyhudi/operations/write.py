@@ -21,6 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
@@ -545,7 +546,14 @@ class _Write:
                 self.schemas.data_schema,
                 snapshot.schema.arrow if snapshot.schema else None,
             ),
+            changes=self._change_log_spec(),
         )
+
+    def _change_log_spec(self) -> ChangeLogSpec | None:
+        config = self.context.config
+        if not config.cdc_enabled:
+            return None
+        return ChangeLogSpec(config.cdc_mode, self.schemas.schema_text, self.operation is WriteOperation.DELETE)
 
     def _inflight(self, profile: WorkloadProfile, snapshot: Snapshot) -> bytes:
         """The workload profile as other writers expect it: planned inserts of each partition, then each file group with

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
+from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.properties import (
     format_properties,
     format_saved_comments,
@@ -57,7 +58,7 @@ class TableConfig:
     populate_meta_fields: bool
     drop_partition_columns: bool
     cdc_enabled: bool
-    cdc_logging_mode: str
+    cdc_mode: CdcMode
     zone: tzinfo
     base_file_format: str
     create_schema: str | None
@@ -128,7 +129,7 @@ class TableConfig:
             populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", True),
             drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", False),
             cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", False),
-            cdc_logging_mode=values.get("hoodie.table.cdc.supplemental.logging.mode", "DATA_BEFORE_AFTER").upper(),
+            cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=values.get("hoodie.table.base.file.format", "PARQUET").upper(),
             create_schema=values.get("hoodie.table.create.schema") or None,
