@@ -45,6 +45,7 @@ test-interop: setup setup-hudi
 	$(PY) -m pytest -m interop tests
 
 golden: setup setup-hudi
+	@scripts/setup.sh hudi 1.1.1
 	$(PY) -m scripts.golden
 
 bench: setup setup-hudi

@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh python   .venv, with the versions that uv.lock pins
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
-#   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars
+#   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
 #
 # Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
 # mirrors and proxies apply. `java` and `hudi` end well even when they cannot do their work: they say in one sentence what is missing, and
@@ -12,9 +12,6 @@ set -eu
 
 cd "$(dirname "$0")/.."
 
-HUDI_ARTIFACT=org.apache.hudi:hudi-spark3.5-bundle_2.12:1.0.2
-HUDI_JAR=.hudi-jars/hudi-spark3.5-bundle_2.12-1.0.2.jar
-HUDI_SHA256=2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8
 UV_VERSION=0.13.8
 
 # The first interpreter among the arguments that runs and is at least 3.11.
@@ -83,6 +80,17 @@ setup_java() {
   echo "setup: no Java >= 17 found, so the tests on Spark are skipped; install one (Debian: openjdk-17-jre-headless) and run this again." >&2
 }
 
+# Which release of Hudi to fetch, and how its bundle is known to be whole.
+choose_hudi() {
+  case "$1" in
+    1.0.2) HUDI_SHA256=2c2ab65a11e91265e4b7346f954448c46df52d66fb72f52dad83767b621deae8 ;;
+    1.1.1) HUDI_SHA256=5470908f0d26897fb6e0768790e6c75e3d05d2fa013f7d81c8f90c74056d1604 ;;
+    *) echo "setup: no release of Hudi known as $1; 1.0.2 and 1.1.1 are" >&2; exit 2 ;;
+  esac
+  HUDI_ARTIFACT=org.apache.hudi:hudi-spark3.5-bundle_2.12:$1
+  HUDI_JAR=.hudi-jars/hudi-spark3.5-bundle_2.12-$1.jar
+}
+
 jar_is_whole() {
   [ -f "$1" ] && .venv-hudi/bin/python - "$1" "$HUDI_SHA256" <<'PY'
 import hashlib, sys
@@ -101,7 +109,7 @@ fetch_with_spark() {
   : >"$1/nothing.py"
   PYSPARK_PYTHON=.venv-hudi/bin/python .venv-hudi/bin/spark-submit --master 'local[1]' --driver-memory 512m \
     --packages "$HUDI_ARTIFACT" --conf "spark.jars.ivy=$PWD/$1/ivy" "$1/nothing.py" >"$1/spark.log" 2>&1 &&
-    mv "$1"/ivy/jars/org.apache.hudi_hudi-spark3.5-bundle_2.12-1.0.2.jar "$1/${HUDI_JAR##*/}"
+    mv "$1/ivy/jars/org.apache.hudi_${HUDI_JAR##*/}" "$1/${HUDI_JAR##*/}"
 }
 
 setup_hudi() {
@@ -132,6 +140,6 @@ setup_hudi() {
 case "${1:-}" in
   python) shift; setup_python "$@" ;;
   java) setup_java ;;
-  hudi) setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
+  hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
   *) sed -n '2,9p' "$0" >&2; exit 2 ;;
 esac

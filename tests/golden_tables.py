@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-ROOT = Path(__file__).resolve().parent / "golden" / "hudi-1.0.2"
+ROOT = Path(__file__).resolve().parent / "golden"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class GoldenTable:
 
     def expected(self, query: str = "snapshot") -> pa.Table:
         """The rows that the real Hudi gave, in no order; strings are `string`, times us UTC, everything nullable."""
-        with zipfile.ZipFile(ROOT / self.case.name / "expected.zip") as archive:
+        with zipfile.ZipFile(case_folder(self.case.name) / "expected.zip") as archive:
             return pq.ParquetFile(io.BytesIO(archive.read(f"{query}.parquet"))).read()
 
 
 def golden_cases(*, with_traits: Collection[str] = (), without_traits: Collection[str] = ()) -> list[str]:
     """The names of the cases that have all of the first traits and none of the second, in order."""
-    names = sorted(path.parent.name for path in ROOT.glob("*/case.json"))
+    names = sorted(path.parent.name for path in ROOT.glob("hudi-*/*/case.json"))
     return [
         name
         for name in names
@@ -62,10 +62,16 @@ def golden_cases(*, with_traits: Collection[str] = (), without_traits: Collectio
     ]
 
 
+def case_folder(name: str) -> Path:
+    """Where the files of a case are: below the release of Hudi that wrote them."""
+    (folder,) = ROOT.glob(f"hudi-*/{name}")
+    return folder
+
+
 @cache
 def load_case(name: str) -> GoldenCase:
     """What case.json says."""
-    described = json.loads((ROOT / name / "case.json").read_text(encoding="utf-8"))
+    described = json.loads((case_folder(name) / "case.json").read_text(encoding="utf-8"))
     queries = tuple(GoldenQuery(query["name"], query["options"], query["row_count"]) for query in described["queries"])
     return GoldenCase(name, described["shows"], tuple(described["traits"]), queries)
 
@@ -74,6 +80,6 @@ def open_golden(name: str, folder: Path) -> GoldenTable:
     """Unpacks a case below `folder`."""
     path = folder / name
     path.mkdir()
-    with zipfile.ZipFile(ROOT / name / "table.zip") as archive:
+    with zipfile.ZipFile(case_folder(name) / "table.zip") as archive:
         archive.extractall(path)
     return GoldenTable(load_case(name), path)

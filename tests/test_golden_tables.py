@@ -29,6 +29,7 @@ EVIDENCE: dict[str, Callable[[GoldenTable], bool]] = {
     "cow": lambda table: "hoodie.table.type=COPY_ON_WRITE" in _properties(table),
     "mor": lambda table: "hoodie.table.type=MERGE_ON_READ" in _properties(table),
     "v6": lambda table: "hoodie.table.version=6" in _properties(table),
+    "v9": lambda table: "hoodie.table.version=9" in _properties(table),
     "event_time": lambda table: "v6" in table.case.traits or "EVENT_TIME_ORDERING" in _properties(table),
     "commit_time": lambda table: "COMMIT_TIME_ORDERING" in _properties(table),
     "custom": lambda table: "hoodie.record.merge.mode=CUSTOM" in _properties(table),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scripts.golden.cases import CASES
 from scripts.golden.maker import Case, Maker, store
-from tests.golden_tables import ROOT, golden_cases, load_case
+from tests.golden_tables import ROOT, case_folder, golden_cases, load_case
 from tests.interop.oracle import RealHudi
 
 
@@ -21,13 +21,14 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"no such case: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
-        hudi = RealHudi(Path(scratch) / "hudi", Path(scratch) / "hudi.log")
-        try:
-            for case in chosen:
-                _make(case, hudi, Path(scratch))
-        finally:
-            hudi.close()
+    for release in sorted({case.release for case in chosen}):
+        with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
+            hudi = RealHudi(Path(scratch) / "hudi", Path(scratch) / "hudi.log", release)
+            try:
+                for case in (case for case in chosen if case.release == release):
+                    _make(case, hudi, Path(scratch))
+            finally:
+                hudi.close()
     (ROOT / "README.md").write_text(_readme(), encoding="utf-8")
     return 0
 
@@ -37,7 +38,7 @@ def _make(case: Case, hudi: RealHudi, scratch: Path) -> None:
     maker = Maker(hudi, scratch / case.name)
     case.make(maker)
     maker.forget_configuration()
-    folder = ROOT / case.name
+    folder = ROOT / f"hudi-{case.release}" / case.name
     if folder.exists():
         shutil.rmtree(folder)
     size_bytes = store(case, maker, folder)
@@ -46,20 +47,21 @@ def _make(case: Case, hudi: RealHudi, scratch: Path) -> None:
 
 def _readme() -> str:
     lines = [
-        "# Tables that Apache Hudi 1.0.2 wrote",
+        "# Tables that Apache Hudi wrote",
         "",
-        "Written by `make golden` (scripts/golden/cases.py says how, step by step) with the real Hudi 1.0.2 on Spark 3.5,",
-        "and read by it: `expected.zip` holds the rows of each query in `case.json`. Tests open them through",
-        "`tests/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
+        "Written by `make golden` (scripts/golden/cases.py says how, step by step) with the real Hudi, the release that the",
+        "folder names, on Spark 3.5, and read by it: `expected.zip` holds the rows of each query in `case.json`. Tests open them",
+        "through `tests/golden_tables.py`. Paths inside plans and metadata are those of the machine that wrote them.",
         "Do not edit; make anew.",
         "",
-        "| case | shows | traits | queries |",
-        "| --- | --- | --- | --- |",
+        "| case | release | shows | traits | queries |",
+        "| --- | --- | --- | --- | --- |",
     ]
     for name in golden_cases():
         case = load_case(name)
         queries = ", ".join(query.name for query in case.queries)
-        lines.append(f"| {name} | {case.shows} | {', '.join(case.traits)} | {queries} |")
+        release = case_folder(name).parent.name.removeprefix("hudi-")
+        lines.append(f"| {name} | {release} | {case.shows} | {', '.join(case.traits)} | {queries} |")
     return "\n".join(lines) + "\n"
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.interop.oracle import HudiFailure, RealHudi, TimelineEntry
+from tests.interop.oracle import RELEASE, HudiFailure, RealHudi, TimelineEntry
 
 # The default Bloom filter is 431 KB of text in every base file; one case keeps it.
 SMALL_FILES = {
@@ -141,12 +141,13 @@ class Maker:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A golden table: what it shows in a sentence, the traits by which a test chooses it, and what makes it."""
+    """A golden table: what it shows in a sentence, the traits by which a test chooses it, what makes it, with which release."""
 
     name: str
     shows: str
     traits: tuple[str, ...]
     make: Callable[[Maker], None]
+    release: str = RELEASE
 
 
 def store(case: Case, maker: Maker, folder: Path) -> int:

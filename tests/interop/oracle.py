@@ -33,7 +33,7 @@ from tests.needs import java_home
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-hudi" / "bin" / "python"
-JAR = ROOT / ".hudi-jars" / "hudi-spark3.5-bundle_2.12-1.0.2.jar"
+RELEASE = "1.0.2"
 
 # Spark 3.5 runs on these; Java 24 took away what its Hadoop needs.
 JAVA_VERSIONS = (8, 23)
@@ -42,12 +42,17 @@ START_TIMEOUT_S = 180.0
 REQUEST_TIMEOUT_S = 300.0
 
 
-def missing() -> str | None:
-    """What this machine lacks to run the real Hudi, as a sentence; None when all is there."""
+def jar_of(release: str) -> Path:
+    """The bundle of a release, as `make setup-hudi` fetches it."""
+    return ROOT / ".hudi-jars" / f"hudi-spark3.5-bundle_2.12-{release}.jar"
+
+
+def missing(release: str = RELEASE) -> str | None:
+    """What this machine lacks to run a release of the real Hudi, as a sentence; None when all is there."""
     if java_home(*JAVA_VERSIONS) is None:
         return "no Java 17 found; run `make setup` as root, or install one"
-    if not PYTHON.exists() or not JAR.exists():
-        return "the real Hudi is not set up; run `make setup-hudi`"
+    if not PYTHON.exists() or not jar_of(release).exists():
+        return f"the real Hudi is not set up; run `scripts/setup.sh hudi {release}`"
     return None
 
 
@@ -89,7 +94,8 @@ class TimelineEntry:
 class RealHudi:
     """One process of the real Hudi.  scratch: a folder for its files; log: what it prints is appended to this file."""
 
-    def __init__(self, scratch: Path, log: Path) -> None:
+    def __init__(self, scratch: Path, log: Path, release: str = RELEASE) -> None:
+        self._release = release
         self._scratch = scratch
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -194,7 +200,7 @@ class RealHudi:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None:
             return self._process
-        lack = missing()
+        lack = missing(self._release)
         if lack is not None:
             raise HudiUnavailable(lack)
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -212,7 +218,7 @@ class RealHudi:
         with self._log.open("ab") as log:
             # A session of its own: an interrupt from the keyboard is for the tests, and one signal reaches Python and its JVM.
             process = subprocess.Popen(
-                [PYTHON, Path(__file__).with_name("hudi_server.py"), JAR, self._scratch],
+                [PYTHON, Path(__file__).with_name("hudi_server.py"), jar_of(self._release), self._scratch],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -274,7 +274,7 @@ def test_keys_that_are_there_already(kept: Kept) -> None:
     assert not kept.table.timeline().pending()
 
 
-@pytest.mark.parametrize(("version", "error"), [("9", Unsupported), ("5", Unsupported), ("99", Unsupported), ("x", CorruptData)])
+@pytest.mark.parametrize(("version", "error"), [("5", Unsupported), ("99", Unsupported), ("x", CorruptData)])
 def test_table_versions(kept: Kept, version: str, error: type[HudiError]) -> None:
     data = kept.storage.read(PROPERTIES_FILE) or b""
     kept.storage.put(PROPERTIES_FILE, data.replace(b"hoodie.table.version=8", f"hoodie.table.version={version}".encode()))

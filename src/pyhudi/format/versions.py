@@ -76,12 +76,22 @@ class TableVersion(IntEnum):
     @property
     def is_readable(self) -> bool:
         """PyHudi reads tables of this version."""
-        return self in (TableVersion.SIX, TableVersion.EIGHT)
+        return self in (TableVersion.SIX, TableVersion.EIGHT, TableVersion.NINE)
 
     @property
     def is_writable(self) -> bool:
         """PyHudi writes tables of this version."""
         return self is TableVersion.EIGHT
+
+    @property
+    def has_known_indexes(self) -> bool:
+        """The records of the metadata table's indexes are those that PyHudi reads; without it only its list of files is read."""
+        return self <= TableVersion.EIGHT
+
+    @property
+    def has_known_merging(self) -> bool:
+        """Log records are merged by rules that PyHudi knows; without it only copy-on-write tables are read."""
+        return self <= TableVersion.EIGHT
 
     @property
     def has_one_log_file_per_commit(self) -> bool:

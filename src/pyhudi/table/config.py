@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.format.log.cdc import CdcMode
+from pyhudi.format.metadata.partitions import FILES
 from pyhudi.format.properties import (
     format_properties,
     format_saved_comments,
@@ -76,7 +77,7 @@ class TableConfig:
     @property
     def has_metadata_table(self) -> bool:
         """True when readers may list files through the metadata table."""
-        return "files" in self.metadata_partitions
+        return FILES in self.metadata_partitions
 
     @property
     def ordering_field(self) -> str | None:
@@ -107,13 +108,18 @@ class TableConfig:
             )
         version = parse_table_version(values.get("hoodie.table.version"))
         if not version.is_readable:
-            readable = " and ".join(str(int(known)) for known in TableVersion if known.is_readable)
+            readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
             raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}")
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
+        base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
+        # A table of HFiles is a metadata table, whose records are merged by a rule of their own.
+        if table_type is TableType.MERGE_ON_READ and base_file_format != "HFILE" and not version.has_known_merging:
+            raise Unsupported(f"the table is merge-on-read of version {int(version)}; of that version only copy-on-write is read")
         ordering = values.get("hoodie.table.precombine.field") or values.get("hoodie.table.ordering.fields") or None
         if ordering and "," in ordering:
             raise Unsupported(f"the table orders by several fields ({ordering}); only one ordering field can be read")
         folder = values.get("hoodie.timeline.path", "timeline")
+        partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
         zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
         return cls(
             name=name,
@@ -131,9 +137,9 @@ class TableConfig:
             cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", False),
             cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
             zone=UTC if zone_name == "UTC" else local_zone(),
-            base_file_format=values.get("hoodie.table.base.file.format", "PARQUET").upper(),
+            base_file_format=base_file_format,
             create_schema=values.get("hoodie.table.create.schema") or None,
-            metadata_partitions=_split(values.get("hoodie.table.metadata.partitions", "")),
+            metadata_partitions=partitions if version.has_known_indexes else tuple(p for p in partitions if p == FILES),
             metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
             index_definitions_path=values.get("hoodie.table.index.defs.path") or None,
             bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,

@@ -17,7 +17,7 @@ def test_layouts() -> None:
 
 
 def test_what_is_read_and_written() -> None:
-    assert [version.value for version in TableVersion if version.is_readable] == [6, 8]
+    assert [version.value for version in TableVersion if version.is_readable] == [6, 8, 9]
     assert [version.value for version in TableVersion if version.is_writable] == [8]
 
 

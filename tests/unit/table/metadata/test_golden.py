@@ -78,7 +78,7 @@ def test_the_record_index_has_the_keys_of_the_table(name: str, tmp_path: Path) -
     assert not metadata.is_ahead
 
 
-@pytest.mark.parametrize("name", WITH_METADATA)
+@pytest.mark.parametrize("name", golden_cases(with_traits={"mdt"}, without_traits={"v9"}))
 def test_statistics_by_prefix_are_those_of_a_scan(name: str, tmp_path: Path) -> None:
     _, metadata = opened(open_golden(name, tmp_path).path)
     everything = pa.Table.from_batches(indexes.scan_column_stats(metadata))
