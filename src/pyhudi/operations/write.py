@@ -58,6 +58,7 @@ from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, normalise, with_meta_fields, without_meta_fields
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 
@@ -173,7 +174,11 @@ def run_write(
     columns = engine.input_schema(data)
     plan = _Schemas.of(context, snapshot, columns, settings)
     before = snapshot.schema.arrow if snapshot.schema else None
+    listed_by = context.config.metadata_partitions
     context = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, plan.data_schema, before)
+    if context.config.metadata_partitions != listed_by:
+        # The metadata table that was to list the files may be gone now.
+        snapshot = replace(snapshot, context=context, listing=choose_listing(context, snapshot.timeline))
     write = _Write(context, engine, settings, columns, plan, phases, rolled_back)
     adds = settings.operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES)
     names_records = settings.operation is WriteOperation.DELETE and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
