@@ -1,7 +1,7 @@
 # `make setup` once, then `make check` while working and `make test` before handing in. CONTRIBUTING.md says more.
 PY := .venv/bin/python
 
-.PHONY: help setup setup-hudi test check lint types unit test-spark test-interop golden bench demo docs clean
+.PHONY: help setup setup-hudi test check lint types unit test-spark test-pyspark test-interop golden bench demo docs clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -9,6 +9,7 @@ help:
 	@echo 'make check         ruff, mypy --strict, layers, unit tests: seconds, no JVM'
 	@echo 'make test          every test, in one run'
 	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
+	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
 	@echo 'make bench         benchmarks; make demo: a tour; make docs: the site'
 
@@ -40,6 +41,11 @@ unit: .venv/.done
 
 test-spark: setup
 	$(PY) -m pytest -m 'spark and not interop' tests
+
+# The Spark tests on another PySpark: make test-pyspark VERSION=4.1
+test-pyspark: setup
+	scripts/setup.sh pyspark $(VERSION)
+	.venv-pyspark-$(VERSION)/bin/python -m pytest -m 'spark and not interop' tests
 
 test-interop: setup setup-hudi
 	$(PY) -m pytest -m interop tests

@@ -2,6 +2,7 @@
 # Makes what the tests need, on a machine that has a Python >= 3.11 and a network.
 #
 #   scripts/setup.sh python   .venv, with the versions that uv.lock pins
+#   scripts/setup.sh pyspark 4.1   .venv-pyspark-4.1, the same with another PySpark
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
 #
@@ -48,7 +49,16 @@ setup_python() {
   # A .venv that works is kept with its interpreter: uv would make it anew for another spelling of the same path.
   python=$(find_python .venv/bin/python ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3.14 python3 python)
   uv=$(find_uv "$python")
-  UV_PYTHON_DOWNLOADS=never "$uv" sync --quiet --frozen --inexact --python "$python" --extra spark --extra cli "$@"
+  UV_PYTHON_DOWNLOADS=never "$uv" sync --quiet --frozen --inexact --python "$python" --extra connect --extra cli "$@"
+}
+
+# An environment with another release of PySpark, to run the Spark tests in: PyHudi from this checkout, the rest as pinned.
+setup_pyspark() {
+  setup_python
+  [ "$(".venv-pyspark-$1/bin/python" -c 'import pyspark; print(pyspark.__version__)' 2>/dev/null | cut -d. -f1,2)" = "$1" ] && return 0
+  "$uv" venv --quiet --clear --python "$python" ".venv-pyspark-$1"
+  "$uv" export --quiet --frozen --no-emit-project --no-hashes --extra connect --extra cli | grep -v '^pyspark' >".venv-pyspark-$1/pins.txt"
+  "$uv" pip install --quiet --python ".venv-pyspark-$1/bin/python" -r ".venv-pyspark-$1/pins.txt" "pyspark[connect]==$1.*" -e .
 }
 
 # Prints the major version of the Java that Spark would start, or nothing.
@@ -140,6 +150,7 @@ setup_hudi() {
 case "${1:-}" in
   python) shift; setup_python "$@" ;;
   java) setup_java ;;
+  pyspark) setup_pyspark "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
-  *) sed -n '2,9p' "$0" >&2; exit 2 ;;
+  *) sed -n '2,10p' "$0" >&2; exit 2 ;;
 esac

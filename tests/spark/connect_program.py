@@ -1,0 +1,49 @@
+"""What test_connect.py runs in a process of its own: PyHudi in a session of Spark Connect.
+
+    connect_program.py FOLDER
+
+A process has either a classic session or a Connect session, and the tests share a classic one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pyhudi import spark as hs
+
+
+def main(folder: Path) -> None:
+    """Print one line of JSON: what was written to and read from one table of each type."""
+    spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
+    found: dict[str, object] = {"session": type(spark).__module__}
+    for kind in ("COPY_ON_WRITE", "MERGE_ON_READ"):
+        path = str(folder / kind.lower())
+        options = {
+            "hoodie.table.name": "trips",
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.partitionpath.field": "city",
+            "hoodie.datasource.write.precombine.field": "ts",
+            "hoodie.datasource.write.table.type": kind,
+            "hoodie.index.bloom.num_entries": "100",
+        }
+        columns = "cast(id as string) id", "cast(id % 2 as string) city", "id * 1.5D fare"
+        first = hs.write(spark.range(0, 40, 1, 2).selectExpr(*columns, "1L ts"), path, mode="append", options=options)
+        second = hs.write(spark.range(30, 60, 1, 2).selectExpr(*columns, "2L ts"), path, mode="append", options=options)
+        hs.enable(spark)
+        found[kind] = {
+            "inserted": [first.rows_inserted, second.rows_inserted],
+            "updated": second.rows_updated,
+            "ts": {str(row["ts"]): row["count"] for row in hs.read(spark, path).groupBy("ts").count().collect()},
+            "filtered": hs.read(spark, path, columns=["id"], filter="ts = 2").count(),
+            "format": spark.read.format("pyhudi").load(path).count(),
+        }
+    spark.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

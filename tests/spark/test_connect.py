@@ -1,0 +1,39 @@
+"""Spark Connect: the same verbs in a session that has no JVM in its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.needs import java_home, unavailable
+
+EXPECTED = {"inserted": [40, 20], "updated": 10, "ts": {"1": 30, "2": 30}, "filtered": 30, "format": 60}
+
+
+def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
+    pytest.importorskip("grpc", reason="the extra `connect` is not installed")
+    home = java_home(17, 99)
+    if home is None:
+        unavailable("spark", "no Java >= 17; run `make setup` as root, or install one")
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
+        "JAVA_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "TZ": "UTC",
+    }
+    program = Path(__file__).with_name("connect_program.py")
+    # The server of a local Connect session is a process of its own, which ends with its client.
+    done = subprocess.run(
+        [sys.executable, program, tmp_path], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found.pop("session").startswith("pyspark.sql.connect")
+    assert found == {"COPY_ON_WRITE": EXPECTED, "MERGE_ON_READ": EXPECTED}
