@@ -8,7 +8,7 @@ t.scan(columns=["id"], filter="city = 'sf'").to_arrow()
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,11 +16,12 @@ import pyarrow as pa
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.read_slice import rows_without_columns, run_read
+from pyhudi.execute.read_slice import rows_without_columns
 from pyhudi.format.instants import Instant
 from pyhudi.inspect import Inspection
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.attempt import check_writable
+from pyhudi.operations.changes import ChangeQuery, plan_change_query
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.cluster import ClusteringOptions, ClusteringResult, execute_clustering, schedule_clustering
 from pyhudi.operations.compact import (
@@ -51,7 +52,8 @@ from pyhudi.operations.write import (
     run_write,
 )
 from pyhudi.options import Options, parse_options
-from pyhudi.plan.incremental import CompletionRange
+from pyhudi.plan.changes import ChangePlan
+from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
@@ -464,8 +466,16 @@ class Table:
         """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
 
         start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.  Deletes do not appear.
+
+        With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
+        `changes`, and `start` (left out) and `end` are request times.
         """
         parsed = self._parse(options)
+        if parsed.word("hoodie.datasource.query.incremental.format") == "cdc":
+            changes = plan_change_query(
+                self._context.reloaded(), RequestRange.parse(start, end), columns, filter, settings=ReadSettings.of(parsed)
+            )
+            return Scan(changes, parsed.integer("pyhudi.threads"))
         query = plan_incremental_query(
             self._context.reloaded(),
             CompletionRange.parse(start, end),
@@ -475,6 +485,30 @@ class Table:
             values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
             settings=ReadSettings.of(parsed),
         )
+        return Scan(query, parsed.integer("pyhudi.threads"))
+
+    def changes(
+        self,
+        start: str = EARLIEST,
+        end: str | None = None,
+        columns: Sequence[str] | None = None,
+        filter: Filter | None = None,
+        *,
+        typed: bool = False,
+        options: Mapping[str, object] | None = None,
+    ) -> Scan:
+        """Every change that instants made which completed from `start` to `end`, both included: also the deletes, and each of
+        several changes of one record.
+
+        The table needs `hoodie.table.cdc.enabled=true` from its creation on.  Columns: op (`i`, `u`, `d`), ts_ms (request time of
+        the instant), before and after: the record without meta columns as JSON text, or as a struct when `typed`; null where
+        there is none.  start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.
+        Raises TableState when files that tell the changes were cleaned.
+        """
+        parsed = self._parse(options)
+        settings = ReadSettings.of(parsed)
+        range_ = CompletionRange.parse(start, end)
+        query = plan_change_query(self._context.reloaded(), range_, columns, filter, typed=typed, settings=settings)
         return Scan(query, parsed.integer("pyhudi.threads"))
 
     # Private
@@ -524,19 +558,19 @@ class Table:
 class Scan:
     """A read that is described and planned, and not yet carried out."""
 
-    def __init__(self, query: Query, threads: int = 0) -> None:
+    def __init__(self, query: Query | ChangeQuery, threads: int = 0) -> None:
         self._query = query
         self._threads = threads
 
     def __repr__(self) -> str:
-        return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.plan.slices)} file slices)"
+        return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.tasks)} file slices)"
 
     @property
     def schema(self) -> pa.Schema:
         """The columns that the scan gives."""
-        return self._query.spec.output
+        return self._query.schema
 
-    def explain(self) -> ReadPlan:
+    def explain(self) -> ReadPlan | ChangePlan:
         """Which file slices are read, and what passed the others over; prints as text."""
         return self._query.plan
 
@@ -553,9 +587,9 @@ class Scan:
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
-        query = self._query
+        read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
         engine = LocalEngine(self._threads)
-        parts = engine.map(lambda slice_: list(run_read(query.spec, slice_)), query.plan.slices)
+        parts = engine.map(lambda task: list(read(task)), self._query.tasks)
         tables = [table for part in parts for table in part]
         if not self.schema.names:
             return rows_without_columns(sum(table.num_rows for table in tables))
@@ -575,18 +609,19 @@ class Scan:
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan."""
-        from pyhudi.engines.spark.read import to_dataframe
+        from pyhudi.engines.spark.read import query_dataframe
 
-        return to_dataframe(spark, self._query.snapshot, self._query.spec, self._query.plan)
+        return query_dataframe(spark, self._query)
 
     def count(self) -> int:
         """How many rows the scan gives."""
         return sum(batch.num_rows for batch in _batches(self._query.without_columns()))
 
 
-def _batches(query: Query) -> Iterator[pa.RecordBatch]:
-    for slice_ in query.plan.slices:
-        for table in run_read(query.spec, slice_):
+def _batches(query: Query | ChangeQuery) -> Iterator[pa.RecordBatch]:
+    read: Callable[[Any], Iterator[pa.Table]] = query.reader
+    for task in query.tasks:
+        for table in read(task):
             if table.num_columns:
                 yield from table.to_batches()
             elif table.num_rows:

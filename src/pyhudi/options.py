@@ -190,6 +190,7 @@ HONOURED: dict[str, Option] = {
     "hoodie.datasource.query.type": Option(
         ("snapshot", "read_optimized", "incremental"), "snapshot", ("hoodie.datasource.view.type",)
     ),
+    "hoodie.datasource.query.incremental.format": Option(("latest_state", "cdc"), "latest_state"),
     "as.of.instant": Option(str, None),
     "hoodie.datasource.read.begin.instanttime": Option(str, None),
     "hoodie.datasource.read.end.instanttime": Option(str, None),
@@ -295,7 +296,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "it chooses between two operations for SQL; name insert_overwrite or insert_overwrite_table",
         ("DYNAMIC",),
     ),
-    "hoodie.datasource.query.incremental.format": ("change data capture is not read yet", ("latest_state",)),
     "hoodie.datasource.read.incr.table.version": ("incremental queries go by completion time", ("8",)),
     "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
     "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),

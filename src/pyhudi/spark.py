@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pyhudi.api import Filter, Table
 from pyhudi.engines.spark.convert import DataFrame, SparkSession
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.engines.spark.read import plan_query, to_dataframe
+from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
 from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.operations.results import WriteResult
@@ -58,7 +58,7 @@ def read(
     """
     parsed = parse_options(options, stacklevel=3)
     query = plan_query(Table(path, storage_options, options).context, parsed, columns, filter)
-    return to_dataframe(spark, query.snapshot, query.spec, query.plan)
+    return query_dataframe(spark, query)
 
 
 def write(

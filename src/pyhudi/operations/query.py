@@ -11,21 +11,22 @@ Source: reading and merging, "Query types".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.read_slice import ReadSpec
+from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.skipping import ReadSettings, plan_filtered_read
-from pyhudi.plan.incremental import CompletionRange, changed_files, restricted_timeline, select_instants
+from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
 from pyhudi.records.mergers import merge_rule
@@ -37,6 +38,7 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, read_commit
 from pyhudi.timeline.history import Bounds
+from pyhudi.timeline.store import TimelineStore
 
 Filter = str | Expr | Sequence[Any]
 
@@ -53,6 +55,21 @@ class Query:
     snapshot: Snapshot
     spec: ReadSpec
     plan: ReadPlan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the query gives."""
+        return self.spec.output
+
+    @property
+    def tasks(self) -> tuple[FileSlice, ...]:
+        """What `reader` reads, one after the other or side by side."""
+        return self.plan.slices
+
+    @property
+    def reader(self) -> Callable[[FileSlice], Iterator[pa.Table]]:
+        """Reads one task; picklable."""
+        return partial(run_read, self.spec)
 
     def without_columns(self) -> Query:
         """The same rows without any column, to be counted."""
@@ -103,7 +120,7 @@ def plan_incremental_query(
         raise InvalidRequest(f"the table at {context.storage.uri} has no meta columns, so no incremental query can be made on it")
     snapshot = load_snapshot(context, settings.listing)
     active = select_instants(snapshot.timeline, range_)
-    archived = _archived_instants(snapshot, range_)
+    archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
     spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), values_from_path)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
@@ -193,19 +210,27 @@ def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[st
     return list(dict.fromkeys(names))
 
 
-def _archived_instants(snapshot: Snapshot, range_: CompletionRange) -> tuple[Instant, ...]:
-    """The archived writes that completed within the range, by request time."""
+def archived_instants(snapshot: Snapshot, range_: CompletionRange | RequestRange) -> tuple[Instant, ...]:
+    """The archived writes that lie in the range, by request time."""
     store = snapshot.context.timeline
-    first = None
-    if range_.start >= "1971":
-        try:
-            first = format_instant_time(parse_instant_time(range_.start, store.zone) - _LONGEST_WRITE_MS, store.zone)
-        except InvalidRequest:
-            first = None
+    if isinstance(range_, RequestRange):
+        requested, completed = Bounds(range_.start, range_.end), Bounds()
+    else:
+        requested, completed = Bounds(_begun(range_.start, store), range_.end), Bounds(range_.start, range_.end)
     # A reader between the two steps of an archival finds an instant in both places.
     active = {instant.request_time for instant in snapshot.timeline.completed_writes()}
-    found = store.history.instants(Bounds(first, range_.end), Bounds(range_.start, range_.end))
-    return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active)
+    found = store.history.instants(requested, completed)
+    return tuple(i for i in found if i.action in COMMIT_LIKE and i.request_time not in active and range_.holds(i))
+
+
+def _begun(completed: str, store: TimelineStore) -> str | None:
+    """The earliest request time of what may have completed at a time; None when that cannot be told."""
+    if completed < "1971":
+        return None
+    try:
+        return format_instant_time(parse_instant_time(completed, store.zone) - _LONGEST_WRITE_MS, store.zone)
+    except InvalidRequest:
+        return None
 
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:

@@ -1,6 +1,9 @@
-"""Incremental queries: which instants lie between two completion times, and which files they wrote.
+"""Incremental queries: which instants lie between two times, and which files they wrote.
 
-Completion times, both ends included.  `earliest` means the beginning of history.  (The real Spark reader finds nothing for it.)
+    CompletionRange   completion times, both ends included, or the start left out: nothing that completes later is missed
+    RequestRange      request times, the start left out: how the real Hudi ranges its queries of change data
+
+`earliest` means the beginning of history.  (The real Spark reader finds nothing for it.)
 
 Source: reading and merging, "Incremental".
 """
@@ -21,28 +24,47 @@ _FIRST = "000"
 
 @dataclass(frozen=True, slots=True)
 class CompletionRange:
-    """start, end: completion times as digits, both included; end None: up to now."""
+    """start, end: completion times as digits, both included; end None: up to now.  open_start: the start is left out."""
+
+    start: str
+    end: str | None = None
+    open_start: bool = False
+
+    @classmethod
+    def parse(cls, start: str, end: str | None = None) -> CompletionRange:
+        """From what a caller gives: digits, or `earliest` as the start.  Raises InvalidRequest for anything else."""
+        return cls(*_parse_ends(start, end))
+
+    def contains(self, completion_time: str) -> bool:
+        """Whether an instant that completed then lies in the range."""
+        begun = self.start < completion_time if self.open_start else self.start <= completion_time
+        return begun and (self.end is None or completion_time <= self.end)
+
+    def holds(self, instant: Instant) -> bool:
+        """Whether a completed instant lies in the range."""
+        return self.contains(instant.completion_time or instant.request_time)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRange:
+    """start, end: request times as digits, the start left out, the end included; end None: up to now."""
 
     start: str
     end: str | None = None
 
     @classmethod
-    def parse(cls, start: str, end: str | None = None) -> CompletionRange:
-        """From what a caller gives: digits, or `earliest` as the start.  Raises InvalidRequest for anything else."""
-        first = _FIRST if start.strip().lower() == EARLIEST else _digits(start, "start")
-        last = None if end is None else _digits(end, "end")
-        if last is not None and last < first:
-            raise InvalidRequest(f"the range ends before it begins: start {start}, end {end}")
-        return cls(first, last)
+    def parse(cls, start: str, end: str | None = None) -> RequestRange:
+        """As `CompletionRange.parse`."""
+        return cls(*_parse_ends(start, end))
 
-    def contains(self, completion_time: str) -> bool:
-        """Whether an instant that completed then lies in the range."""
-        return self.start <= completion_time and (self.end is None or completion_time <= self.end)
+    def holds(self, instant: Instant) -> bool:
+        """Whether an instant lies in the range."""
+        return self.start < instant.request_time and (self.end is None or instant.request_time <= self.end)
 
 
-def select_instants(timeline: Timeline, range_: CompletionRange) -> tuple[Instant, ...]:
-    """The completed writes of the active timeline that completed within the range, by request time."""
-    return tuple(i for i in timeline.completed_writes() if range_.contains(i.completion_time or i.request_time))
+def select_instants(timeline: Timeline, range_: CompletionRange | RequestRange) -> tuple[Instant, ...]:
+    """The completed writes of the active timeline that lie in the range, by request time."""
+    return tuple(i for i in timeline.completed_writes() if range_.holds(i))
 
 
 def changed_files(commits: Iterable[CommitMetadata]) -> dict[str, set[str]]:
@@ -62,10 +84,16 @@ def restricted_timeline(timeline: Timeline, instants: Iterable[Instant]) -> Time
     return Timeline(tuple(sorted(chosen, key=lambda i: i.sort_key)), timeline.archived_completions)
 
 
+def _parse_ends(start: str, end: str | None) -> tuple[str, str | None]:
+    first = _FIRST if start.strip().lower() == EARLIEST else _digits(start, "start")
+    last = None if end is None else _digits(end, "end")
+    if last is not None and last < first:
+        raise InvalidRequest(f"the range ends before it begins: start {start}, end {end}")
+    return first, last
+
+
 def _digits(text: str, role: str) -> str:
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit()):
-        raise InvalidRequest(
-            f"the {role} of an incremental query is a completion time in digits (yyyyMMddHHmmssSSS), not {text!r}"
-        )
+        raise InvalidRequest(f"the {role} of an incremental query is a time in digits (yyyyMMddHHmmssSSS), not {text!r}")
     return stripped

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import functools
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column
@@ -31,10 +32,11 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
+from pyhudi.operations.changes import ChangeQuery, plan_change_query
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.options import Options
-from pyhudi.plan.incremental import CompletionRange
+from pyhudi.plan.incremental import CompletionRange, RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.keys import path_valued_columns
 from pyhudi.records.meta_fields import META_COLUMNS
@@ -58,10 +60,7 @@ def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan
 
     Raises Unsupported for a table that Spark cannot reach and for columns that Spark has no type for.
     """
-    if spec.storage.uri.startswith("memory:"):
-        raise Unsupported(
-            f"{spec.storage.uri} lives in the memory of one process, which Spark's workers cannot reach; read it with to_arrow()"
-        )
+    _check_reachable(spec.storage)
     native, others = _divided(session, snapshot, spec, plan.slices)
     frames = [_scanned(session, spec, schema, paths) for schema, paths in native]
     if others:
@@ -71,7 +70,19 @@ def to_dataframe(session: SparkSession, snapshot: Snapshot, spec: ReadSpec, plan
     return functools.reduce(DataFrame.unionByName, frames)
 
 
-def plan_query(context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None) -> Query:
+def query_dataframe(session: SparkSession, query: Query | ChangeQuery) -> DataFrame:
+    """The rows of a query.  Raises as `to_dataframe`."""
+    if isinstance(query, Query):
+        return to_dataframe(session, query.snapshot, query.spec, query.plan)
+    _check_reachable(query.spec.reader.storage)
+    if not query.tasks:
+        return session.createDataFrame([], to_spark_schema(query.schema))
+    return _through_reader(session, query.reader, query.tasks, query.schema)
+
+
+def plan_query(
+    context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None
+) -> Query | ChangeQuery:
     """The query that Hudi's read options describe.  columns, condition: those of `pyhudi.columns` and `pyhudi.filter` when
     None, else
     every column, the `_hoodie_` columns among them, and every row.
@@ -84,7 +95,10 @@ def plan_query(context: TableContext, options: Options, columns: Sequence[str] |
         start = options.text("hoodie.datasource.read.begin.instanttime")
         if start is None:
             raise InvalidRequest("an incremental query needs hoodie.datasource.read.begin.instanttime")
-        range_ = CompletionRange.parse(start, options.text("hoodie.datasource.read.end.instanttime"))
+        end = options.text("hoodie.datasource.read.end.instanttime")
+        if options.word("hoodie.datasource.query.incremental.format") == "cdc":
+            return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
+        range_ = CompletionRange.parse(start, end)
         fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
         return plan_incremental_query(
             context,
@@ -192,25 +206,39 @@ def _cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column 
     return None
 
 
+def _check_reachable(storage: StorageSpec) -> None:
+    if storage.uri.startswith("memory:"):
+        raise Unsupported(
+            f"{storage.uri} lives in the memory of one process, which Spark's workers cannot reach; read it with to_arrow()"
+        )
+
+
 def _through_tasks(session: SparkSession, spec: ReadSpec, slices: Sequence[FileSlice]) -> DataFrame:
-    blobs = [pickle.dumps(slice_, protocol=5) for slice_ in slices]
     output = replace(spec, output=pa.schema([field.with_nullable(True) for field in spec.output]))
-    return task_frame(session, blobs).mapInArrow(_ReadSlices(output), to_spark_schema(output.output))
+    return _through_reader(session, functools.partial(run_read, output), slices, output.output)
 
 
-class _ReadSlices:
-    """Pickled file slices to their rows."""
+def _through_reader(
+    session: SparkSession, reader: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any], schema: pa.Schema
+) -> DataFrame:
+    blobs = [pickle.dumps(task, protocol=5) for task in tasks]
+    return task_frame(session, blobs).mapInArrow(_ReadTasks(reader, schema), to_spark_schema(schema))
 
-    def __init__(self, spec: ReadSpec) -> None:
-        self._spec = spec
+
+class _ReadTasks:
+    """Pickled tasks to their rows."""
+
+    def __init__(self, reader: Callable[[Any], Iterator[pa.Table]], schema: pa.Schema) -> None:
+        self._reader = reader
+        self._schema = schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob in batch.column(1).to_pylist():
-                for rows in run_read(self._spec, pickle.loads(blob)):
+                for rows in self._reader(pickle.loads(blob)):
                     for part in rows.to_batches():
                         if part.num_rows:
-                            yield part.cast(self._spec.output) if part.num_columns else part
+                            yield part.cast(self._schema) if part.num_columns else part
 
 
 # Schemas of files

@@ -15,8 +15,9 @@ Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are han
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -42,10 +43,12 @@ from pyhudi.engines.spark.convert import same_type, to_arrow_schema, to_spark_sc
 from pyhudi.engines.spark.read import plan_query
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.operations.changes import ChangeQuery
 from pyhudi.operations.create import check_against_table
 from pyhudi.operations.query import Query
 from pyhudi.operations.settings import lock_settings
 from pyhudi.options import Options, parse_options
+from pyhudi.plan.changes import ChangeSource
 from pyhudi.plan.read import prune_partitions
 from pyhudi.records.predicates import And, Expr, bind, parse_filter
 from pyhudi.storage import open_storage
@@ -82,24 +85,26 @@ class HudiSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that a read without a schema of its own gives."""
-        return to_spark_schema(self._query(None).spec.output)
+        return to_spark_schema(self._query(None).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, which are some of the table's."""
         wanted = to_arrow_schema(schema)
         query = self._query(wanted.names)
-        for field, stored in zip(wanted, query.spec.output, strict=True):
+        for field, stored in zip(wanted, query.schema, strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
         # Spark refuses a reader with pushFilters where the session does not push filters, and only its own planning knows.
         pushing = any("data_source_pushdown_filters" in argument for argument in sys.argv)
-        return (PushedHudiReader if pushing else HudiReader)(query, wanted)
+        if pushing and isinstance(query, Query):
+            return PushedHudiReader(query, wanted)
+        return HudiReader(query, wanted)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Refused: see `pyhudi.spark.write`."""
         raise Unsupported("writing through format() is not built yet; use pyhudi.spark.write(df, path, options=...)")
 
-    def _query(self, columns: Sequence[str] | None) -> Query:
+    def _query(self, columns: Sequence[str] | None) -> Query | ChangeQuery:
         options, storage_options, path = _divided_options(self.options)
         storage = open_storage(path, storage_options)
         config = load_table_config(storage)
@@ -110,49 +115,61 @@ class HudiSource(DataSource):
 
 
 @dataclass(frozen=True)
-class SlicesPartition(InputPartition):
-    """File slices that one task reads."""
+class TasksPartition(InputPartition):
+    """File slices, or sources of changes, that one Spark task reads."""
 
-    slices: tuple[FileSlice, ...]
+    tasks: tuple[FileSlice | ChangeSource, ...]
 
-    def __init__(self, slices: tuple[FileSlice, ...]) -> None:
-        object.__setattr__(self, "slices", slices)
+    def __init__(self, tasks: tuple[FileSlice | ChangeSource, ...]) -> None:
+        object.__setattr__(self, "tasks", tasks)
         object.__setattr__(self, "value", None)
 
 
 class HudiReader(DataSourceReader):
-    """Reads the slices of a query.  wanted: the columns as Spark expects them."""
+    """Reads the tasks of a query.  wanted: the columns as Spark expects them."""
 
-    def __init__(self, query: Query, wanted: pa.Schema) -> None:
-        self._spec: ReadSpec = query.spec
-        self._slices: tuple[FileSlice, ...] = query.plan.slices
+    def __init__(self, query: Query | ChangeQuery, wanted: pa.Schema) -> None:
+        self._read: Callable[[Any], Iterator[pa.Table]] = query.reader
+        self._tasks: tuple[FileSlice | ChangeSource, ...] = query.tasks
         self._wanted = wanted
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Slices together up to some size; one partition at least, because Spark reads an empty list as one unnamed partition."""
-        found: list[SlicesPartition] = []
-        held: list[FileSlice] = []
-        size = 0
-        for slice_ in self._slices:
-            held.append(slice_)
-            size += slice_.size_bytes
-            if size >= _PARTITION_BYTES:
-                found.append(SlicesPartition(tuple(held)))
-                held, size = [], 0
-        if held or not found:
-            found.append(SlicesPartition(tuple(held)))
-        return found
+        """Tasks together up to some size; one partition at least, because Spark reads an empty list as one unnamed partition."""
+        return packed(self._tasks) or [TasksPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of the partition's slices."""
-        assert isinstance(partition, SlicesPartition)
-        for slice_ in partition.slices:
-            for rows in run_read(self._spec, slice_):
-                for batch in rows.to_batches():
-                    if batch.num_rows:
-                        yield pa.RecordBatch.from_arrays(
-                            [c.cast(f.type) for c, f in zip(batch.columns, self._wanted, strict=True)], schema=self._wanted
-                        )
+        """The rows of the partition's tasks."""
+        assert isinstance(partition, TasksPartition)
+        return arrow_rows(self._read, partition, self._wanted)
+
+
+def packed(tasks: Iterable[FileSlice | ChangeSource]) -> list[TasksPartition]:
+    """Tasks together up to some size."""
+    found: list[TasksPartition] = []
+    held: list[FileSlice | ChangeSource] = []
+    size = 0
+    for task in tasks:
+        held.append(task)
+        size += task.size_bytes
+        if size >= _PARTITION_BYTES:
+            found.append(TasksPartition(tuple(held)))
+            held, size = [], 0
+    if held:
+        found.append(TasksPartition(tuple(held)))
+    return found
+
+
+def arrow_rows(
+    read: Callable[[Any], Iterator[pa.Table]], partition: TasksPartition, wanted: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition in the very types that Spark expects."""
+    for task in partition.tasks:
+        for rows in read(task):
+            for batch in rows.to_batches():
+                if batch.num_rows:
+                    yield pa.RecordBatch.from_arrays(
+                        [c.cast(f.type) for c, f in zip(batch.columns, wanted, strict=True)], schema=wanted
+                    )
 
 
 class PushedHudiReader(HudiReader):
@@ -160,6 +177,8 @@ class PushedHudiReader(HudiReader):
 
     def __init__(self, query: Query, wanted: pa.Schema) -> None:
         super().__init__(query, wanted)
+        self._spec: ReadSpec = query.spec
+        self._slices: tuple[FileSlice, ...] = query.plan.slices
         self._keys = query.snapshot.config.keys
 
     def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
@@ -172,6 +191,7 @@ class PushedHudiReader(HudiReader):
             self._slices = tuple(slice_ for slice_ in self._slices if slice_.partition in kept)
             given = self._spec.condition
             self._spec = replace(self._spec, condition=condition if given is None else And((given, condition)))
+            self._tasks, self._read = self._slices, partial(run_read, self._spec)
         yield from filters
 
 

@@ -1,0 +1,127 @@
+"""Queries of change data: from a range of instants to the sources that tasks read (`execute.changes`).
+
+    by completion time   `Table.changes` and streams: both ends included (or the start left out), so that a consumer which goes on
+                         from the last completion time that it saw misses nothing
+    by request time      Hudi's own options: the start left out, the end included
+
+Archived instants count as long as their files are there.
+
+Source: reading and merging, "CDC".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.execute.changes import ChangeSpec, change_schema, run_changes
+from pyhudi.format.actions.archived import decode_completed
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Instant
+from pyhudi.operations.query import Filter, archived_instants, read_spec
+from pyhudi.operations.skipping import ReadSettings
+from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
+from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instants
+from pyhudi.plan.read import Pruning
+from pyhudi.records.predicates import bind, parse_filter
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import build_file_groups
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+
+_DEFAULT_SETTINGS = ReadSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuery:
+    """The sources of `plan`, read as `spec` says, from the table's state in `snapshot`."""
+
+    snapshot: Snapshot
+    spec: ChangeSpec
+    plan: ChangePlan
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that the query gives."""
+        return self.spec.output
+
+    @property
+    def tasks(self) -> tuple[ChangeSource, ...]:
+        """What `reader` reads, one after the other or side by side."""
+        return self.plan.sources
+
+    @property
+    def reader(self) -> Callable[[ChangeSource], Iterator[pa.Table]]:
+        """Reads one task; picklable."""
+        return partial(run_changes, self.spec)
+
+    def without_columns(self) -> ChangeQuery:
+        """The same rows without any column, to be counted."""
+        return replace(self, spec=replace(self.spec, output=pa.schema([])))
+
+
+def plan_change_query(
+    context: TableContext,
+    range_: CompletionRange | RequestRange,
+    columns: Sequence[str] | None = None,
+    condition: Filter | None = None,
+    *,
+    typed: bool = False,
+    settings: ReadSettings = _DEFAULT_SETTINGS,
+) -> ChangeQuery:
+    """What the instants of a range changed, change by change.
+
+    columns: of op, ts_ms, before, after; None or "*" for all.  condition: on these columns.  typed: images are structs.
+    Raises TableState for a table that records no change data, and when files that tell changes are gone; InvalidRequest for
+    columns or filters that do not fit.
+    """
+    if not context.config.cdc_enabled:
+        raise TableState(
+            f"the table at {context.storage.uri} records no change data: it was created without hoodie.table.cdc.enabled=true; "
+            f"an incremental query gives the changed records in their latest state"
+        )
+    snapshot = load_snapshot(context, settings.listing)
+    reader = read_spec(snapshot, ["*"], None)
+    schema = change_schema(reader.table_schema, typed=typed)
+    spec = ChangeSpec(
+        reader=reader,
+        output=_chosen(schema, columns),
+        condition=None if condition is None else bind(parse_filter(condition), schema),
+        typed=typed,
+    )
+    active = select_instants(snapshot.timeline, range_)
+    archived = archived_instants(snapshot, range_)
+    commits = {instant: read_commit(context.timeline, instant) for instant in active}
+    commits.update({instant: _archived_commit(snapshot, instant) for instant in archived})
+    chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
+    total = len(snapshot.timeline.completed_writes()) + len(archived)
+    prunings = (Pruning("times", "instants", len(commits), total), Pruning("operations", "instants", len(chosen), len(commits)))
+    files = snapshot.listing.files(changed_partitions(chosen.values())) if chosen else {}
+    sizes = {info.path: info.size_bytes for infos in files.values() for info in infos}
+    groups = {partition: build_file_groups(partition, infos, snapshot.slicing) for partition, infos in files.items()}
+    sources = plan_changes(chosen, sizes, groups, snapshot.slicing, context.config.cdc_mode)
+    return ChangeQuery(snapshot, spec, ChangePlan(sources, prunings))
+
+
+def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    names = list(schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
+    if "*" in names:
+        names = [other for name in names for other in (schema.names if name == "*" else [name])]
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise InvalidRequest(f"change data has no column {unknown[0]!r}; its columns are {', '.join(schema.names)}")
+    return pa.schema([schema.field(name) for name in dict.fromkeys(names)])
+
+
+def _archived_commit(snapshot: Snapshot, instant: Instant) -> CommitMetadata:
+    row = snapshot.context.timeline.history.find(instant.request_time, instant.action)
+    metadata = decode_completed(instant.action, row.metadata) if row is not None and row.metadata else None
+    if not isinstance(metadata, CommitMetadata):
+        raise TableState(
+            f"the changes of instant {instant.request_time} cannot be told any more: it was archived without what it wrote; "
+            f"begin after it"
+        )
+    return metadata

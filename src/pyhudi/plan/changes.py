@@ -1,0 +1,292 @@
+"""Change data: from which files the changes of each commit are read, and how they are told from them.
+
+Of each file that a commit wrote, in this order:
+
+    LOGGED      the statistics name change logs (`.cdc`), and they are there
+    DELETED     a delete left a base file without rows: all rows of the one before
+    INSERTED    a base file has but new rows: all of them
+    REWRITTEN   another base file, whose change log is missing: its rows of this commit, and the rows of the one before that
+                are not in it.  (The real reader fails here.)
+    APPENDED    a log file: each of its keys, looked up in the slice without the log and with it
+
+and of each file group that a commit replaced: DELETED, all rows of its last slice.  Compactions, clusterings and their like
+change no record, and give nothing.
+
+Everything here is pure: commits and listings in, values out.
+
+Source: reading and merging, "CDC"; storage format, "CDC block".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.instants import Instant
+from pyhudi.format.log.cdc import CdcMode
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.plan.read import Pruning
+from pyhudi.table.slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
+
+
+class ChangeKind(StrEnum):
+    """How changes are told; see the head of this module."""
+
+    LOGGED = "LOGGED"
+    DELETED = "DELETED"
+    INSERTED = "INSERTED"
+    REWRITTEN = "REWRITTEN"
+    APPENDED = "APPENDED"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSource:
+    """The changes of one file group by one commit, as one task reads them.
+
+    before, after: the slices that images come from, None where they are not needed, or not there.  change_logs: of LOGGED.
+    log: of APPENDED, the last log of `after`.
+    """
+
+    instant_time: str
+    kind: ChangeKind
+    partition: str
+    file_id: str
+    before: FileSlice | None = None
+    after: FileSlice | None = None
+    change_logs: tuple[LogFile, ...] = ()
+    log: LogFile | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the files that are read."""
+        slices = sum(slice_.size_bytes for slice_ in (self.before, self.after) if slice_ is not None)
+        return slices + sum(file.size_bytes for file in self.change_logs)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """What a query of changes reads, by instant, partition and file group, and how it was chosen."""
+
+    sources: tuple[ChangeSource, ...]
+    prunings: tuple[Pruning, ...] = field(default=())
+
+    def __str__(self) -> str:
+        kinds = {kind: sum(1 for source in self.sources if source.kind is kind) for kind in ChangeKind}
+        said = ", ".join(f"{count} {kind.lower()}" for kind, count in kinds.items() if count)
+        lines = [f"read the changes of {len(self.sources)} file groups{f' ({said})' if said else ''}"]
+        lines.append(f"  {sum(source.size_bytes for source in self.sources):,} bytes")
+        lines += [f"  {p.step}: {p.kept} of {p.total} {p.unit}" for p in self.prunings]
+        return "\n".join(lines)
+
+
+def changes_records(metadata: CommitMetadata) -> bool:
+    """Whether a commit changed records, rather than moved them."""
+    return metadata.operation_type not in _SERVICES
+
+
+def changed_partitions(commits: Iterable[CommitMetadata]) -> tuple[str, ...]:
+    """The partitions whose files tell what the commits changed, sorted."""
+    found: set[str] = set()
+    for metadata in commits:
+        found.update(partition for partition, stats in metadata.partition_to_write_stats.items() if stats)
+        found.update(partition for partition, ids in (metadata.partition_to_replace_file_ids or {}).items() if ids)
+    return tuple(sorted(found))
+
+
+def plan_changes(
+    commits: Mapping[Instant, CommitMetadata],
+    sizes: Mapping[str, int],
+    groups: Mapping[str, Sequence[FileGroup]],
+    state: SlicingState,
+    mode: CdcMode,
+) -> tuple[ChangeSource, ...]:
+    """What to read for the changes of the commits, in the order of their request times.
+
+    sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, change logs among them; groups:
+    the file groups of these partitions.  mode: of the table; it says which images change logs lack.
+    Raises TableState when a file that is needed is gone, CorruptData for a change log of another size than its commit says,
+    Unsupported for log files of tables before version 8.
+    """
+    there = _Files(sizes, groups, state)
+    found: list[ChangeSource] = []
+    for instant in sorted(commits, key=lambda i: i.sort_key):
+        metadata = commits[instant]
+        if not changes_records(metadata):
+            continue
+        for partition, stats in sorted(metadata.partition_to_write_stats.items()):
+            for stat in sorted(stats, key=lambda s: s.path or ""):
+                if stat.path:
+                    found.append(_written(there, instant.request_time, metadata, partition, stat, mode))
+        for partition, file_ids in sorted((metadata.partition_to_replace_file_ids or {}).items()):
+            for file_id in sorted(file_ids):
+                before = there.last_slice(partition, file_id, instant.request_time)
+                found.append(ChangeSource(instant.request_time, ChangeKind.DELETED, partition, file_id, before=before))
+    return tuple(found)
+
+
+_SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX", "ALTER_SCHEMA", "BUCKET_RESCALE"})
+_DELETES = frozenset({"DELETE", "DELETE_PREPPED"})
+
+
+class _Files:
+    """The files of some partitions, looked up by path and by file group."""
+
+    def __init__(self, sizes: Mapping[str, int], groups: Mapping[str, Sequence[FileGroup]], state: SlicingState) -> None:
+        # The moment before a group was replaced is asked about, so what replaced it does not count.
+        self.state = replace(state, replaced={})
+        self._sizes = sizes
+        self._groups = {(partition, group.file_id): group for partition, found in groups.items() for group in found}
+
+    def has(self, path: str) -> bool:
+        return path in self._sizes
+
+    def log(self, path: str, instant_time: str) -> LogFile:
+        """A log file that has to be there."""
+        size_bytes = self._sizes.get(path)
+        if size_bytes is None:
+            raise _gone(instant_time, path)
+        name = parse_log_file(path.rsplit("/", 1)[-1])
+        if name is None:
+            raise CorruptData(f"commit metadata names {path!r} as a log file, which is none")
+        return LogFile(path, name, size_bytes)
+
+    def base(self, partition: str, name: str) -> BaseFile | None:
+        """A base file by name; None when it is gone."""
+        path, parsed = _in(partition, name), parse_base_file(name)
+        return None if parsed is None or not self.has(path) else BaseFile(path, parsed, self._sizes[path])
+
+    def base_at(self, partition: str, file_id: str, instant_time: str) -> BaseFile | None:
+        """The base file of a group at an instant; None when it is gone."""
+        group = self.group(partition, file_id)
+        slices = () if group is None else group.slices
+        return next((s.base for s in slices if s.base_instant == instant_time and s.base is not None), None)
+
+    def group(self, partition: str, file_id: str) -> FileGroup | None:
+        return self._groups.get((partition, file_id))
+
+    def last_slice(self, partition: str, file_id: str, instant_time: str) -> FileSlice:
+        """What a group held when it was replaced."""
+        group = self.group(partition, file_id)
+        found = None if group is None else visible_slice(group, self.state, instant_time)
+        if found is None:
+            raise _gone(instant_time, f"{_in(partition, file_id)}_*")
+        return found
+
+
+def _written(
+    files: _Files, instant_time: str, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
+) -> ChangeSource:
+    path = stat.path or ""
+    name = path.rsplit("/", 1)[-1]
+    file_id = stat.file_id or ""
+    if name.startswith("."):
+        return _appended(files, instant_time, partition, file_id, path, stat)
+    source = ChangeSource(instant_time, ChangeKind.INSERTED, partition, file_id)
+    before = _base_before(files, partition, stat)
+    after = files.base(partition, name)
+    if stat.cdc_stats and all(map(files.has, stat.cdc_stats)):
+        needs_before, needs_after = mode is CdcMode.OP_KEY_ONLY, mode is not CdcMode.DATA_BEFORE_AFTER
+        if needs_before and stat.num_writes != stat.num_inserts and before is None:
+            raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
+        if needs_after and after is None:
+            raise _gone(instant_time, path)
+        return replace(
+            source,
+            kind=ChangeKind.LOGGED,
+            before=_slice(partition, file_id, before) if needs_before else None,
+            after=_slice(partition, file_id, after) if needs_after else None,
+            change_logs=tuple(_whole(files.log(log, instant_time), size) for log, size in sorted(stat.cdc_stats.items())),
+        )
+    is_delete = metadata.operation_type in _DELETES
+    if is_delete and not stat.num_writes and stat.num_deletes:
+        if before is None:
+            raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")
+        return replace(source, kind=ChangeKind.DELETED, before=_slice(partition, file_id, before))
+    if after is None:
+        raise _gone(instant_time, path)
+    if not stat.num_update_writes and not stat.num_deletes and stat.num_writes == stat.num_inserts:
+        return replace(source, after=_slice(partition, file_id, after))
+    if before is None:
+        raise _gone(instant_time, next(iter(stat.cdc_stats or ()), stat.prev_base_file or f"{file_id} of {stat.prev_commit}"))
+    return replace(
+        source,
+        kind=ChangeKind.REWRITTEN,
+        before=_slice(partition, file_id, before),
+        after=_slice(partition, file_id, after),
+    )
+
+
+def _appended(files: _Files, instant_time: str, partition: str, file_id: str, path: str, stat: WriteStat) -> ChangeSource:
+    if not files.state.by_completion_time:
+        raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
+    log = files.log(path, instant_time)
+    slices = tuple(_slices_of_stat(files, instant_time, partition, file_id, stat, log))
+    before = slices[0] if slices else _slice_before(files, partition, file_id, log)
+    after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
+    return ChangeSource(instant_time, ChangeKind.APPENDED, partition, file_id, before=before, after=after, log=log)
+
+
+def _slices_of_stat(
+    files: _Files, instant_time: str, partition: str, file_id: str, stat: WriteStat, log: LogFile
+) -> Iterator[FileSlice]:
+    """The slice to which a log was appended, where the statistics name it."""
+    if not stat.base_file:
+        return
+    base = files.base(partition, stat.base_file)
+    if base is None:
+        raise _gone(instant_time, _in(partition, stat.base_file))
+    logs = []
+    for name in stat.log_files or ():
+        parsed = parse_log_file(name)
+        if name == log.name.text or (parsed is not None and parsed.is_cdc):
+            continue
+        logs.append(files.log(_in(partition, name), instant_time))
+    yield FileSlice(partition, file_id, base.name.instant_time, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
+
+
+def _slice_before(files: _Files, partition: str, file_id: str, log: LogFile) -> FileSlice:
+    """The slice that a log was appended to, from the files that are there: what had completed before the log did."""
+    group = files.group(partition, file_id)
+    timeline = files.state.timeline
+    own = timeline.completion_time(log.name.instant_time) or log.name.instant_time
+    for candidate in () if group is None else group.slices:
+        if log not in candidate.logs:
+            continue
+        earlier = tuple(one for one in candidate.logs if (timeline.completion_time(one.name.instant_time) or "") < own)
+        return replace(candidate, logs=tuple(one for one in earlier if one != log))
+    return FileSlice(partition, file_id, log.name.instant_time, None)
+
+
+def _base_before(files: _Files, partition: str, stat: WriteStat) -> BaseFile | None:
+    if stat.prev_base_file:
+        return files.base(partition, stat.prev_base_file)
+    if stat.prev_commit in (None, "null"):
+        return None
+    return files.base_at(partition, stat.file_id or "", stat.prev_commit)
+
+
+def _slice(partition: str, file_id: str, base: BaseFile | None) -> FileSlice | None:
+    return None if base is None else FileSlice(partition, file_id, base.name.instant_time, base)
+
+
+def _whole(log: LogFile, size_bytes: int) -> LogFile:
+    """A change log, which has to have the size that the commit says: readers would take one cut between blocks for whole."""
+    if log.size_bytes != size_bytes:
+        raise CorruptData(
+            "a change log has another size than its commit says", expected=size_bytes, found=log.size_bytes
+        ).with_path(log.path)
+    return log
+
+
+def _in(partition: str, name: str) -> str:
+    return f"{partition}/{name}" if partition else name
+
+
+def _gone(instant_time: str, path: str) -> TableState:
+    return TableState(
+        f"the changes of instant {instant_time} cannot be told any more: {path} was cleaned or is missing; begin after that "
+        f"instant, or retain more (hoodie.clean.commits.retained)"
+    )
