@@ -8,7 +8,10 @@ t.scan(columns=["id"], filter="city = 'sf'").to_arrow()
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,13 +20,19 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import rows_without_columns
-from pyhudi.format.instants import Instant
+from pyhudi.format.instants import Action, Instant
 from pyhudi.inspect import Inspection
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.changes import ChangeQuery, plan_change_query
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
-from pyhudi.operations.cluster import ClusteringOptions, ClusteringResult, execute_clustering, schedule_clustering
+from pyhudi.operations.cluster import (
+    ClusteringOptions,
+    ClusteringResult,
+    drop_clustering,
+    execute_clustering,
+    schedule_clustering,
+)
 from pyhudi.operations.compact import (
     CompactSettings,
     run_compaction,
@@ -43,6 +52,7 @@ from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
+from pyhudi.operations.upkeep import BackgroundServices, Outcomes, UpkeepSettings, left_to_thread, run_loop, run_pass
 from pyhudi.operations.validate import ValidationResult, run_validate
 from pyhudi.operations.write import (
     WriteOperation,
@@ -100,6 +110,7 @@ class Table:
         config = load_table_config(storage)
         check_against_table(self._options, config)
         self._context = TableContext(storage, env, config, open_lock(lock_settings(self._options), storage, env))
+        self._background: BackgroundServices | None = None
 
     @classmethod
     def create(
@@ -222,7 +233,10 @@ class Table:
         if where is not None:
             parsed = self._parse(options)
             engine = LocalEngine(parsed.integer("pyhudi.threads"))
-            return run_delete_where(self._context.reloaded(), engine, where, WriteSettings.of(parsed, WriteOperation.DELETE))
+            return self._beside_services(
+                lambda settings: run_delete_where(self._context.reloaded(), engine, where, settings),
+                WriteSettings.of(parsed, WriteOperation.DELETE),
+            )
         return self._write(keys, WriteOperation.DELETE, options)
 
     def delete_partitions(self, partitions: str | Iterable[str], *, options: Mapping[str, object] | None = None) -> WriteResult:
@@ -231,11 +245,15 @@ class Table:
         parsed = self._parse(options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         engine = LocalEngine(parsed.integer("pyhudi.threads"))
-        return run_delete_partitions(self._context.reloaded(), paths, settings, engine)
+        return self._beside_services(
+            lambda settings: run_delete_partitions(self._context.reloaded(), paths, settings, engine), settings
+        )
 
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
         """Undo the write requested at `instant`, completed or not.  Raises InstantNotFound, and TableState when later writes
         build on it.
+
+        Plans of compactions and clusterings are not writes: `unschedule_compaction` and `unschedule_clustering` drop those.
         """
         return rollback_instant(self._context, self._find_write(instant), CommitSettings.of(self._parse(options)))
 
@@ -293,6 +311,14 @@ class Table:
         settings = self._clustering_options(order_by, layout, options)
         return schedule_clustering(self._context.reloaded(), self._service_engine(None, options), settings)
 
+    def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
+        way.
+        """
+        context = self._context.reloaded()
+        context.timeline.load().find(instant, Action.CLUSTERING)
+        drop_clustering(context, CommitSettings.of(self._parse(options)), instant)
+
     def compact(
         self,
         instant: str | None = None,
@@ -339,6 +365,74 @@ class Table:
         """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
         unschedule(self._context.reloaded(), CompactSettings.of(self._parse(options)), instant)
 
+    def run_services(
+        self,
+        services: Sequence[str] | None = None,
+        *,
+        plan: bool = True,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Mapping[str, str]:
+        """One pass of table services: what is pending is carried out, then what is due; service -> what it did.
+
+        services: of clean, metadata, archive, compact, log_compact, cluster, ttl.  None is all of them; clusterings and log
+        compactions are then planned, and partitions expire, only where the options switch that on.  plan: False makes no new
+        plans of compactions and clusterings.  spark: run the tasks on the cluster.
+        """
+        _, run = self._run_pass(services, plan, self._service_engine(spark, options), self._parse(options))
+        return run(lambda: True)
+
+    def serve(
+        self,
+        stop: threading.Event,
+        services: Sequence[str] | None = None,
+        *,
+        rest_seconds: float = 30.0,
+        plan: bool = True,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+        on_pass: Callable[[Mapping[str, str]], None] | None = None,
+    ) -> None:
+        """Run services again and again until `stop` is set, resting `rest_seconds` between passes; otherwise as `run_services`.
+
+        When `stop` is set, the plan that is being carried out is carried to its end, and no other begun.  As many processes may
+        serve a table as wanted: they take different plans.  on_pass: called with the outcomes of each pass.
+        """
+        _, run = self._run_pass(services, plan, self._service_engine(spark, options), self._parse(options))
+
+        def once() -> Outcomes:
+            outcomes = run(lambda: not stop.is_set())
+            if on_pass is not None:
+                on_pass(outcomes)
+            return outcomes
+
+        run_loop(once, stop, rest_seconds)
+
+    def background_services(
+        self,
+        services: Sequence[str] | None = None,
+        *,
+        rest_seconds: float = 10.0,
+        plan: bool = True,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> BackgroundServices:
+        """Services in a thread beside the writes of this object: `with table.background_services(): table.upsert(...)`.
+
+        The thread looks after each commit, and every `rest_seconds`.  Writes of this object plan what the thread carries out and
+        leave the rest to it; an error that ended the thread is raised by the next write.  The end of the block waits until all
+        that is pending is done.  Arguments as in `run_services`.
+        """
+        if self._background is not None:
+            raise InvalidRequest(f"services run beside the writes to {self.uri} already")
+        settings, run = self._run_pass(services, plan, self._service_engine(spark, options), self._parse(options))
+
+        def ended() -> None:
+            self._background = None
+
+        self._background = BackgroundServices(run, settings.names, rest_seconds, ended)
+        return self._background.start()
+
     def savepoint(
         self,
         instant: str | None = None,
@@ -366,7 +460,8 @@ class Table:
         """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
         parsed = self._parse(options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        return run_ttl(self._context.reloaded(), TtlSettings.of(parsed), settings)
+        context, engine = self._context.reloaded(), LocalEngine(parsed.integer("pyhudi.threads"))
+        return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the metadata table: readers list directories from then on, and the next write builds it anew, unless its options
@@ -517,9 +612,40 @@ class Table:
         self, data: Any, operation: WriteOperation, options: Mapping[str, object] | None, engine: Engine | None = None
     ) -> WriteResult:
         parsed = self._parse(options)
-        context = self._context.reloaded()
         chosen = engine or _engine_for(data, parsed)
-        return run_write(context, chosen, data, WriteSettings.of(parsed, operation))
+        return self._beside_services(
+            lambda settings: run_write(self._context.reloaded(), chosen, data, settings), WriteSettings.of(parsed, operation)
+        )
+
+    def _beside_services(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
+        """Write; what a thread beside the writer does is left to it, and it is told of the commit."""
+        beside = self._background
+        if beside is None:
+            return write(settings)
+        beside.check()
+        result = write(replace(settings, services=left_to_thread(settings.services, beside.names)))
+        beside.wake()
+        return result
+
+    def _run_pass(
+        self,
+        services: Sequence[str] | None,
+        plan: bool,
+        engine: Engine,
+        parsed: Options,
+    ) -> tuple[UpkeepSettings, Callable[[Callable[[], bool]], Outcomes]]:
+        """What one pass does, and a function that makes it."""
+        settings = UpkeepSettings.of(parsed, None if services is None else tuple(services), plan=plan)
+        write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
+        quiet = replace(write, services=write.services.none())
+
+        def run(go_on: Callable[[], bool]) -> Outcomes:
+            context = self._context.reloaded()
+            check_writable(context)
+            delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
+            return run_pass(context, engine, settings, delete, go_on)
+
+        return settings, run
 
     def _clustering_options(
         self, order_by: str | Sequence[str] | None, layout: str | None, options: Mapping[str, object] | None

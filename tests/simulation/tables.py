@@ -35,7 +35,7 @@ class World:
     def __init__(self, kind: str, options: Mapping[str, object]) -> None:
         self.environment = ReplayEnvironment(7)
         self.options = {**SMALL, **options}
-        self.uri = f"memory://simulation-{next(_names)}"
+        self.uri = f"memory://simulation-{next(_names):06}"
         MemoryStorage(self.uri, self.environment)
         self.rows: Rows = {}
         self.states: dict[str, Rows] = {}
@@ -82,14 +82,16 @@ class World:
         other = object.__new__(World)
         other.environment = ReplayEnvironment(8, self.environment.now_ms() + 1000)
         other.options = dict(self.options)
-        other.uri = f"memory://simulation-{next(_names)}"
+        other.uri = f"memory://simulation-{next(_names):06}"
         MemoryStorage(other.uri, other.environment)
         other.rows, other.states = dict(self.rows), dict(self.states)
         source, target = open_storage(self.uri), open_storage(other.uri)
         for info in source.walk(""):
             data = source.read(info.path)
             assert data is not None
-            # Plans name files by full URI.
+            if info.path.startswith(".hoodie/timeline/"):
+                # Plans name files by full URI; all these are of one length.
+                data = data.replace(self.uri.encode(), other.uri.encode())
             target.put(info.path, data)
         return other
 

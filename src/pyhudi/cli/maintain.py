@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -16,7 +19,7 @@ _CHECK_FAILED = 4
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (compact, cluster, clean, archive, rollback, savepoint, restore, validate):
+    for command in (compact, cluster, clean, archive, serve, rollback, savepoint, restore, validate):
         app.command()(command)
 
 
@@ -61,6 +64,44 @@ def archive(
 ) -> None:
     """Move old instants from the active timeline to history.  No data is removed."""
     print_value(open_table(table, storage, options).archive(), output)
+
+
+def serve(
+    table: TableArgument,
+    services: Annotated[str | None, typer.Option("--services", help="Which, comma separated; all when left out.")] = None,
+    rest: Annotated[float, typer.Option("--rest", min=0.0, help="Seconds between two passes.")] = 30.0,
+    once: Annotated[bool, typer.Option("--once", help="Make one pass and end.")] = False,
+    plan: Annotated[bool, typer.Option("--plan/--no-plan", help="Whether new compactions and clusterings are planned.")] = True,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Run pending and due table services until told to stop by SIGTERM or SIGINT.
+
+    The first signal lets the plan that is being carried out end; a second one takes it back and leaves at once.  Any number of
+    such processes may serve one table.
+    """
+    opened = open_table(table, storage, options)
+    names = [name.strip() for name in services.split(",")] if services else None
+    stop = threading.Event()
+
+    def told(signum: int, frame: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    def say(outcomes: Mapping[str, str]) -> None:
+        for name, outcome in outcomes.items():
+            if not outcome.startswith(("not due:", "off:")):
+                print(f"{name}: {outcome}", flush=True)
+        if once:
+            stop.set()
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        opened.serve(stop, names, rest_seconds=rest, plan=plan, on_pass=say)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def rollback(

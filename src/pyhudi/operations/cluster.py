@@ -13,11 +13,11 @@ Source: writing and services, "Clustering"; clustering design.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity
@@ -36,20 +36,22 @@ from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.attempt import check_writable, taken_back_on_error
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.rollback import rollback_failed_attempt
+from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time
+from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.options import FileSettings, Options
 from pyhudi.plan.clustering import (
     ClusterGroup,
+    ClusteringDue,
     ClusteringSettings,
     SliceRange,
     choose_partitions,
+    clustering_due,
     eligible_slices,
     group_metrics,
     plan_groups,
 )
-from pyhudi.plan.conflicts import WriteStart
+from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
@@ -57,7 +59,7 @@ from pyhudi.storage.liveness import RunningWrite, is_alive
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
-from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.table.snapshot import Snapshot, load_rollback_targets, load_snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 _LAYOUT_KEY = "hoodie.layout.optimize.strategy"
@@ -72,6 +74,7 @@ class ClusteringOptions:
     commit: CommitSettings
     memory_budget_bytes: int
     metadata: MetadataSettings
+    max_commits: int
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusteringOptions:
@@ -82,6 +85,12 @@ class ClusteringOptions:
                 f"order_by={','.join(order_by)} and hoodie.clustering.plan.strategy.sort.columns={','.join(given)} disagree"
             )
         target = options.integer("hoodie.clustering.plan.strategy.target.file.max.bytes")
+        sort_columns = tuple(order_by) if order_by is not None else given
+        strategy, filter_mode = _plan_strategy(options)
+        grouping = options.text("pyhudi.clustering.grouping") or (
+            "prefer_overlap" if sort_columns and strategy == "size" else strategy
+        )
+        inline = options.flag("hoodie.clustering.inline")
         pattern = options.text("hoodie.clustering.plan.strategy.partition.regex.pattern")
         return cls(
             plan=ClusteringSettings(
@@ -89,11 +98,11 @@ class ClusteringOptions:
                 target_file_bytes=target,
                 max_group_bytes=options.integer("hoodie.clustering.plan.strategy.max.bytes.per.group"),
                 max_group_count=options.integer("hoodie.clustering.plan.strategy.max.num.groups"),
-                sort_columns=tuple(order_by) if order_by is not None else given,
+                sort_columns=sort_columns,
                 layout=(layout or options.word(_LAYOUT_KEY)).upper(),
-                grouping=options.word("pyhudi.clustering.grouping"),
+                grouping=grouping,
                 single_groups=options.flag("hoodie.clustering.plan.strategy.single.group.clustering.enabled"),
-                filter_mode=options.word("hoodie.clustering.plan.partition.filter.mode"),
+                filter_mode=filter_mode,
                 partition_pattern=pattern,
                 selected_partitions=options.names("hoodie.clustering.plan.strategy.partition.selected"),
                 begin_partition=options.text("hoodie.clustering.plan.strategy.cluster.begin.partition"),
@@ -101,10 +110,13 @@ class ClusteringOptions:
                 recent_partitions=options.integer("hoodie.clustering.plan.strategy.daybased.lookback.partitions"),
                 skipped_partitions=options.integer("hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions"),
             ),
-            files=replace(FileSettings.of(options), max_file_size_bytes=target),
+            files=replace(FileSettings.of(options), max_file_size_bytes=_file_limit(options, target)),
             commit=CommitSettings.of(options),
             memory_budget_bytes=options.integer("pyhudi.memory.budget.bytes"),
             metadata=MetadataSettings.of(options),
+            max_commits=options.positive(
+                "hoodie.clustering.inline.max.commits" if inline else "hoodie.clustering.async.max.commits"
+            ),
         )
 
 
@@ -136,12 +148,35 @@ class ClusteringResult:
         )
 
 
-def schedule_clustering(context: TableContext, engine: Engine, options: ClusteringOptions) -> ClusteringResult:
-    """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster."""
+@dataclass(frozen=True, slots=True)
+class ClusteringRuns:
+    """What running all that is pending, and what is due, came to.
+
+    runs: what was carried out.  left: plan -> why it was not.  planned: the new plan, None when there is none, and then `reason`
+    says why.
+    """
+
+    runs: tuple[ClusteringResult, ...]
+    left: Mapping[str, str]
+    planned: str | None
+    reason: str
+
+
+def schedule_clustering(
+    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
+) -> ClusteringResult:
+    """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster.
+
+    if_due: only when enough writes completed since the last one was planned.
+    """
     check_writable(context)
     store = context.timeline
     with context.lock.held(options.commit.lock_wait_ms):
         snapshot = load_snapshot(context)
+        if snapshot.timeline.pending(Action.RESTORE):
+            raise TableState(f"a restore of {context.storage.uri} did not finish; run it again before clustering")
+        if if_due and not due_now(context, snapshot.timeline, options).due:
+            return ClusteringResult(None, None)
         groups = _plan(context, engine, snapshot, options.plan)
         if not groups:
             return ClusteringResult(None, None)
@@ -155,11 +190,13 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     """Carry out a plan that is on the timeline.
 
     Raises InstantNotFound, TableState when another executor has it, WriteConflict when one of its file groups was written to
-    since it was planned; the plan then
-    stays, to be run or rolled back.
+    since it was planned; such a plan can never be carried out, and is left to `drop_clustering`.
     """
     check_writable(context)
-    instant = context.timeline.load().find(instant_time, Action.CLUSTERING)
+    timeline = context.timeline.load()
+    if finish_pending_rollbacks(context, options.commit, timeline):
+        timeline = context.timeline.load()
+    instant = timeline.find(instant_time, Action.CLUSTERING)
     transaction = _claim(context, instant, options.commit)
     with taken_back_on_error(transaction):
         transaction.start()
@@ -167,6 +204,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
         plan = _load_plan(context, instant)
         groups, sort_columns, layout = _groups_of(context, plan)
         start = _since_plan(snapshot.timeline, instant_time)
+        _check_not_overtaken(context, snapshot.timeline, instant_time, start, groups)
         tasks = _tasks(context, snapshot, instant_time, groups, sort_columns, layout, options)
         statuses = [status for part in engine.map(run_cluster, tasks) for status in part]
         replaced: dict[str, list[str]] = {}
@@ -180,6 +218,88 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     return _result(instant_time, done.completion_time, groups, statuses, sort_columns)
 
 
+def _always() -> bool:
+    return True
+
+
+def run_clusterings(
+    context: TableContext,
+    engine: Engine,
+    options: ClusteringOptions,
+    *,
+    schedule: bool = True,
+    go_on: Callable[[], bool] = _always,
+) -> ClusteringRuns:
+    """Carry out what is pending and nobody else carries out; then plan what is due and carry it out.
+
+    A plan of which a file group was written to since is dropped.  schedule: False carries out what is pending alone.  go_on:
+    asked before each plan; False leaves the rest as it is.
+    """
+    runs: list[ClusteringResult] = []
+    left: dict[str, str] = {}
+
+    def attempt(instant: str) -> None:
+        try:
+            runs.append(execute_clustering(context, engine, instant, options))
+        except InstantNotFound:
+            left[instant] = "another process completed or dropped it"
+        except ClusteringOvertaken as error:
+            left[instant] = f"dropped: {error}" if drop_clustering(context, options.commit, instant) else str(error)
+        except (WriteConflict, ClusteringTaken) as error:
+            left[instant] = str(error)
+
+    for pending in context.timeline.load().pending(Action.CLUSTERING):
+        if go_on():
+            attempt(pending.request_time)
+    if not schedule or not go_on():
+        return ClusteringRuns(tuple(runs), left, None, "no plan is made")
+    timeline = context.timeline.load()
+    due = due_now(context, timeline, options)
+    if not due.due:
+        return ClusteringRuns(tuple(runs), left, None, due.reason)
+    planned = schedule_clustering(context, engine, options, if_due=True).instant
+    if planned is not None and go_on():
+        attempt(planned)
+    return ClusteringRuns(tuple(runs), left, planned, "" if planned else "nothing to cluster")
+
+
+def due_now(context: TableContext, timeline: Timeline, options: ClusteringOptions) -> ClusteringDue:
+    """Whether enough writes completed since a clustering was planned or carried out."""
+    waiting = timeline.pending(Action.CLUSTERING)
+    last = waiting[-1].request_time if waiting else ""
+    for instant in reversed(timeline.completed(Action.REPLACECOMMIT)):
+        if instant.request_time <= last:
+            break
+        if read_commit(context.timeline, instant).operation_type == "CLUSTER":
+            last = instant.request_time
+            break
+    return clustering_due(timeline, last, options.max_commits)
+
+
+def drop_clustering(context: TableContext, settings: CommitSettings, instant: str) -> bool:
+    """Drop a pending clustering: what a dead executor left of it is removed, and its plan.  False when it is gone already.
+
+    Raises TableState when a living process carries it out.
+    """
+    rollback_failed_attempt(context, instant, Action.CLUSTERING, settings)
+    with context.lock.held(settings.lock_wait_ms):
+        found = [i for i in context.timeline.load().pending(Action.CLUSTERING) if i.request_time == instant]
+        if not found:
+            return False
+        if found[0].state is State.INFLIGHT or is_alive(context.storage, context.env, instant, settings.heartbeats):
+            raise ClusteringTaken(f"clustering {instant} of {context.storage.uri} is being carried out; stop that process first")
+        context.timeline.remove_pending(instant, Action.CLUSTERING, State.REQUESTED)
+    return True
+
+
+class ClusteringTaken(TableState):
+    """Another process carries the clustering out, or did."""
+
+
+class ClusteringOvertaken(WriteConflict):
+    """A file group of the plan was written to since; the plan can never be carried out."""
+
+
 def _plan(context: TableContext, engine: Engine, snapshot: Snapshot, settings: ClusteringSettings) -> tuple[ClusterGroup, ...]:
     if snapshot.schema is None:
         return ()
@@ -191,7 +311,7 @@ def _plan(context: TableContext, engine: Engine, snapshot: Snapshot, settings: C
     busy = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
     candidates = {p: eligible_slices(found, busy, settings) for p, found in snapshot.slices(partitions).items()}
     ranges: dict[tuple[str, str], SliceRange] = {}
-    if settings.grouping in ("overlap", "record_key"):
+    if settings.needs_ranges:
         slices = [s for found in candidates.values() for s in found]
         columns = settings.sort_columns or (RECORD_KEY,)
         tasks = [RangeTask(context.storage.spec(), s, schema, columns) for s in slices]
@@ -233,11 +353,15 @@ def _claim(context: TableContext, instant: Instant, settings: CommitSettings) ->
     if instant.state is State.INFLIGHT:
         rollback_failed_attempt(context, time, Action.CLUSTERING, settings)
     with context.lock.held(settings.lock_wait_ms):
-        pending = [i for i in context.timeline.load().pending(Action.CLUSTERING) if i.request_time == time]
+        timeline = context.timeline.load()
+        pending = [i for i in timeline.pending(Action.CLUSTERING) if i.request_time == time]
+        if time in load_rollback_targets(context.timeline, timeline):
+            # Files written from now on would not be known to that rollback.
+            raise ClusteringTaken(f"the last attempt at clustering {time} of {context.storage.uri} is being taken back")
         if not pending:
-            raise TableState(f"clustering {time} of {context.storage.uri} was completed or dropped by another process")
+            raise ClusteringTaken(f"clustering {time} of {context.storage.uri} was completed or dropped by another process")
         if pending[0].state is State.INFLIGHT or is_alive(context.storage, context.env, time, settings.heartbeats):
-            raise TableState(f"clustering {time} of {context.storage.uri} is being carried out by another process")
+            raise ClusteringTaken(f"clustering {time} of {context.storage.uri} is being carried out by another process")
         heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
         heartbeat.start()
     return Transaction(context, settings, time, Action.CLUSTERING, heartbeat)
@@ -304,6 +428,25 @@ def _since_plan(timeline: Timeline, planned: str) -> WriteStart:
     return WriteStart(last.request_time if last else "", frozenset(after | pending))
 
 
+def _check_not_overtaken(
+    context: TableContext, timeline: Timeline, planned: str, start: WriteStart, groups: Iterable[ClusterGroup]
+) -> None:
+    """Raises WriteConflict when a write has changed one of the groups, before any work is done; the commit looks again."""
+    mine = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
+    others = {
+        instant: touched_groups(context, instant)[0]
+        for instant in instants_to_check(planned, start, timeline)
+        if instant.state is State.COMPLETED
+    }
+    conflicts = find_conflicts(planned, mine, others, frozenset())
+    if conflicts:
+        raise ClusteringOvertaken(
+            f"file groups of clustering {planned} of {context.storage.uri} were changed since it was planned, by "
+            f"{describe_conflicts(conflicts)}",
+            instants=tuple(c.instant.request_time for c in conflicts),
+        )
+
+
 def _tasks(
     context: TableContext,
     snapshot: Snapshot,
@@ -364,3 +507,35 @@ def _result(
         bytes_written=sum(stat.total_write_bytes for stat in stats),
         order=order,
     )
+
+
+_PLAN_STRATEGIES: Mapping[str, tuple[str, str | None]] = {
+    "SparkSizeBasedClusteringPlanStrategy": ("size", None),
+    "SparkRecentDaysClusteringPlanStrategy": ("size", "RECENT_DAYS"),
+    "SparkSelectedPartitionsClusteringPlanStrategy": ("size", "SELECTED_PARTITIONS"),
+    "SparkSingleFileSortPlanStrategy": ("single", None),
+}
+"""The last part of a plan strategy's class name -> grouping, and the partition filter that its name stands for."""
+
+_UNLIMITED_BYTES = 1 << 62
+
+
+def _plan_strategy(options: Options) -> tuple[str, str]:
+    """Grouping and partition filter mode that the options name."""
+    key, mode = "hoodie.clustering.plan.strategy.class", "hoodie.clustering.plan.partition.filter.mode"
+    name = options.word(key)
+    found = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
+    if found is None:
+        raise Unsupported(f"option {key}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}")
+    return found[0], found[1] or options.word(mode)
+
+
+def _file_limit(options: Options, target: int) -> int:
+    """How large a file may become, by the execution strategy that the options name."""
+    key = "hoodie.clustering.execution.strategy.class"
+    name = options.word(key)
+    limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
+    limit = limits.get(name.rsplit(".", 1)[-1])
+    if limit is None:
+        raise Unsupported(f"option {key}={name} is refused: PyHudi has {', '.join(limits)}")
+    return limit

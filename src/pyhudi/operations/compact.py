@@ -57,7 +57,7 @@ from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_rollback_targets, load_snapshot, read_commit
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 
@@ -86,23 +86,42 @@ class Planned:
     reason: str
 
 
+def _always() -> bool:
+    return True
+
+
 def run_compaction(
-    context: TableContext, engine: Engine, settings: CompactSettings, instant: str | None = None, *, if_due: bool = False
+    context: TableContext,
+    engine: Engine,
+    settings: CompactSettings,
+    instant: str | None = None,
+    *,
+    if_due: bool = False,
+    schedule: bool = True,
+    go_on: Callable[[], bool] = _always,
 ) -> CompactionResult:
     """Carry out the compaction planned at `instant`; without one, all that are pending, and then a new one.
 
-    if_due: plan the new one only when its trigger asks for it.
+    if_due: plan the new one only when its trigger asks for it.  schedule: False makes no new one.  go_on: asked before each
+    plan; False leaves the rest as it is.
     Raises InstantNotFound when no compaction is pending at `instant`, TableState when another process carries it out or the table
     forbids compactions.
     """
-    return _run_all(context, engine, settings, _COMPACTION, instant, if_due)
+    return _run_all(context, engine, settings, _COMPACTION, instant, if_due, schedule, go_on)
 
 
 def run_log_compaction(
-    context: TableContext, engine: Engine, settings: CompactSettings, instant: str | None = None, *, if_due: bool = False
+    context: TableContext,
+    engine: Engine,
+    settings: CompactSettings,
+    instant: str | None = None,
+    *,
+    if_due: bool = False,
+    schedule: bool = True,
+    go_on: Callable[[], bool] = _always,
 ) -> CompactionResult:
     """As `run_compaction`, for log compactions: the log files of a slice become one."""
-    return _run_all(context, engine, settings, _LOG_COMPACTION, instant, if_due)
+    return _run_all(context, engine, settings, _LOG_COMPACTION, instant, if_due, schedule, go_on)
 
 
 def schedule_compaction(context: TableContext, settings: CompactSettings, *, if_due: bool = False) -> CompactionResult:
@@ -156,7 +175,14 @@ _LOG_COMPACTION = _Kind("log_compact", "LOG_COMPACT", Action.LOGCOMPACTION, run_
 
 
 def _run_all(
-    context: TableContext, engine: Engine, settings: CompactSettings, kind: _Kind, instant: str | None, if_due: bool
+    context: TableContext,
+    engine: Engine,
+    settings: CompactSettings,
+    kind: _Kind,
+    instant: str | None,
+    if_due: bool,
+    schedule: bool,
+    go_on: Callable[[], bool],
 ) -> CompactionResult:
     _check_table(context)
     phases = Phases(context.env)
@@ -185,14 +211,17 @@ def _run_all(
             runs.append(outcome)
 
     for pending in timeline.pending(kind.action):
-        attempt(pending.request_time)
+        if go_on():
+            attempt(pending.request_time)
     phases.end("pending plans")
+    if not schedule or not go_on():
+        return CompactionResult(kind.name, None, "no plan is made", tuple(runs), left, phases.seconds)
     if kind is _COMPACTION:
         planned = _schedule(context, settings, if_due)
     else:
         planned = _schedule_log(context, engine, settings, if_due)
     phases.end("plan")
-    if planned.instant is not None:
+    if planned.instant is not None and go_on():
         attempt(planned.instant)
         phases.end("run")
     return CompactionResult(kind.name, planned.instant, planned.reason, tuple(runs), left, phases.seconds)
@@ -368,6 +397,9 @@ def _claim(context: TableContext, settings: CompactSettings, kind: _Kind, reques
         timeline = store.load()
         _refuse_while_restoring(context, timeline)
         pending = [i for i in timeline.pending(kind.action) if i.request_time == request_time]
+        if request_time in load_rollback_targets(store, timeline):
+            # Files written from now on would not be known to that rollback.
+            return "its last attempt is being taken back"
         if not pending:
             return "another process completed or dropped it"
         if pending[0].state is State.INFLIGHT or _is_alive(context, settings, request_time):

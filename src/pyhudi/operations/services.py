@@ -1,4 +1,4 @@
-"""Table services that follow a commit by themselves: clean, archive, compaction, log compaction.
+"""Table services that follow a commit by themselves: clean, archive, compaction, log compaction, clustering, partition TTL.
 
 Each service is a row of `_SERVICES`: a name and a function that takes the table, the engine, the settings and a glance at the
 timeline, and says what it did in a few words: `run: ...`, `planned: ...`, `not due: ...` or `off: ...`.  A service that is not
@@ -13,18 +13,21 @@ Source: writing and services, "Commit: exact order", "Cleaning" and "Archival tr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
-from pyhudi.errors import ServiceFailed
+from pyhudi.errors import InvalidRequest, ServiceFailed
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action, Instant, State, format_instant_time
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.clean import CleanSettings, run_clean
+from pyhudi.operations.cluster import ClusteringOptions, ClusteringRuns, due_now, run_clusterings, schedule_clustering
 from pyhudi.operations.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
 from pyhudi.operations.metadata.services import MetadataServiceSettings, run_metadata_services
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.results import CompactionResult, WriteResult
+from pyhudi.operations.ttl import DeletePartitions, TtlSettings, run_ttl
 from pyhudi.options import Options
 from pyhudi.plan.archival import reason_not_to_archive
 from pyhudi.plan.cleaning import reason_not_to_clean
@@ -42,7 +45,8 @@ class ServiceSettings:
     clean, archive, metadata (those of the metadata table): None when switched off.
 
     compact: how compactions are made.  compact_inline, log_compact_inline: pending plans are carried out and new ones made and
-    carried out; compact_schedule_inline: new ones are made, when none is pending, and left to another process.
+    carried out; compact_schedule_inline: new ones are made, when none is pending, and left to another thread or process.
+    clustering, cluster_inline, cluster_schedule: the same of clusterings.  ttl: None when switched off.
     raise_failures: a service that fails makes the write raise, after its commit.
     """
 
@@ -53,6 +57,10 @@ class ServiceSettings:
     compact_inline: bool
     compact_schedule_inline: bool
     log_compact_inline: bool
+    clustering: ClusteringOptions
+    cluster_inline: bool
+    cluster_schedule: bool
+    ttl: TtlSettings | None
     raise_failures: bool
 
     @classmethod
@@ -64,8 +72,21 @@ class ServiceSettings:
         """
         enabled = options.flag("hoodie.table.services.enabled")
         inline = options.given("hoodie.compact.inline")
-        left_to_others = options.given("hoodie.datasource.compaction.async.enable") is not None
-        scheduled = options.flag("hoodie.compact.schedule.inline")
+        beside = options.given("hoodie.datasource.compaction.async.enable")
+        left_to_others = beside is not None
+        scheduled = options.flag("hoodie.compact.schedule.inline") or beside == "true"
+        clusters = options.flag("hoodie.clustering.inline")
+        cluster_scheduled = options.flag("hoodie.clustering.schedule.inline") or options.flag("hoodie.clustering.async.enabled")
+        if inline == "true" and options.flag("hoodie.compact.schedule.inline"):
+            raise InvalidRequest(
+                "hoodie.compact.inline does not go with hoodie.compact.schedule.inline: either the writer compacts, or it plans "
+                "and leaves the work to others"
+            )
+        if clusters and cluster_scheduled:
+            raise InvalidRequest(
+                "hoodie.clustering.inline does not go with hoodie.clustering.schedule.inline or "
+                "hoodie.clustering.async.enabled: either the writer clusters, or it plans and leaves the work to others"
+            )
         archive = ArchiveSettings.of(options) if enabled and options.flag("hoodie.archive.automatic") else None
         return cls(
             clean=CleanSettings.of(options) if enabled and options.flag("hoodie.clean.automatic") else None,
@@ -80,9 +101,28 @@ class ServiceSettings:
             else None,
             compact=CompactSettings.of(options),
             compact_inline=enabled and (not left_to_others and not scheduled if inline is None else inline == "true"),
-            compact_schedule_inline=enabled and scheduled,
+            compact_schedule_inline=enabled and scheduled and inline != "true",
             log_compact_inline=enabled and options.flag("hoodie.log.compaction.inline"),
+            clustering=ClusteringOptions.of(options),
+            cluster_inline=enabled and clusters,
+            cluster_schedule=enabled and cluster_scheduled,
+            ttl=TtlSettings.of(options) if enabled and options.flag("hoodie.partition.ttl.inline") else None,
             raise_failures=options.flag("hoodie.fail.writes.on.inline.table.service.exception"),
+        )
+
+    def none(self) -> ServiceSettings:
+        """The same, with everything switched off."""
+        return replace(
+            self,
+            clean=None,
+            archive=None,
+            metadata=None,
+            compact_inline=False,
+            compact_schedule_inline=False,
+            log_compact_inline=False,
+            cluster_inline=False,
+            cluster_schedule=False,
+            ttl=None,
         )
 
 
@@ -93,18 +133,23 @@ def with_services(
     result: WriteResult,
     before: Timeline,
     action: Action,
+    delete_partitions: DeletePartitions,
 ) -> WriteResult:
     """The result of a write, after the services that are due; none is when the write committed nothing.
 
     engine: where tasks of services run; None leaves those with tasks to a later write.  before: the timeline on which the write
-    was planned.  action: under which it completed.
+    was planned.  action: under which it completed.  delete_partitions: how partitions whose time is over are deleted.
     Raises ServiceFailed when the settings ask for it.
     """
     if result.instant is None:
         return result
     done = Instant(result.instant, action, State.COMPLETED, result.completion_time)
     glance = Timeline.of((*before.instants, done), before.archived_completions)
-    return replace(result, services=run_services(context, engine, settings, glance, done))
+    outcomes = dict(run_services(context, engine, settings, glance, done))
+    if settings.ttl is not None:
+        chosen = settings.ttl
+        outcomes["ttl"] = _outcome("ttl", context, settings, done, lambda: _expire(context, chosen, delete_partitions))
+    return replace(result, services=outcomes)
 
 
 def run_services(
@@ -112,21 +157,25 @@ def run_services(
 ) -> Mapping[str, str]:
     """Run what is due after a commit; service -> what it did.  glance: the timeline with the commit, possibly not the newest."""
     outcomes: dict[str, str] = {}
-    for name, service in _SERVICES if context.config.is_cow else (*_SERVICES, *_LOG_SERVICES):
-        try:
-            outcomes[name] = service(context, engine, settings, glance)
-        except Exception as error:
-            # Whatever failed, the caller has to learn that the commit stands.
-            if settings.raise_failures:
-                raise ServiceFailed(
-                    f"{done.action} {done.request_time} of {context.storage.uri} is committed and stands; "
-                    f"the {name} that followed it failed: {error}",
-                    instant=done.request_time,
-                    service=name,
-                ) from error
-            _LOG.warning("%s after %s of %s failed: %s", name, done.request_time, context.storage.uri, error)
-            outcomes[name] = f"failed: {error}"
+    for name, service in (*_SERVICES, *(() if context.config.is_cow else _LOG_SERVICES), ("cluster", _cluster)):
+        outcomes[name] = _outcome(name, context, settings, done, partial(service, context, engine, settings, glance))
     return outcomes
+
+
+def _outcome(name: str, context: TableContext, settings: ServiceSettings, done: Instant, service: Callable[[], str]) -> str:
+    try:
+        return service()
+    except Exception as error:
+        # Whatever failed, the caller has to learn that the commit stands.
+        if settings.raise_failures:
+            raise ServiceFailed(
+                f"{done.action} {done.request_time} of {context.storage.uri} is committed and stands; "
+                f"the {name} that followed it failed: {error}",
+                instant=done.request_time,
+                service=name,
+            ) from error
+        _LOG.warning("%s after %s of %s failed: %s", name, done.request_time, context.storage.uri, error)
+        return f"failed: {error}"
 
 
 def _clean(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
@@ -181,7 +230,7 @@ def _compact(context: TableContext, engine: Engine | None, settings: ServiceSett
         return f"not due: {due.reason}"
     if engine is None:
         return "due: left to the next write"
-    return _said(run_compaction(context, engine, chosen, if_due=True))
+    return describe_compactions(run_compaction(context, engine, chosen, if_due=True))
 
 
 def _log_compact(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
@@ -189,7 +238,42 @@ def _log_compact(context: TableContext, engine: Engine | None, settings: Service
         return "off: hoodie.log.compaction.inline=false"
     if engine is None:
         return "due: left to the next write"
-    return _said(run_log_compaction(context, engine, settings.compact, if_due=True))
+    return describe_compactions(run_log_compaction(context, engine, settings.compact, if_due=True))
+
+
+def _cluster(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
+    chosen = settings.clustering
+    if not settings.cluster_inline and not settings.cluster_schedule:
+        return "off: hoodie.clustering.inline=false"
+    pending = glance.pending(Action.CLUSTERING)
+    if not settings.cluster_inline and pending:
+        return f"not due: clustering {pending[0].request_time} is planned already"
+    due = due_now(context, glance, chosen)
+    if not due.due and not (pending and settings.cluster_inline):
+        return f"not due: {due.reason}"
+    if engine is None:
+        return "due: left to the next write"
+    if settings.cluster_inline:
+        return describe_clusterings(run_clusterings(context, engine, chosen))
+    planned = schedule_clustering(context, engine, chosen, if_due=True).instant
+    return f"planned: {planned}" if planned else "not due: nothing to cluster"
+
+
+def describe_clusterings(runs: ClusteringRuns) -> str:
+    """A few words on what clusterings came to."""
+    left = [f"{instant} not run, {why}" for instant, why in runs.left.items()]
+    if runs.runs:
+        groups = sum(run.file_groups_read for run in runs.runs)
+        done = f"run: {', '.join(run.instant or '' for run in runs.runs)}, {groups} file groups"
+        return "; ".join([done, *left])
+    return "; ".join([f"not due: {runs.reason}" if runs.reason else "planned", *left])
+
+
+def _expire(context: TableContext, settings: TtlSettings, delete_partitions: DeletePartitions) -> str:
+    result = run_ttl(context, settings, delete_partitions)
+    if result.instant is None:
+        return "not due: no partition's time is over"
+    return f"run: {result.instant}, {result.file_groups_replaced} file groups"
 
 
 def _due(context: TableContext, settings: CompactSettings, glance: Timeline) -> Due:
@@ -197,7 +281,8 @@ def _due(context: TableContext, settings: CompactSettings, glance: Timeline) -> 
     return compaction_due(glance, settings.compaction, now, context.config.zone)
 
 
-def _said(result: CompactionResult) -> str:
+def describe_compactions(result: CompactionResult) -> str:
+    """A few words on what compactions came to."""
     left = [f"{instant} not run, {why}" for instant, why in result.left.items()]
     if result.runs:
         groups = sum(run.file_groups for run in result.runs)
@@ -206,11 +291,17 @@ def _said(result: CompactionResult) -> str:
     return "; ".join([f"not due: {result.reason}" if result.reason else "planned", *left])
 
 
+def run_housekeeping(context: TableContext, settings: ServiceSettings, names: Iterable[str], glance: Timeline) -> dict[str, str]:
+    """Those services that need no engine of their own (clean, metadata, archive), where named; service -> what it did."""
+    chosen = frozenset(names)
+    return {name: service(context, None, settings, glance) for name, service in _SERVICES if name in chosen}
+
+
 Service = Callable[[TableContext, Engine | None, ServiceSettings, Timeline], str]
 
 _SERVICES: tuple[tuple[str, Service], ...] = (("clean", _clean), ("metadata", _metadata), ("archive", _archive))
-"""In the order in which they run; the others come after these, as in real Hudi: a service is added here, with its settings in
-`ServiceSettings`."""
+"""In the order in which they run; the others come after these, as in real Hudi: those of logs, clustering, and partition TTL,
+whose deletion is a write."""
 
 _LOG_SERVICES: tuple[tuple[str, Service], ...] = (("compact", _compact), ("log_compact", _log_compact))
 """Those of merge-on-read tables."""

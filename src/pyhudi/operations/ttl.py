@@ -8,16 +8,19 @@ Source: writing and services, "Replace commits".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyhudi.format.instants import format_instant_time
 from pyhudi.operations.results import WriteResult
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions
 from pyhudi.options import Options
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
 
 DAY_MS = 86_400_000
+
+DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
+"""Deletes partitions, named by path, in one replace commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +58,9 @@ def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tup
     return tuple(partition for _, partition in expired[: max(0, settings.limit)])
 
 
-def run_ttl(context: TableContext, ttl: TtlSettings, settings: WriteSettings) -> WriteResult:
+def run_ttl(context: TableContext, ttl: TtlSettings, delete: DeletePartitions) -> WriteResult:
     """Delete the partitions whose time is over, in one replace commit; commits nothing when there are none."""
     expired = find_expired_partitions(context, ttl)
     if not expired:
-        return WriteResult(str(WriteOperation.DELETE_PARTITION), None, None)
-    return run_delete_partitions(context, expired, settings)
+        return WriteResult("delete_partition", None, None)
+    return delete(expired)

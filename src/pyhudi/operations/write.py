@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -32,6 +33,7 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.cluster import ClusteringTaken, drop_clustering
 from pyhudi.operations.create import check_columns
 from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
 from pyhudi.operations.metadata.mirror import indexing_of
@@ -41,7 +43,8 @@ from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.services import ServiceSettings, with_services
 from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import Transaction, commit_metadata
+from pyhudi.operations.transaction import Transaction, commit_metadata, touched_groups
+from pyhudi.operations.ttl import DeletePartitions
 from pyhudi.options import FileSettings, Options, SizingSettings
 from pyhudi.plan.conflicts import NEW_GROUPS_ANYWHERE, WriteStart, new_groups
 from pyhudi.plan.write import (
@@ -82,7 +85,11 @@ class WriteOperation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
-    """One write, parsed.  extra_metadata: what the commit carries beside the schema."""
+    """One write, parsed.  extra_metadata: what the commit carries beside the schema.
+
+    clustering_updates: whether writes may change file groups of a pending clustering, reject or allow; drops_clusterings: whether
+    they drop the plan then, so that nobody works for nothing.
+    """
 
     operation: WriteOperation
     index: str
@@ -104,6 +111,8 @@ class WriteSettings:
     extra_metadata: tuple[tuple[str, str], ...]
     services: ServiceSettings
     metadata: MetadataSettings
+    clustering_updates: str
+    drops_clusterings: bool
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -146,6 +155,8 @@ class WriteSettings:
             extra_metadata=extra,
             services=ServiceSettings.of(options),
             metadata=MetadataSettings.of(options),
+            clustering_updates=_update_strategy(options),
+            drops_clusterings=options.flag("hoodie.clustering.rollback.pending.replacecommit.on.conflict"),
         )
 
     @property
@@ -187,7 +198,9 @@ def run_write(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
-    return with_services(context, engine, settings.services, result, snapshot.timeline, write.action)
+    return with_services(
+        context, engine, settings.services, result, snapshot.timeline, write.action, _deleting(context, engine, settings)
+    )
 
 
 def run_delete_where(context: TableContext, engine: Engine, where: Filter, settings: WriteSettings) -> WriteResult:
@@ -243,7 +256,7 @@ def _delete_partitions(
     snapshot = load_snapshot(context)
     wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
     replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
-    _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], settings.operation)
+    _settle_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], settings)
     start = _start_of(snapshot)
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
@@ -265,7 +278,15 @@ def _delete_partitions(
         rolled_back=rolled_back,
         seconds=phases.seconds,
     )
-    return with_services(context, None, settings.services, result, snapshot.timeline, Action.REPLACECOMMIT)
+    return with_services(
+        context, engine, settings.services, result, snapshot.timeline, Action.REPLACECOMMIT, _deleting(context, engine, settings)
+    )
+
+
+def _deleting(context: TableContext, engine: Engine | None, settings: WriteSettings) -> DeletePartitions:
+    """Deletes partitions after a write, with its settings but without services of its own."""
+    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none())
+    return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)
 
 
 def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[str, ...]:
@@ -454,7 +475,7 @@ class _Write:
             profile = replace(profile, inserts={})
         self.phases.end("index")
         by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
-        _refuse_groups_under_service(snapshot, profile.updates, self.operation)
+        _settle_groups_under_service(snapshot, profile.updates, self.settings)
         inserts: dict[str, tuple[InsertTarget, ...]] = {}
         if self.operation is not WriteOperation.DELETE:
             inserts = self._place_inserts(profile, snapshot, slices)
@@ -530,7 +551,7 @@ class _Write:
         else:
             partitions = {*counts, *(self.settings.partitions_to_overwrite or ())}
         replaced = live_file_ids(snapshot, partitions)
-        _refuse_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], self.operation)
+        _settle_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], self.settings)
         return replaced
 
     def _writer_spec(self, transaction: Transaction, snapshot: Snapshot) -> WriterSpec:
@@ -634,19 +655,41 @@ def _check_delete_flag(schema: pa.Schema) -> None:
         raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {schema.field(position).type}")
 
 
-def _refuse_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], operation: WriteOperation) -> None:
-    clustered = snapshot.pending_clusterings.intersection(groups)
-    if clustered:
+def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
+    """Raises TableState when the write may not change groups that a service is about to rewrite.
+
+    Under the update strategy that allows it, the write goes on, and a pending clustering of its groups is dropped if the options
+    say so.  One that is being carried out is left alone: whichever of the two commits later finds the other.
+    """
+    wanted = frozenset(groups)
+    clustered = snapshot.pending_clusterings.intersection(wanted)
+    if clustered and settings.clustering_updates == "reject":
         partition, file_id = min(clustered)
         raise TableState(
-            f"{operation} would change {len(clustered)} file groups that a pending clustering is about to replace "
-            f"(such as {file_id} in {partition or 'the table'}), and the change would be lost; run or roll back the "
-            f"clustering first"
+            f"{settings.operation} would change {len(clustered)} file groups that a pending clustering is about to replace "
+            f"(such as {file_id} in {partition or 'the table'}), and one of the two would be lost; run the clustering, drop it "
+            f"with unschedule_clustering, or let writes win with hoodie.clustering.updates.strategy=SparkAllowUpdateStrategy"
         )
-    if operation.replaces:
-        compacted = set(snapshot.slicing.pending_compactions).intersection(groups)
+    if settings.operation.replaces:
+        compacted = set(snapshot.slicing.pending_compactions).intersection(wanted)
         if compacted:
             raise TableState(
-                f"{operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the "
+                f"{settings.operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the "
                 f"compaction first"
             )
+    if clustered and settings.drops_clusterings:
+        for pending in snapshot.timeline.pending(Action.CLUSTERING):
+            if clustered & touched_groups(snapshot.context, pending)[0]:
+                with suppress(ClusteringTaken):
+                    drop_clustering(snapshot.context, settings.commit, pending.request_time)
+
+
+def _update_strategy(options: Options) -> str:
+    """`hoodie.clustering.updates.strategy` as reject or allow."""
+    key = "hoodie.clustering.updates.strategy"
+    name = options.word(key)
+    known = {"SparkRejectUpdateStrategy": "reject", "SparkAllowUpdateStrategy": "allow"}
+    found = known.get(name.rsplit(".", 1)[-1])
+    if found is None:
+        raise Unsupported(f"option {key}={name} is refused: PyHudi has {', '.join(known)}")
+    return found

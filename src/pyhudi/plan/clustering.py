@@ -2,11 +2,12 @@
 
     1. partitions     all, or recent days, a range of names, one in 24 by the hour, chosen by name or pattern
     2. eligibility    slices below the small file limit; none under pending compaction or clustering
-    3. grouping       by size as Hudi does it; or the slices whose ranges of the sort columns overlap; or neighbours by record key
-    range or by
-                      commit time; or in random order
+    3. grouping       by size as Hudi does it; with sort columns, slices whose ranges of them overlap first; or those slices
+                      alone; or neighbours by record key range or by commit time; or in random order; or each slice by itself
     4. groups         closed when the next slice would exceed the group's byte cap; their number is capped too
     5. output         as many file groups as the target size calls for
+
+When a clustering follows commits by itself is here too: by the number of writes since the last one.
 
 Pure: slices, ranges and settings in, a plan out.
 
@@ -23,8 +24,9 @@ from typing import Any
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.table.slices import FileSlice
+from pyhudi.timeline.timeline import Timeline
 
-GROUPINGS = ("size", "overlap", "record_key", "commit_time", "random")
+GROUPINGS = ("size", "prefer_overlap", "overlap", "record_key", "commit_time", "random", "single")
 FILTER_MODES = ("NONE", "RECENT_DAYS", "SELECTED_PARTITIONS", "DAY_ROLLING")
 LAYOUTS = ("LINEAR", "ZORDER", "HILBERT")
 
@@ -61,8 +63,18 @@ class ClusteringSettings:
         ):
             if value not in legal:
                 raise InvalidRequest(f"clustering {name} {value!r} is none of {', '.join(legal)}")
-        if self.grouping == "overlap" and not self.sort_columns:
+        if self.grouping in ("prefer_overlap", "overlap") and not self.sort_columns:
             raise InvalidRequest("clustering by overlap needs sort columns: their ranges are what overlaps")
+        if self.target_file_bytes <= 0 or self.max_group_bytes <= 0:
+            raise InvalidRequest(
+                "hoodie.clustering.plan.strategy.target.file.max.bytes and hoodie.clustering.plan.strategy.max.bytes.per.group "
+                "have to be positive"
+            )
+
+    @property
+    def needs_ranges(self) -> bool:
+        """Whether the grouping looks at ranges of values."""
+        return self.grouping in ("prefer_overlap", "overlap", "record_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +99,23 @@ class ClusterGroup:
     def size_bytes(self) -> int:
         """Bytes of all files that are read."""
         return sum(slice_.size_bytes for slice_ in self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringDue:
+    """Whether a clustering should be planned, and the figures that say so."""
+
+    due: bool
+    reason: str
+
+
+def clustering_due(timeline: Timeline, last: str, max_commits: int) -> ClusteringDue:
+    """Whether enough writes completed since the last clustering.
+
+    last: request time of the newest clustering, '' for none.  max_commits: how many writes make one due.
+    """
+    count = sum(1 for instant in timeline.completed_writes() if instant.request_time > last)
+    return ClusteringDue(count >= max_commits, f"{count} of {max_commits} commits since the last clustering")
 
 
 def choose_partitions(partitions: Iterable[str], settings: ClusteringSettings, hour: int) -> tuple[str, ...]:
@@ -152,8 +181,16 @@ def _runs(
     slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringSettings
 ) -> list[list[FileSlice]]:
     """Slices in the order in which they are put into groups; a new list where a group must end."""
+    if settings.grouping == "single":
+        return [[slice_] for slice_ in sorted(slices, key=lambda s: s.file_id)]
     if settings.grouping == "overlap":
-        return _overlapping(slices, ranges)
+        kept, _, unknown = _overlapping(slices, ranges)
+        return [*kept, unknown] if unknown else kept
+    if settings.grouping == "prefer_overlap":
+        # Those that overlap come first, as groups may be capped; the others are in no better order for lying alone.
+        kept, alone, unknown = _overlapping(slices, ranges)
+        rest = sorted([*alone, *unknown], key=lambda s: (-_base_bytes(s, settings), s.file_id))
+        return [*kept, rest] if rest else kept
     if settings.grouping == "record_key":
         known = [s for s in slices if _range_of(s, ranges).record_key is not None]
         unknown = [s for s in slices if _range_of(s, ranges).record_key is None]
@@ -166,8 +203,12 @@ def _runs(
     return [sorted(slices, key=lambda s: (-_base_bytes(s, settings), s.file_id))]
 
 
-def _overlapping(slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange]) -> list[list[FileSlice]]:
-    """Lists of slices whose ranges of the first sort column form one connected piece.  Slices of unknown range go together."""
+def _overlapping(
+    slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange]
+) -> tuple[list[list[FileSlice]], list[FileSlice], list[FileSlice]]:
+    """Lists of slices whose ranges of the first sort column form one connected piece; those that overlap no other; those of
+    unknown range.
+    """
     known: list[tuple[Any, Any, FileSlice]] = []
     unknown: list[FileSlice] = []
     for slice_ in slices:
@@ -186,9 +227,7 @@ def _overlapping(slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], S
         else:
             runs.append([slice_])
             reach = high
-    # A slice that overlaps no other is in order already and stays as it is.
-    kept = [run for run in runs if len(run) > 1]
-    return [*kept, unknown] if unknown else kept
+    return [run for run in runs if len(run) > 1], [run[0] for run in runs if len(run) == 1], unknown
 
 
 def _closed_groups(partition: str, slices: Sequence[FileSlice], settings: ClusteringSettings) -> list[ClusterGroup]:
@@ -202,7 +241,7 @@ def _closed_groups(partition: str, slices: Sequence[FileSlice], settings: Cluste
             current, total = [], 0
         current.append(slice_)
         total += size
-    if current and (len(current) > 1 or settings.sort_columns or settings.single_groups):
+    if current and (len(current) > 1 or settings.sort_columns or settings.single_groups or settings.grouping == "single"):
         groups.append(_group(partition, current, total, settings))
     return groups
 

@@ -7,16 +7,19 @@ from dataclasses import replace
 import pytest
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.plan.clustering import (
     ClusteringSettings,
     SliceRange,
     choose_partitions,
+    clustering_due,
     eligible_slices,
     group_metrics,
     plan_groups,
 )
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.timeline.timeline import Timeline
 
 MB = 1 << 20
 SETTINGS = ClusteringSettings(
@@ -135,3 +138,32 @@ def test_metrics_count_logs_and_megabytes() -> None:
 def test_settings_that_mean_nothing_are_refused(bad: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest):
         replace(SETTINGS, **bad)
+
+
+def test_slices_that_overlap_come_first_and_the_others_are_packed_together() -> None:
+    slices = [piece(name, 100) for name in ("a", "b", "c", "d", "e", "f")]
+    ranges = {
+        ("p", "a"): SliceRange(((0, 10),)),
+        ("p", "b"): SliceRange(((20, 30),)),
+        ("p", "c"): SliceRange(((9, 12),)),
+        ("p", "d"): SliceRange(((100, 200),)),
+        ("p", "e"): SliceRange((None,)),
+        ("p", "f"): SliceRange(((12, 13),)),
+    }
+    settings = replace(SETTINGS, grouping="prefer_overlap", sort_columns=("x",))
+    assert ids(plan_groups({"p": slices}, ranges, settings)) == [["a", "c", "f"], ["b", "d", "e"]]
+    assert ids(plan_groups({"p": slices}, ranges, replace(settings, max_group_count=1))) == [["a", "c", "f"]]
+
+
+def test_each_slice_by_itself() -> None:
+    groups = plan_groups({"p": [piece("b", 10), piece("a", 10)]}, {}, replace(SETTINGS, grouping="single"))
+    assert ids(groups) == [["a"], ["b"]] and {group.output_count for group in groups} == {1}
+
+
+def test_a_clustering_is_due_by_the_writes_since_the_last_one() -> None:
+    timeline = Timeline.of(
+        Instant(f"2026010100000000{i}", Action.COMMIT, State.COMPLETED, f"2026010100000001{i}") for i in range(4)
+    )
+    assert clustering_due(timeline, "", 4).due
+    after = clustering_due(timeline, "20260101000000001", 4)
+    assert not after.due and after.reason == "2 of 4 commits since the last clustering"
