@@ -1,7 +1,7 @@
 # `make setup` once, then `make check` while working and `make test` before handing in. CONTRIBUTING.md says more.
 PY := .venv/bin/python
 
-.PHONY: help setup setup-hudi test check lint types unit test-spark test-pyspark test-interop golden bench demo docs clean
+.PHONY: help setup setup-hudi test check lint types unit test-spark test-pyspark test-interop test-browser golden bench demo docs clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -10,6 +10,7 @@ help:
 	@echo 'make test          every test, in one run'
 	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
+	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
 	@echo 'make bench         benchmarks; make demo: a tour; make docs: the site'
 
@@ -49,6 +50,10 @@ test-pyspark: setup
 
 test-interop: setup setup-hudi
 	$(PY) -m pytest -m interop tests
+
+test-browser: .venv/.done
+	scripts/setup.sh python --group browser
+	$(PY) -m pytest tests/test_report_in_browser.py
 
 golden: setup setup-hudi
 	@scripts/setup.sh hudi 1.1.1

@@ -49,7 +49,7 @@ setup_python() {
   # A .venv that works is kept with its interpreter: uv would make it anew for another spelling of the same path.
   python=$(find_python .venv/bin/python ${PYTHON:+"$PYTHON"} python3.13 python3.12 python3.11 python3.14 python3 python)
   uv=$(find_uv "$python")
-  UV_PYTHON_DOWNLOADS=never "$uv" sync --quiet --frozen --inexact --python "$python" --extra connect --extra cli "$@"
+  UV_PYTHON_DOWNLOADS=never "$uv" sync --quiet --frozen --inexact --python "$python" --extra connect --extra cli --extra plot "$@"
 }
 
 # An environment with another release of PySpark, to run the Spark tests in: PyHudi from this checkout, the rest as pinned.

@@ -29,6 +29,7 @@ LAYERS = {
     "pyhudi.operations": 6,
     "pyhudi.engines": 7,
     "pyhudi.cli": 8,
+    "pyhudi.report": 8,
     "pyspark_pyhudi": 9,
 }
 # Single modules straight under the package (api.py, spark.py, inspect.py, ...) and the package itself are the user's face.

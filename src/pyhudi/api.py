@@ -65,6 +65,7 @@ from pyhudi.options import Options, parse_options
 from pyhudi.plan.changes import ChangePlan
 from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
 from pyhudi.plan.read import ReadPlan
+from pyhudi.plot import Plots
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import open_lock
@@ -497,6 +498,11 @@ class Table:
     def inspect(self) -> Inspection:
         """What the table consists of, as Arrow tables: timeline, files, file slices, statistics, log blocks, and more."""
         return Inspection(self._context.reloaded())
+
+    @property
+    def plot(self) -> Plots:
+        """Pictures of the table's health, drawn with matplotlib (`pip install "pyhudi[plot]"`)."""
+        return Plots(self.inspect, self.name)
 
     # Reading
 

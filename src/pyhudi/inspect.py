@@ -1,6 +1,7 @@
 """What a table consists of, as Arrow tables: `Table.inspect`.
 
     timeline        instants in their highest state              files          every data file of the table's partitions
+    commits         what each completed write changed
     partitions      with their files and bytes                   file_slices    what a snapshot query reads
     sizes           how large base files are, by partition       column_stats   ranges of columns, from the metadata table or
     footers record_index    where keys live, by the record index         log_blocks     the blocks of one log file
@@ -23,6 +24,8 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.log_scan import read_headers
+from pyhudi.format.actions.commit import CommitMetadata, Operation
+from pyhudi.format.instants import Instant
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.metadata.partitions import COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
@@ -43,7 +46,7 @@ from pyhudi.table.metadata.indexes import (
 )
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import LogFile
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
 
 TIMELINE_SCHEMA = pa.schema(
     [
@@ -54,6 +57,27 @@ TIMELINE_SCHEMA = pa.schema(
     ]
 )
 """By request time.  state: REQUESTED, INFLIGHT or COMPLETED."""
+
+COMMITS_SCHEMA = pa.schema(
+    [
+        pa.field("request_time", pa.string(), nullable=False),
+        pa.field("completion_time", pa.string()),
+        pa.field("action", pa.string(), nullable=False),
+        pa.field("operation", pa.string(), nullable=False),
+        pa.field("is_service", pa.bool_(), nullable=False),
+        pa.field("partitions", pa.int64(), nullable=False),
+        pa.field("files_written", pa.int64(), nullable=False),
+        pa.field("file_groups_replaced", pa.int64(), nullable=False),
+        pa.field("rows_inserted", pa.int64(), nullable=False),
+        pa.field("rows_updated", pa.int64(), nullable=False),
+        pa.field("rows_deleted", pa.int64(), nullable=False),
+        pa.field("rows_written", pa.int64(), nullable=False),
+        pa.field("bytes_written", pa.int64(), nullable=False),
+    ]
+)
+"""By request time.  operation: UPSERT, COMPACT and the like.  is_service: a compaction or clustering, which changes no row.
+rows_written: copied ones included; bytes_written: of data files.
+"""
 
 FILES_SCHEMA = pa.schema(
     [
@@ -176,6 +200,16 @@ class Inspection:
             for instant in self._context.timeline.load().instants
         ]
         return pa.Table.from_pylist(rows, schema=TIMELINE_SCHEMA)
+
+    def commits(self, limit: int | None = None) -> pa.Table:
+        """COMMITS_SCHEMA: the completed writes of the active timeline; limit: only so many, the newest.
+
+        Reads one timeline file for each.  Raises CorruptData that names a damaged one.
+        """
+        store = self._context.timeline
+        writes = store.load().completed_writes()
+        kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
+        return pa.Table.from_pylist([_commit_row(write, read_commit(store, write)) for write in kept], schema=COMMITS_SCHEMA)
 
     def files(self) -> pa.Table:
         """FILES_SCHEMA: every data file that lies in the table's folders, whether it counts or not."""
@@ -351,6 +385,31 @@ class Inspection:
                     ranges = footer_ranges(file.metadata, schema, schema.names)
                 rows += [_range_row(partition, slice_.base.name.text, name, found, schema) for name, found in ranges.items()]
         return pa.Table.from_pylist(rows, schema=COLUMN_STATS_SCHEMA)
+
+
+def _commit_row(instant: Instant, metadata: CommitMetadata) -> dict[str, Any]:
+    stats = metadata.write_stats
+    is_service = metadata.operation_type in _SERVICES or metadata.compacted
+    replaced = metadata.partition_to_replace_file_ids or {}
+    return {
+        "request_time": instant.request_time,
+        "completion_time": instant.completion_time,
+        "action": str(instant.action),
+        "operation": metadata.operation_type or Operation.UNKNOWN,
+        "is_service": is_service,
+        "partitions": len({*metadata.partition_to_write_stats, *replaced}),
+        "files_written": len(stats),
+        "file_groups_replaced": sum(len(ids) for ids in replaced.values()),
+        # A service counts the rows that it carries over as inserted or updated; the table has the same rows as before.
+        "rows_inserted": 0 if is_service else sum(stat.num_inserts for stat in stats),
+        "rows_updated": 0 if is_service else sum(stat.num_update_writes for stat in stats),
+        "rows_deleted": 0 if is_service else sum(stat.num_deletes for stat in stats),
+        "rows_written": sum(stat.num_writes for stat in stats),
+        "bytes_written": sum(stat.total_write_bytes for stat in stats),
+    }
+
+
+_SERVICES = frozenset({Operation.COMPACT, Operation.LOG_COMPACT, Operation.CLUSTER})
 
 
 def _current_files(snapshot: Snapshot) -> Iterable[tuple[str, int]]:

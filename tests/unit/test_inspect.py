@@ -27,6 +27,7 @@ def test_every_answer_has_its_schema(golden: Table, tmp_path: Path) -> None:
         look = table.inspect
         for answer, schema in (
             (look.timeline(), inspect.TIMELINE_SCHEMA),
+            (look.commits(), inspect.COMMITS_SCHEMA),
             (look.files(), inspect.FILES_SCHEMA),
             (look.file_slices(), inspect.FILE_SLICES_SCHEMA),
             (look.partitions(), inspect.PARTITIONS_SCHEMA),
@@ -102,3 +103,23 @@ def test_markers_and_locks(tmp_path: Path) -> None:
     ]
     storage.put(LEASE_PATH, b"not json")
     assert table.inspect.locks().to_pylist()[0]["is_held"] is False
+
+
+def test_commits_say_what_changed_and_services_change_no_row(tmp_path: Path) -> None:
+    options = {"hoodie.index.bloom.num_entries": "100", "hoodie.metadata.enable": "false"}
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="city", ordering="ts", table_type="mor", options=options)
+    table.upsert(pa.table({"id": ["a", "b", "c"], "city": ["sf", "ny", "sf"], "ts": [1, 1, 1]}), options=options)
+    table.upsert(pa.table({"id": ["a"], "city": ["sf"], "ts": [2]}), options=options)
+    table.delete(pa.table({"id": ["b"], "city": ["ny"], "ts": [3]}), options=options)
+    table.compact(options=options)
+    table.cluster(order_by=["id"], options=options)
+    rows = table.inspect.commits().to_pylist()
+    columns = ("operation", "is_service", "rows_inserted", "rows_updated", "rows_deleted", "rows_written", "file_groups_replaced")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        ("UPSERT", False, 3, 0, 0, 3, 0),
+        ("UPSERT", False, 0, 1, 0, 1, 0),
+        ("DELETE", False, 0, 0, 1, 0, 0),
+        ("COMPACT", True, 0, 0, 0, 2, 0),
+        ("CLUSTER", True, 0, 0, 0, 2, rows[-1]["file_groups_replaced"]),
+    ]
+    assert table.inspect.commits(2).to_pylist() == rows[-2:]

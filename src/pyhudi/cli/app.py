@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import look, maintain
+from pyhudi.cli import look, maintain, report
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 look.add_to(app)
 maintain.add_to(app)
+report.add_to(app)
 
 
 @app.callback()

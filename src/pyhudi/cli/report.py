@@ -1,0 +1,40 @@
+"""`pyhudi report`: the health of a table as one HTML page."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyhudi.cli.arguments import StorageOption, TableArgument, open_table
+from pyhudi.errors import InvalidRequest
+from pyhudi.report.page import render_report
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(report)
+
+
+def report(
+    table: TableArgument,
+    to: Annotated[str | None, typer.Option("--to", "-t", metavar="FILE", help="Where to; - is the standard output.")] = None,
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Compare data, metadata table and indexes too; opens files.")
+    ] = False,
+    storage: StorageOption = None,
+) -> None:
+    """Write the health of the table as one HTML page: NAME-report.html here, unless --to says otherwise."""
+    opened = open_table(table, storage)
+    page = render_report(opened, validation=opened.validate() if validate else None)
+    if to == "-":
+        sys.stdout.write(page)
+        return
+    path = Path(to or f"{opened.name}-report.html")
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror}; name another file with --to") from error
+    print(f"report of {opened.uri} written to {path}")

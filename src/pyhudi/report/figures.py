@@ -1,0 +1,191 @@
+"""What the report and the plots show, from the Arrow tables of `Table.inspect`.
+
+    spans               instants as stretches of time, each in the lane of its kind of work
+    size_buckets        how many base files are how large, in buckets whose bounds double
+    storage_shares      what each partition's bytes are: base files and logs that queries read, and the rest
+    amplifications      rows written for each row changed, write by write
+
+Nothing is read here and no clock is asked.  Times of instants are taken as digits, in the zone of the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.instants import Action, parse_instant_time
+
+LANES = ("writes", "compaction", "clustering", "clean", "rollback", "savepoint", "indexing")
+"""The lanes of a timeline, top to bottom."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One instant.  label: what it did; start_ms, end_ms: its request and completion, as milliseconds of the digits read as
+    UTC; end_ms is None while it is pending.
+    """
+
+    lane: str
+    label: str
+    request_time: str
+    start_ms: int
+    end_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Files of `low_bytes` or more and less than `high_bytes`."""
+
+    low_bytes: int
+    high_bytes: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The bytes of a partition.  base, log: of the files that a snapshot query reads; other: older versions, and files that no
+    completed write names.
+    """
+
+    partition: str
+    base_bytes: int
+    log_bytes: int
+    other_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        """All of them."""
+        return self.base_bytes + self.log_bytes + self.other_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Amplification:
+    """One write.  rows_changed: inserted, updated and deleted; rows_written: with the rows that were copied along."""
+
+    request_time: str
+    operation: str
+    is_service: bool
+    rows_changed: int
+    rows_written: int
+    bytes_written: int
+
+    @property
+    def factor(self) -> float | None:
+        """Rows written for each row changed; None for a service and where nothing changed."""
+        return None if self.is_service or not self.rows_changed else self.rows_written / self.rows_changed
+
+
+def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
+    """The instants, by request time.  timeline: TIMELINE_SCHEMA; commits: COMMITS_SCHEMA, which tells a compaction from a write.
+
+    Instants whose digits are no date (those of bootstraps) are left out.
+    """
+    operations = dict(zip(commits["request_time"].to_pylist(), commits["operation"].to_pylist(), strict=True))
+    found = []
+    for row in timeline.to_pylist():
+        operation = operations.get(row["request_time"], "")
+        start = _moment(row["request_time"])
+        if start is None:
+            continue
+        end = _moment(row["completion_time"] or "") if row["state"] == "COMPLETED" else None
+        if row["state"] == "COMPLETED" and end is None:
+            end = start
+        label = operation.lower() or row["action"]
+        found.append(Span(_lane(row["action"], operation), label, row["request_time"], start, end))
+    return tuple(found)
+
+
+def size_buckets(slices: pa.Table, most: int = 12) -> tuple[Bucket, ...]:
+    """How large the base files are that queries read; smallest first, without a gap, at most `most` buckets.
+
+    slices: FILE_SLICES_SCHEMA.  Bounds are powers of two, or of four and so on where the sizes span too many of them.
+    """
+    sizes = slices.filter(pc.is_valid(slices["base_path"]))["base_size_bytes"].to_numpy().astype(np.int64)
+    if not len(sizes):
+        return ()
+    exponents = np.array([max(0, int(size).bit_length() - 1) for size in np.unique(sizes)])
+    step = 1
+    while exponents.max() // step - exponents.min() // step + 1 > most:
+        step += 1
+    bounds = [1 << (step * k) for k in range(int(exponents.min()) // step, int(exponents.max()) // step + 2)]
+    counts = np.histogram(np.maximum(sizes, 1), bins=np.array(bounds, dtype=np.float64))[0]
+    return tuple(Bucket(low, high, int(n)) for low, high, n in zip(bounds[:-1], bounds[1:], counts, strict=True))
+
+
+def storage_shares(partitions: pa.Table, slices: pa.Table) -> tuple[Share, ...]:
+    """Each partition's bytes, the largest first.  partitions: PARTITIONS_SCHEMA; slices: FILE_SLICES_SCHEMA."""
+    sums = slices.group_by("partition").aggregate([("base_size_bytes", "sum"), ("log_size_bytes", "sum")])
+    current = {
+        partition: (base, log)
+        for partition, base, log in zip(
+            sums["partition"].to_pylist(),
+            sums["base_size_bytes_sum"].to_pylist(),
+            sums["log_size_bytes_sum"].to_pylist(),
+            strict=True,
+        )
+    }
+    shares = []
+    for partition, total in zip(partitions["partition"].to_pylist(), partitions["all_bytes"].to_pylist(), strict=True):
+        base, log = current.get(partition, (0, 0))
+        shares.append(Share(partition, base, log, max(0, total - base - log)))
+    return tuple(sorted(shares, key=lambda share: (-share.total_bytes, share.partition)))
+
+
+def amplifications(commits: pa.Table) -> tuple[Amplification, ...]:
+    """The writes, by request time.  commits: COMMITS_SCHEMA."""
+    return tuple(
+        Amplification(
+            row["request_time"],
+            row["operation"].lower(),
+            row["is_service"],
+            row["rows_inserted"] + row["rows_updated"] + row["rows_deleted"],
+            row["rows_written"],
+            row["bytes_written"],
+        )
+        for row in commits.to_pylist()
+    )
+
+
+def overall_factor(writes: tuple[Amplification, ...]) -> float | None:
+    """Rows that writes and services wrote for each row that writes changed; None when none was changed."""
+    changed = sum(write.rows_changed for write in writes)
+    return sum(write.rows_written for write in writes) / changed if changed else None
+
+
+def readable_bytes(size_bytes: float) -> str:
+    """Such as 1.3 MiB: three digits at most before the unit."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}".replace(".0 ", " ")
+        size /= 1024
+    return f"{size:,.1f} TiB"
+
+
+_LANE_OF_ACTION = {
+    Action.COMPACTION: "compaction",
+    Action.LOGCOMPACTION: "compaction",
+    Action.CLUSTERING: "clustering",
+    Action.CLEAN: "clean",
+    Action.ROLLBACK: "rollback",
+    Action.RESTORE: "rollback",
+    Action.SAVEPOINT: "savepoint",
+    Action.INDEXING: "indexing",
+}
+_LANE_OF_OPERATION = {"COMPACT": "compaction", "LOG_COMPACT": "compaction", "CLUSTER": "clustering"}
+
+
+def _lane(action: str, operation: str) -> str:
+    return _LANE_OF_OPERATION.get(operation) or _LANE_OF_ACTION.get(Action(action), "writes")
+
+
+def _moment(digits: str) -> int | None:
+    try:
+        return parse_instant_time(digits, UTC)
+    except InvalidRequest:
+        return None
