@@ -26,7 +26,7 @@ from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePla
 from pyhudi.execute.incoming import incoming_rows, incoming_schema, resolve_moves
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.spill import RowBuffer, store_rows
-from pyhudi.execute.tag import TagFile, TagTask, run_tag
+from pyhudi.execute.tag import TagFile, TagTask, distinct_pairs, run_tag
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
 from pyhudi.format.names import WriteToken
 from pyhudi.plan.write import WorkloadProfile
@@ -39,6 +39,9 @@ Ints = npt.NDArray[np.int64]
 
 _MIN_PIECE_BYTES = 16 << 20
 """Arrow bytes below which one partition's rows are not spread over several new files only to use more threads."""
+
+_FEWEST_ROWS_A_RUN = 1000
+"""Rows that stand together by partition in runs of so many, on average, are cut as they are; others are sorted first."""
 
 
 class LocalEngine:
@@ -90,7 +93,8 @@ class LocalIncoming:
         try:
             for batch in data:
                 if batch.num_rows:
-                    self._buffer.append(incoming_rows(request, batch, first_row=sequence))
+                    rows = incoming_rows(request, batch, first_row=sequence)
+                    self._buffer.append(_by_partition(rows) if request.by_partition else rows)
                     sequence += batch.num_rows
             self.buckets = [self._combined(rows) for rows in self._buffer.finish()]
         except BaseException:
@@ -186,12 +190,15 @@ class LocalIncoming:
             codes = row_codes(rows, [PARTITION_PATH])
             if not len(codes):
                 continue
-            order = np.argsort(codes, kind="stable")
-            ordered = rows if _is_identity(order) else self._buffer.store(rows.take(pa.array(order)))
-            starts = np.flatnonzero(np.r_[True, np.diff(codes[order]) != 0])
+            starts = _run_starts(codes)
+            if len(starts) * _FEWEST_ROWS_A_RUN > len(codes):
+                order = np.argsort(codes, kind="stable")
+                codes = codes[order]
+                starts = _run_starts(codes)
+                rows = self._buffer.store(rows.take(pa.array(order)))
             ends = np.r_[starts[1:], len(codes)]
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-                piece = ordered.slice(start, end - start)
+                piece = rows.slice(start, end - start)
                 pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
         return [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
 
@@ -283,14 +290,14 @@ class _KeySet:
         """Pairs (distinct row, group) from hits of distinct keys; each pair once, also when a file holds a key twice."""
         if not len(key_index):
             return key_index, groups
-        pairs = np.unique(np.stack([key_index, groups]), axis=1)
+        key_index, groups = distinct_pairs(key_index, groups)
         if self.codes is None:
-            return self.rows[pairs[0]], pairs[1]
+            return self.rows[key_index], groups
         order = np.argsort(self.codes, kind="stable")
-        starts = np.searchsorted(self.codes[order], pairs[0], side="left")
-        counts = np.searchsorted(self.codes[order], pairs[0], side="right") - starts
+        starts = np.searchsorted(self.codes[order], key_index, side="left")
+        counts = np.searchsorted(self.codes[order], key_index, side="right") - starts
         offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return self.rows[order[np.repeat(starts, counts) + offsets]], np.repeat(pairs[1], counts)
+        return self.rows[order[np.repeat(starts, counts) + offsets]], np.repeat(groups, counts)
 
 
 def _key_set(bucket: _KeysByPartition, partition: str | None) -> _KeySet:
@@ -451,6 +458,18 @@ def _pieces(rows: pa.Table, max_file_size_bytes: int) -> Iterator[pa.Table]:
     step = max(1, min(65536, rows.num_rows * wanted // max(1, rows.nbytes)))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
+
+
+def _by_partition(rows: pa.Table) -> pa.Table:
+    """The rows in order of partition path, those of one path in order of arrival."""
+    codes = row_codes(rows, [PARTITION_PATH])
+    order = np.argsort(codes, kind="stable")
+    return rows if _is_identity(order) else rows.take(pa.array(order))
+
+
+def _run_starts(codes: Ints) -> Ints:
+    """Where rows begin whose code is not that of the row before."""
+    return np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]).astype(np.int64)
 
 
 def _prefix(file_id: str) -> str:

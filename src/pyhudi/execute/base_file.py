@@ -8,20 +8,22 @@ Source: data files, "Parquet base file"; the footer keys stand in "Footer key-va
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
+from pyhudi.execute.coded import CODED, coded_columns, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.options import FileSettings
-from pyhudi.records.meta_fields import COMMIT_SEQNO, FILE_NAME, RECORD_KEY
+from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.storage.base import Storage
 
@@ -34,6 +36,12 @@ AVRO_SCHEMA_KEY = "parquet.avro.schema"
 
 _ROW_GROUP_BYTES = 64 << 20
 """Arrow bytes after which a row group is written, unless the settings ask for smaller ones."""
+
+_FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
+"""Meta columns that hold few values in every file: they are carried as dictionaries."""
+
+_SAMPLE_ROWS = 4096
+"""Of so many rows of a file a column's values are counted, to tell whether a dictionary pays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class BaseFileWriter:
 
     schema: the stored layout (meta columns, then data columns).  inherited: a filter to start from instead of an empty one;
     rows whose keys it holds already are written with `keys_known=True`.  indexing: what to find out for the metadata table.
+    coded: text columns that come as dictionaries (see `execute.coded`) in most tables; where dictionaries are on.
     """
 
     def __init__(
@@ -66,6 +75,7 @@ class BaseFileWriter:
         populate_meta_fields: bool = True,
         inherited: BloomFilter | None = None,
         indexing: FileIndexing | None = None,
+        coded: Collection[str] = (),
     ) -> None:
         self._storage = storage
         self._path = path
@@ -75,6 +85,9 @@ class BaseFileWriter:
         self._settings = settings
         self._with_keys = populate_meta_fields and settings.bloom_enabled
         self._fill_name = populate_meta_fields and FILE_NAME in schema.names
+        few = _FEW_VALUED if populate_meta_fields else ()
+        self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary else schema
+        self._writer: pq.ParquetWriter | None = None
         self._filter = inherited
         if self._with_keys and inherited is None:
             self._filter = BloomFilter.create(
@@ -96,31 +109,21 @@ class BaseFileWriter:
 
     def __enter__(self) -> BaseFileWriter:
         self._sink = self._stack.enter_context(self._storage.open_output(self._path))
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            self._schema,
-            compression=_arrow_codec(self._settings.codec),
-            use_dictionary=_dictionary_columns(self._schema) if self._settings.dictionary else False,
-            data_page_size=self._settings.page_size_bytes,
-            write_statistics=True,
-            store_schema=False,
-            use_compliant_nested_type=True,
-            version="2.6",
-            metadata_collector=self._collected,
-        )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
             # An open writer would go on writing when it is collected, into a sink that is gone by then.
             with suppress(Exception):
-                self._writer.close()
+                if self._writer is not None:
+                    self._writer.close()
             self._stack.__exit__(kind, error, trace)
             return
         try:
             self._flush()
-            self._writer.add_key_value_metadata(self._footer())
-            self._writer.close()
+            writer = self._opened(self._layout.empty_table())
+            writer.add_key_value_metadata(self._footer())
+            writer.close()
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
@@ -150,11 +153,13 @@ class BaseFileWriter:
             return
         if self._fill_name:
             position = self._schema.get_field_index(FILE_NAME)
-            filled = pa.chunked_array([pa.repeat(pa.scalar(self._name, pa.string()), rows.num_rows)])
-            rows = rows.set_column(position, self._schema.field(position), filled)
+            field = self._layout.field(position)
+            filled = repeated(self._name, rows.num_rows)
+            rows = rows.set_column(position, field, filled if field.type == CODED else filled.dictionary_decode())
         if self._with_keys:
             self._note_keys(rows.column(RECORD_KEY), keys_known)
         self._floats.look(rows)
+        rows = coded_rows(rows, self._layout)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._row_count += rows.num_rows
@@ -175,11 +180,29 @@ class BaseFileWriter:
     def _flush(self) -> None:
         if not self._pending:
             return
-        table = pa.concat_tables(self._pending)
-        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        # Parquet stores one dictionary for each row group.
+        table = pa.concat_tables(self._pending).unify_dictionaries()
+        self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
         self._flushed_arrow_bytes += self._pending_bytes
         self._pending = []
         self._pending_bytes = 0
+
+    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+        """The Parquet writer.  first: the rows that it is opened for, by which the encoding of the columns is chosen."""
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._layout,
+                compression=_arrow_codec(self._settings.codec),
+                use_dictionary=_dictionary_columns(first) if self._settings.dictionary else False,
+                data_page_size=self._settings.page_size_bytes,
+                write_statistics=True,
+                store_schema=False,
+                use_compliant_nested_type=True,
+                version="2.6",
+                metadata_collector=self._collected,
+            )
+        return self._writer
 
     def _footer(self) -> dict[str, str]:
         entries = {AVRO_SCHEMA_KEY: self._avro_schema}
@@ -204,15 +227,16 @@ class BaseFileWriter:
 
 
 @contextmanager
-def open_base_file(storage: Storage, path: str) -> Iterator[pq.ParquetFile]:
-    """A base file to read from during a `with` block.
+def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[pq.ParquetFile]:
+    """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
 
     Raises CorruptData that names the file when its bytes are no Parquet, now or while it is read; TableState when it is gone.
     """
     with storage.open_input(path) as source:
         try:
             with pq.ParquetFile(source) as file:
-                yield file
+                coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)
+                yield pq.ParquetFile(source, metadata=file.metadata, read_dictionary=list(coded)) if coded else file
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error
         except (pa.ArrowInvalid, OSError) as error:
@@ -240,10 +264,23 @@ def _arrow_codec(name: str) -> str:
     return {"uncompressed": "none", "lz4_raw": "lz4"}.get(name, name)
 
 
-def _dictionary_columns(schema: pa.Schema) -> list[str]:
+def _dictionary_columns(rows: pa.Table) -> list[str]:
+    """The columns to store with a dictionary: those whose values repeat in some of the rows."""
     # Keys and sequence numbers are unique in a file: a dictionary of them would be built and thrown away.
     unique = {COMMIT_SEQNO, RECORD_KEY}
-    return [path for field in schema if field.name not in unique for path in _leaf_paths(field.name, field.type)]
+    count = min(_SAMPLE_ROWS, rows.num_rows)
+    sample = pa.array(np.linspace(0, max(0, rows.num_rows - 1), count).astype(np.int64))
+    paths = []
+    for field in rows.schema:
+        if field.name in unique:
+            continue
+        if not (pa.types.is_nested(field.type) or field.type == CODED):
+            # Building a dictionary of values that hardly repeat costs time, and makes the file larger.
+            values = rows.column(field.name).take(sample)
+            if count == _SAMPLE_ROWS and 2 * len(pc.unique(values)) > count:
+                continue
+        paths.extend(_leaf_paths(field.name, field.type))
+    return paths
 
 
 def _leaf_paths(path: str, kind: pa.DataType) -> list[str]:

@@ -35,7 +35,8 @@ class PrepareRequest:
     data_schema: the table's columns after this write; rows are conformed to them.  combine: one row for each key by `rule`;
     global_keys:
     the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.  instant_time:
-    goes into auto-generated keys.  required_ordering: the ordering field where no row may lack a value.
+    goes into auto-generated keys.  required_ordering: the ordering field where no row may lack a value.  by_partition: the rows
+    will be written partition by partition, so an engine may put them in that order as they come.
     """
 
     data_schema: pa.Schema
@@ -47,6 +48,7 @@ class PrepareRequest:
     instant_time: str
     memory_budget_bytes: int
     required_ordering: str | None = None
+    by_partition: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.slices import FileSlice
 
+Ints = npt.NDArray[np.int64]
+
 KEYS_PER_LOOKUP = 4_000_000
 """Stored keys that one lookup holds in memory."""
 
@@ -114,6 +116,12 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
             look_up()
     look_up()
     return [TagHits.together(found) for found in hits]
+
+
+def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
+    """Each pair of a row and a file once, in order of the rows, then of the files.  Both are numbers from 0, below 2**31."""
+    pairs = np.unique((rows << 32) | files)
+    return pairs >> 32, pairs & 0xFFFFFFFF
 
 
 def read_keys(storage: Storage, path: str, spec: KeySpec, populate_meta_fields: bool) -> pa.Array:

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter, open_base_file
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
+from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
 from pyhudi.format.actions.commit import WriteStat
@@ -170,7 +171,8 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         incoming = _last_of_each_key(incoming)
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
     with _change_log(storage, spec, task) as log:
-        with open_base_file(storage, task.base_path) as old:
+        with open_base_file(storage, task.base_path, _columns_to_code(spec)) as old:
+            schema = _read_schema(old, spec)
             inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
             with BaseFileWriter(
                 storage,
@@ -181,10 +183,11 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
                 populate_meta_fields=spec.populate_meta_fields,
                 inherited=inherited,
                 indexing=spec.indexing,
+                coded=[field.name for field in schema if field.type == CODED],
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
                 merger = _RowMerger(spec, task, incoming, rule, counts, matched, changes, log)
-                for batch in _stored_batches(old, spec):
+                for batch in _stored_batches(old, schema):
                     writer.write(merger.merge(batch), keys_known=inherited is not None)
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
@@ -265,7 +268,7 @@ class _RowMerger:
         positions = np.flatnonzero(hits)
         sources = np.asarray(found.drop_null(), dtype=np.int64)
         self._matched[sources] = True
-        older = rows.take(pa.array(positions))
+        older = plain_rows(rows.take(pa.array(positions)))
         newer = self._incoming.take(pa.array(sources))
         plain = None if self._plain is None else self._plain[sources]
         replaced, removed, values = self._decide(older, newer, plain)
@@ -316,14 +319,16 @@ class _RowMerger:
 
 
 def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
-    """The rows with those under the mask replaced, in order, by the rows of `values`."""
+    """The rows with those under the mask replaced, in order, by the rows of `values`, which are plain."""
     flags = pa.array(mask)
     gather: pa.Array | None = None
     columns = []
     for position, field in enumerate(rows.schema):
         column = rows.column(position).combine_chunks()
         fresh = values.column(position).combine_chunks()
-        if pa.types.is_nested(field.type):
+        if field.type == CODED:
+            columns.append(replace_coded(column, mask, fresh))
+        elif pa.types.is_nested(field.type):
             if gather is None:
                 index = np.arange(len(mask), dtype=np.int64)
                 index[mask] = len(mask) + np.arange(int(mask.sum()))
@@ -356,9 +361,23 @@ def stored_rows(
     return pa.table([meta[field.name] if field.name in meta else incoming.column(field.name) for field in schema], schema=schema)
 
 
-def _stored_batches(old: pq.ParquetFile, spec: WriterSpec) -> Iterator[pa.Table]:
-    """The rows of an old file by row group, in today's stored layout."""
-    schema = spec.stored_schema
+def _columns_to_code(spec: WriterSpec) -> list[str]:
+    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are filled in anew."""
+    if not spec.files.dictionary:
+        return []
+    plain = {RECORD_KEY, FILE_NAME, *(name.split(".")[0] for name in spec.keys.record_fields)}
+    return [name for name in spec.stored_schema.names if name not in plain]
+
+
+def _read_schema(old: pq.ParquetFile, spec: WriterSpec) -> pa.Schema:
+    """Today's stored layout, with those columns coded that come so from the old file."""
+    stored = old.schema_arrow
+    coded = {field.name for field in stored if pa.types.is_dictionary(field.type)}
+    return coded_schema(spec.stored_schema, {name for name in coded if pa.types.is_string(spec.stored_schema.field(name).type)})
+
+
+def _stored_batches(old: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of an old file by row group, in the layout that `_read_schema` gives."""
     present = set(old.schema_arrow.names)
     columns = [name for name in schema.names if name in present and name != FILE_NAME]
     for group in range(old.metadata.num_row_groups):

@@ -412,6 +412,7 @@ class _Write:
             instant_time=stamp,
             memory_budget_bytes=self.settings.memory_budget_bytes,
             required_ordering=self.schemas.rule.ordering_field if self._compares_ordering() else None,
+            by_partition=self.operation is WriteOperation.BULK_INSERT or self.operation.replaces,
         )
 
     def _compares_ordering(self) -> bool:

@@ -30,7 +30,7 @@ from pyhudi.engines.spark.keys import key_column
 from pyhudi.engines.spark.tasks import FILE, FILES
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.engine import TagRequest
-from pyhudi.execute.tag import TagFile, TagTask, run_tag
+from pyhudi.execute.tag import TagFile, TagTask, distinct_pairs, run_tag
 from pyhudi.records.merge import row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
@@ -113,8 +113,8 @@ class _Lookup:
         if not len(hits.row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         # A file may hold a key twice; one pair is enough.
-        pairs = np.unique(np.stack([hits.row, hits.file]), axis=1)
-        return self.rows[pairs[0]], self.numbers[pairs[1]]
+        rows, files = distinct_pairs(hits.row, hits.file)
+        return self.rows[rows], self.numbers[files]
 
 
 def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:

@@ -1,0 +1,110 @@
+"""Text columns that hold few values, carried as dictionaries from one base file to the next.
+
+Parquet stores such a column as its distinct values and a number per row.  Read as an Arrow dictionary it stays that way: no text
+is built for each row, replacing rows moves numbers, and the writer stores the dictionary as it is instead of hashing every row
+again.  Rows with some columns carried so are called coded; all other code sees plain text.
+
+    coded_columns   which columns of a file are worth it
+    coded_schema    the layout with these columns as dictionaries
+    coded_rows      plain rows, or rows coded otherwise, in that layout
+    plain_rows      the way back
+    replace_coded   some rows of a column replaced
+
+Nested columns are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyhudi.records.merge import BoolMask
+
+CODED = pa.dictionary(pa.int32(), pa.string())
+
+_MOST_BYTES_A_ROW = 3
+"""Up to this many stored bytes a row, dictionary and numbers together and uncompressed, a column counts as one of few values."""
+
+_TOLERATED_VALUES = 32
+"""A dictionary of up to so many values may keep some that no row has any more."""
+
+
+def coded_columns(metadata: pq.FileMetaData, schema: pa.Schema, columns: Collection[str]) -> tuple[str, ...]:
+    """Those of some columns that are text and stored as few values in every row group of a file.
+
+    schema: the file's columns as Arrow; columns: their names, those that the file lacks are passed over.
+    """
+    found = []
+    if not metadata.num_rows:
+        return ()
+    places = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
+    for name in columns:
+        number = places.get(name)
+        position = schema.get_field_index(name)
+        if number is None or position < 0 or not pa.types.is_string(schema.field(position).type):
+            continue
+        chunks = [metadata.row_group(group).column(number) for group in range(metadata.num_row_groups)]
+        if all(c.has_dictionary_page and c.total_uncompressed_size <= _MOST_BYTES_A_ROW * c.num_values for c in chunks):
+            found.append(name)
+    return tuple(found)
+
+
+def coded_schema(schema: pa.Schema, coded: Collection[str]) -> pa.Schema:
+    """The schema with some text columns as dictionaries."""
+    return pa.schema([field.with_type(CODED) if field.name in coded else field for field in schema])
+
+
+def coded_rows(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows whose columns are those of the schema, plain or coded, as the schema says."""
+    for position, field in enumerate(schema):
+        given = rows.schema.field(position).type
+        if given == field.type:
+            continue
+        column = rows.column(position)
+        column = column.dictionary_encode() if field.type == CODED else pc.cast(column, field.type)
+        rows = rows.set_column(position, field, column)
+    return rows
+
+
+def plain_rows(rows: pa.Table) -> pa.Table:
+    """Rows without coded columns."""
+    for position, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            plain = field.with_type(field.type.value_type)
+            rows = rows.set_column(position, plain, pc.cast(rows.column(position), plain.type))
+    return rows
+
+
+def repeated(value: str, row_count: int) -> pa.DictionaryArray:
+    """A coded column of one value."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(row_count, dtype=np.int32)), pa.array([value], pa.string()))
+
+
+def replace_coded(column: pa.DictionaryArray, mask: BoolMask, values: pa.StringArray) -> pa.DictionaryArray:
+    """The column with the rows under the mask replaced, in order, by `values`; a null among them is null."""
+    fresh = values.dictionary_encode()
+    place = np.asarray(pc.fill_null(pc.index_in(fresh.dictionary, value_set=column.dictionary), -1), dtype=np.int64)
+    missing = place < 0
+    place[missing] = len(column.dictionary) + np.arange(int(missing.sum()))
+    numbers = pa.array(place.astype(np.int32)).take(fresh.indices)
+    dictionary = pa.concat_arrays([column.dictionary, fresh.dictionary.filter(pa.array(missing))])
+    indices = pc.replace_with_mask(column.indices, pa.array(mask), numbers)
+    return _without_idle_values(pa.DictionaryArray.from_arrays(indices, dictionary))
+
+
+def _without_idle_values(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The column without values that no row has: a file that is rewritten often would gather them."""
+    if len(column.dictionary) <= _TOLERATED_VALUES:
+        return column
+    used = np.asarray(pc.unique(column.indices.drop_null()), dtype=np.int64)
+    if len(used) == len(column.dictionary):
+        return column
+    used.sort()
+    moved = np.zeros(len(column.dictionary), dtype=np.int32)
+    moved[used] = np.arange(len(used), dtype=np.int32)
+    indices = pa.array(moved).take(column.indices)
+    return pa.DictionaryArray.from_arrays(indices, column.dictionary.take(pa.array(used)))
