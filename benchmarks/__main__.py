@@ -10,6 +10,7 @@ import json
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,16 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import chart, machine, report
+from benchmarks.checkpoint import Checkpoint
+from benchmarks.curve import measure_curve
 from benchmarks.data import load_inputs
 from benchmarks.environments import ROOT, EnvironmentMissing
 from benchmarks.growth import GrowthSettings, run_growth
-from benchmarks.run import Measurement, run
-from benchmarks.steps import STEPS, is_wanted
+from benchmarks.run import Measurement, run_chain
+from benchmarks.steps import KINDS, STEPS, is_wanted
 from benchmarks.systems import BY_NAME, SYSTEMS, Worker, running
 
 PUBLISHED = ROOT / "benchmarks"
 WORK = ROOT / "artifacts" / "bench"
 PUBLISHED_SCALE, PUBLISHED_ROUNDS = 0.25, 3
+GROWTH_SCALE = 0.05
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if sum(any(is_wanted(step, [pattern]) for step in STEPS) for pattern in chosen.only) != len(chosen.only):
         parser.error(f"--only takes {', '.join(step.name for step in STEPS if step.reported)}, or the beginning of such a name")
+    if chosen.scale is None:
+        chosen.scale = GROWTH_SCALE if chosen.growth else PUBLISHED_SCALE
     output: Path = chosen.output or (PUBLISHED if _is_whole(chosen) else WORK)
     output.mkdir(parents=True, exist_ok=True)
     if chosen.report:
@@ -43,8 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A plain `kill` then also goes through the `finally` clauses below, which end the workers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
+        if chosen.metadata_scale:
+            return _plan(chosen, output)
         return _grow(chosen, output) if chosen.growth else _measure(chosen, output)
-    except EnvironmentMissing as error:
+    except (EnvironmentMissing, ValueError) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
 
@@ -61,16 +69,34 @@ def _measure(chosen: argparse.Namespace, output: Path) -> int:
         "load_before": machine.load_average(),
         "commit": machine.commit(),
     }
+    names = _systems(chosen)
+    checkpoint = Checkpoint(WORK / "run.json", {**settings, "load_before": None, "systems": names}, resume=chosen.resume)
     measurements: list[Measurement] = []
-    with _running(chosen, _systems(chosen), "run") as (workers, missing, folder):
+    started = time.monotonic()
+    longest = 0.0
+    with _running(chosen, names, "run") as (workers, missing, folder):
         try:
-            for one in run(inputs, workers, folder, chosen.rounds, chosen.only):
-                measurements.append(one)
+            for number in range(chosen.rounds):
+                begun = time.monotonic()
+                known = all(f"{number}-{kind}" in checkpoint for kind in KINDS)
+                if chosen.minutes and not known and number and begun - started + longest > 60 * chosen.minutes:
+                    print(f"benchmarks: no time for round {number + 1}", file=sys.stderr)
+                    break
+                for kind in KINDS:
+                    part = f"{number}-{kind}"
+                    if part not in checkpoint:
+                        chain = [asdict(one) for one in run_chain(inputs, workers, folder, number, kind, chosen.only)]
+                        checkpoint.add(part, chain)
+                    measurements += [Measurement(**one) for one in checkpoint[part]]
+                if not known:
+                    longest = max(longest, time.monotonic() - begun)
         except BaseException:
             # What was measured in hours is not thrown away, and not published either.
             output = WORK
             raise
         finally:
+            settings["rounds"] = len({one.round for one in measurements})
+            settings["minutes_taken"] = round((time.monotonic() - started) / 60, 1)
             result: dict[str, Any] = {
                 "made": _now(),
                 "machine": machine.describe(),
@@ -79,7 +105,9 @@ def _measure(chosen: argparse.Namespace, output: Path) -> int:
                 "missing": missing,
                 "measurements": [asdict(one) for one in measurements],
             }
-            _write(output, {**result, "growth": _previous(output).get("growth")})
+            previous = _previous(output)
+            _write(output, {**result, **{key: previous[key] for key in ("growth", "planning") if key in previous}})
+    checkpoint.forget()
     bad = [one for one in measurements if one.status == "wrong" or (one.status == "failed" and one.system.startswith("pyhudi"))]
     return 1 if bad else 0
 
@@ -92,16 +120,33 @@ def _grow(chosen: argparse.Namespace, output: Path) -> int:
         commit_counts=chosen.commits,
         kinds=chosen.kinds,
         budget_s=chosen.budget,
+        peer_budget_s=chosen.peer_budget,
     )
-    names = [name for name in _systems(chosen) if not BY_NAME[name].reads_of]
+    asked = chosen.peers is not None
+    names = [name for name in _systems(chosen) if not BY_NAME[name].reads_of and (asked or BY_NAME[name].grows)]
+    checkpoint = Checkpoint(
+        WORK / "growth.json", {**asdict(settings), "systems": names, "commit": machine.commit()}, resume=chosen.resume
+    )
     with _running(chosen, names, "growth") as (workers, missing, folder):
-        growth = run_growth(settings, workers, folder)
+        growth = run_growth(settings, workers, folder, checkpoint)
         growth["notes"] += [f"{BY_NAME[name].title} did not run: {reason}" for name, reason in missing.items()]
         growth["versions"] = {name: worker.versions for name, worker in workers.items()}
     growth |= {"made": _now(), "machine": machine.describe(), "commit": machine.commit()}
     growth["settings"] |= {"cores": chosen.cores, "driver_memory": chosen.driver_memory}
     _write(output, {**_previous(output), "growth": growth})
+    checkpoint.forget()
     return 1 if growth["wrong"] else 0
+
+
+def _plan(chosen: argparse.Namespace, output: Path) -> int:
+    planning = {
+        "made": _now(),
+        "machine": machine.describe(),
+        "commit": machine.commit(),
+        "points": measure_curve(chosen.files, WORK / "planning"),
+    }
+    _write(output, {**_previous(output), "planning": planning})
+    return 0
 
 
 @contextmanager
@@ -134,13 +179,11 @@ def _write(output: Path, result: dict[str, Any]) -> None:
 
 def _is_whole(chosen: argparse.Namespace) -> bool:
     """Only a run of everything, at the published size or above, replaces the published results."""
-    return (
-        not chosen.only
-        and chosen.peers is None
-        and chosen.engines is None
-        and chosen.scale >= PUBLISHED_SCALE
-        and chosen.rounds >= PUBLISHED_ROUNDS
-    )
+    if chosen.publish:
+        return True
+    everything = not chosen.only and chosen.peers is None and chosen.engines is None
+    least = GROWTH_SCALE if chosen.growth else PUBLISHED_SCALE
+    return chosen.metadata_scale or (everything and chosen.scale >= least and chosen.rounds >= PUBLISHED_ROUNDS)
 
 
 def _systems(chosen: argparse.Namespace) -> list[str]:
@@ -157,7 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     ours = [system.name for system in SYSTEMS if system.role == "ours"]
     others = [system.name for system in SYSTEMS if system.role != "ours"]
     parser.add_argument(
-        "--scale", type=float, default=PUBLISHED_SCALE, help="of TPC-H; 1 is 6 million rows (default %(default)s)"
+        "--scale", type=float, help=f"of TPC-H; 1 is 6 million rows (default {PUBLISHED_SCALE}, for --growth {GROWTH_SCALE})"
     )
     parser.add_argument("--rounds", type=int, default=PUBLISHED_ROUNDS, help="default %(default)s")
     parser.add_argument("--peers", type=_names(others), help=f"some of {','.join(others)}, or none (default all)")
@@ -171,6 +214,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output", type=Path, help="folder of the results (default: benchmarks for a whole run, artifacts/bench for a part)"
     )
+    parser.add_argument("--publish", action="store_true", help="write to benchmarks whatever was asked for")
+    parser.add_argument("--minutes", type=float, help="start no further round that would not end within so many minutes")
+    parser.add_argument("--resume", action="store_true", help="go on with what an interrupted run of the same settings finished")
     parser.add_argument(
         "--report", action="store_true", help="measure nothing, write RESULTS.md and results.svg from results.json anew"
     )
@@ -183,7 +229,16 @@ def _parser() -> argparse.ArgumentParser:
     growth.add_argument("--commit-scale", type=float, default=0.01, help="scale of the table with many commits (default 0.01)")
     growth.add_argument("--kinds", type=_list, default=["cow", "mor"], help="default cow,mor")
     growth.add_argument(
-        "--budget", type=float, default=600.0, help="seconds for one system and kind in the run of commits (default 600)"
+        "--budget", type=float, default=300.0, help="seconds for PyHudi and one kind in the run of commits (default 300)"
+    )
+    growth.add_argument("--peer-budget", type=float, default=120.0, help="the same for each peer (default 120)")
+    planning = parser.add_argument_group("planning", "how the cost of planning a read grows with the number of files")
+    planning.add_argument("--metadata-scale", action="store_true", help="run this instead; its section joins the same results")
+    planning.add_argument(
+        "--files",
+        type=_numbers,
+        default=(1_000, 10_000, 100_000),
+        help="tables of so many files (default 1000,10000,100000)",
     )
     return parser
 

@@ -2,8 +2,9 @@
 
 The JSON of a run (`results.json`, the whole truth; RESULTS.md is a view of it):
     {"made": ..., "machine": {...}, "settings": {...}, "versions": {system: {...}}, "missing": {system: reason},
-     "measurements": [run.Measurement as an object, ...], "growth": what growth.py says}
-Everything but "growth", or "growth", may be absent.
+     "measurements": [run.Measurement as an object, ...], "growth": what growth.py says,
+     "planning": {"made", "machine", "commit", "points": what curve.py says}}
+Each of the three, measurements with what belongs to them, growth and planning, may be absent.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def medians(measurements: Iterable[Mapping[str, Any]]) -> Cells:
 
 
 def render(result: Mapping[str, Any]) -> str:
-    """RESULTS.md. Either half of the result, the steps or the growth, may be missing."""
+    """RESULTS.md. Each part of the result, the steps, the growth and the planning, may be missing."""
     parts = ["# Benchmark results"]
     if result.get("measurements"):
         cells = medians(result["measurements"])
@@ -57,6 +58,8 @@ def render(result: Mapping[str, Any]) -> str:
         parts.append(_notes(result, cells))
     if result.get("growth"):
         parts.append(_growth(result["growth"]))
+    if result.get("planning"):
+        parts.append(_planning(result["planning"]))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -95,7 +98,10 @@ def _head(result: Mapping[str, Any]) -> str:
         ("PyHudi", f"commit {settings['commit'] or 'unknown'}"),
         ("Data", f"TPC-H lineitem, scale {settings['scale']:g}: {settings['row_count']:,} rows in 7 partitions"),
         ("Same for all", f"{settings['cores']} cores, {settings['driver_memory']} of driver memory for each Spark"),
-        ("Rounds", f"{settings['rounds']}, medians"),
+        (
+            "Rounds",
+            f"{settings['rounds']}, medians" + (f"; {took} minutes in all" if (took := settings.get("minutes_taken")) else ""),
+        ),
     ]
     return "\n\n".join([_table(("", ""), facts), _versions(result["versions"])])
 
@@ -112,8 +118,9 @@ def _how(result: Mapping[str, Any]) -> str:
     load = result["settings"]["load_before"]
     return (
         "Made by `make bench`; `benchmarks/README.md` says what each step does. Times are seconds around the operation, in"
-        " processes that stay up, so Spark is warm from the second round on. Every answer, and the whole table after every step"
-        " that may change it, was compared with what PyArrow computed from the input: a cell shows **wrong** where they differ."
+        " processes that stay up, so Spark is warm from the second round on; steps in a fresh process are taken once. Every"
+        " answer, and the whole table after every step that may change it (in later rounds: after the last of them), was"
+        " compared with what PyArrow computed from the input: a cell shows **wrong** where they differ."
         f" Before the run the load average of the machine was {load:.1f}.\n\n"
         "`-` the system has no such step; `not built` PyHudi does not do it yet; `skipped` an earlier step of the chain is"
         " missing; `failed` see the notes."
@@ -219,6 +226,7 @@ def _growth_table(points: Sequence[Mapping[str, Any]], axis: str, name: str) -> 
         "table",
         "system",
         "upsert, s",
+        "upsert, CPU s",
         "aggregate, s",
         "peak memory of the upsert, MiB",
         "written per upsert, MB",
@@ -233,6 +241,7 @@ def _growth_table(points: Sequence[Mapping[str, Any]], axis: str, name: str) -> 
                 one["kind"].upper(),
                 BY_NAME[one["system"]].title,
                 format_seconds(one["upsert_seconds"]),
+                format_seconds(one["upsert_cpu_seconds"]),
                 format_seconds(one["aggregate_seconds"]),
                 _scaled(one["peak_rss_bytes"], 2**20),
                 _scaled(one["written_bytes"], 1e6, ".1f"),
@@ -240,6 +249,31 @@ def _growth_table(points: Sequence[Mapping[str, Any]], axis: str, name: str) -> 
             )
         )
     return _table(titles, rows, numbers=True)
+
+
+def _planning(planning: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            f"`{one['filter']}`" if one["filter"] else "none",
+            f"{one['files']:,}",
+            f"{one['file_slices']:,.0f}",
+            format_seconds(one["seconds"]),
+            format_seconds(one["cpu_seconds"]),
+            format_seconds(one["again_seconds"]),
+            f"{one['added_mib']:,.0f}",
+        )
+        for one in sorted(planning["points"], key=lambda one: (-len(one["filter"]), one["filter"], one["files"]))
+    ]
+    titles = ("filter", "files", "left to read", "first plan, s", "first plan, CPU s", "next plan, s", "memory added, MiB")
+    return "\n\n".join(
+        [
+            "## Planning",
+            f"Measured {planning['made']} ({_listed(planning['machine'])}; PyHudi at commit {planning['commit'] or 'unknown'})."
+            " Tables of metadata alone, 100 files a partition: what it takes PyHudi to plan a filtered read, first in a fresh"
+            " process, then once more. Each file has numbers `n` and keys `id` that no other file has.",
+            _table(titles, rows, numbers=True),
+        ]
+    )
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[Any]], *, numbers: bool = False) -> str:

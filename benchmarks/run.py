@@ -1,10 +1,14 @@
 """Runs the steps on all systems, round after round, and compares what they answer.
 
-A round builds every table anew. Within a step the systems run one after the other, while the others are idle; the order moves on
-by one from round to round, so that nobody is always first. Around each operation the process tree is watched for memory and CPU
-time, and the table's folder is looked at before and after for the bytes written. Then the answer of a read, and after a step that
-may change the table its whole content, is compared with what Arrow computed from the input alone. A wrong answer is a measurement
-with the status "wrong": it never counts as a time.
+A round builds every table anew, chain after chain. Within a step the systems run one after the other, while the others are
+idle; the order moves on by one from round to round, so that nobody is always first. Around each operation the process tree is
+watched for memory and CPU time, and the table's folder is looked at before and after for the bytes written. Then the answer of
+a read, and after a step that may change the table its whole content, is compared with what Arrow computed from the input alone;
+in later rounds, where the same batches meet the same rows, the content is compared after the last of the writes and at the end
+of the chain. A wrong answer is a measurement with the status "wrong": it never counts as a time.
+
+Steps in a fresh process belong to the first round. Later rounds carry them out in the running process, for the steps behind
+them, and do not report them: a new process in every round would leave no round in which Spark is warm.
 """
 
 from __future__ import annotations
@@ -63,21 +67,39 @@ Listing = dict[str, tuple[int, int, int]]
 def run(
     inputs: Inputs, workers: Mapping[str, Worker], folder: Path, rounds: int, patterns: Sequence[str]
 ) -> Iterator[Measurement]:
-    """The measurements of the reported steps, as they are taken. folder: for the tables; emptied after each round."""
+    """The measurements of the reported steps of all rounds, as they are taken. folder: for the tables; emptied after each
+    chain.
+    """
     for number in range(rounds):
-        for kind, chain in CHAINS.items():
-            steps = select(chain, patterns)
-            tables = folder / f"round-{number}-{kind}"
-            shutil.rmtree(tables, ignore_errors=True)
-            tables.mkdir(parents=True)
-            places = {name: _Place(tables / name) for name in workers}
-            for step in steps:
-                for name in rotated(list(workers), number):
-                    taken = _take(inputs, workers, places, name, step, number)
-                    _say(taken, is_wanted(step, patterns))
-                    if is_wanted(step, patterns):
-                        yield taken
-            shutil.rmtree(tables, ignore_errors=True)
+        for kind in CHAINS:
+            yield from run_chain(inputs, workers, folder, number, kind, patterns)
+
+
+def run_chain(
+    inputs: Inputs, workers: Mapping[str, Worker], folder: Path, number: int, kind: str, patterns: Sequence[str]
+) -> Iterator[Measurement]:
+    """One chain of one round, counted from 0."""
+    steps = select(CHAINS[kind], patterns)
+    tables = folder / f"round-{number}-{kind}"
+    shutil.rmtree(tables, ignore_errors=True)
+    tables.mkdir(parents=True)
+    names = [name for name in workers if kind in BY_NAME[name].kinds]
+    places = {name: _Place(tables / name) for name in names}
+    for step in steps:
+        reported = is_wanted(step, patterns) and not (step.fresh and number)
+        for name in rotated(names, number):
+            taken = _take(inputs, workers, places, name, step, number, number == 0 or _is_checkpoint(step, steps))
+            _say(taken, reported)
+            if reported:
+                yield taken
+    shutil.rmtree(tables, ignore_errors=True)
+
+
+def _is_checkpoint(step: Step, steps: Sequence[Step]) -> bool:
+    """Whether it is the last of the chain's writes, or of its steps that leave a table to be looked at."""
+    checked = [one for one in steps if one.state is not None]
+    writes = [one for one in steps if one.changes_rows]
+    return step in (*checked[-1:], *writes[-1:])
 
 
 def rotated(names: Sequence[str], number: int) -> list[str]:
@@ -87,7 +109,13 @@ def rotated(names: Sequence[str], number: int) -> list[str]:
 
 
 def _take(
-    inputs: Inputs, workers: Mapping[str, Worker], places: Mapping[str, _Place], name: str, step: Step, number: int
+    inputs: Inputs,
+    workers: Mapping[str, Worker],
+    places: Mapping[str, _Place],
+    name: str,
+    step: Step,
+    number: int,
+    compare_table: bool,
 ) -> Measurement:
     place = places[name]
     source = name
@@ -102,7 +130,7 @@ def _take(
     elif place.broken is not None:
         return Measurement(name, step.name, number, place.broken, place.reason)
 
-    taken = _run_step(inputs, workers[name], place, step, number)
+    taken = _run_step(inputs, workers[name], place, step, number, compare_table)
     if source != name:
         return replace(taken, read_from=source)
     if step.changes_rows and taken.status != "ok":
@@ -111,7 +139,7 @@ def _take(
     return taken
 
 
-def _run_step(inputs: Inputs, worker: Worker, place: _Place, step: Step, number: int) -> Measurement:
+def _run_step(inputs: Inputs, worker: Worker, place: _Place, step: Step, number: int, compare_table: bool) -> Measurement:
     name = worker.system.name
     request = {
         "command": "run",
@@ -120,7 +148,7 @@ def _run_step(inputs: Inputs, worker: Worker, place: _Place, step: Step, number:
         "arguments": _arguments(inputs, step),
     }
     try:
-        if step.fresh:
+        if step.fresh and number == 0:
             worker.stop()
         started = worker.start()
         if started["status"] != "ok":
@@ -130,7 +158,7 @@ def _run_step(inputs: Inputs, worker: Worker, place: _Place, step: Step, number:
         if reply["status"] != "ok" or usage is None:
             return Measurement(name, step.name, number, reply["status"], reply.get("message", ""))
         after = list_files(place.path)
-        wrong = _wrong(inputs, worker, request, step) or _idle(step, before, after)
+        wrong = _wrong(inputs, worker, request, step, compare_table) or _idle(step, before, after)
     except WorkerLost as error:
         return Measurement(name, step.name, number, "failed", str(error))
     status = "wrong" if wrong else "ok"
@@ -188,12 +216,12 @@ def _arguments(inputs: Inputs, step: Step) -> list[Any]:
     return [inputs.lookups] if step.method == "point_lookup" else []
 
 
-def _wrong(inputs: Inputs, worker: Worker, request: Mapping[str, Any], step: Step) -> str:
+def _wrong(inputs: Inputs, worker: Worker, request: Mapping[str, Any], step: Step, compare_table: bool) -> str:
     """What is wrong with the answer, or with the table after the step; empty when all is right."""
     if step.answer is not None:
         reply = worker.ask({"command": "answer"})
         return _compared(inputs.answers[step.answer], reply)
-    if step.state is not None and not (worker.system.reads_of and step.method == "bulk_insert"):
+    if compare_table and step.state is not None and not (worker.system.reads_of and step.method == "bulk_insert"):
         reply = worker.ask({"command": "state", "table": request["table"]})
         return _compared(inputs.states[step.state], reply)
     return ""

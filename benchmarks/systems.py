@@ -27,7 +27,7 @@ class System:
     """name: also the worker's. title: for the report. environment: whose interpreter it needs. role: `ours`, `peer` or `limit`.
 
     reads_of: for a system that cannot write, or whose own files would not be the same work, the systems whose table it reads,
-    best first.
+    best first. kinds: the table kinds in whose steps it takes part. grows: whether the growth run has it, unless told otherwise.
     """
 
     name: str
@@ -36,12 +36,15 @@ class System:
     role: str
     on_spark: bool
     reads_of: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ("cow", "mor")
+    grows: bool = True
 
 
 SYSTEMS = (
     System("pyhudi-spark", "PyHudi on Spark", "pyhudi", "ours", True),
     System("pyhudi", "PyHudi embedded", "pyhudi", "ours", False),
-    System("hudi", "Apache Hudi", "hudi", "peer", True),
+    # Its own codec, gzip, matters where base files are written: on Copy on Write. The rest is long enough with one Hudi.
+    System("hudi", "Apache Hudi", "hudi", "peer", True, kinds=("cow",), grows=False),
     System("hudi-zstd", "Apache Hudi, zstd", "hudi", "peer", True),
     System("delta-spark", "Delta Lake on Spark", "delta-spark", "peer", True),
     System("delta-rs", "delta-rs", "delta-rs", "peer", False),

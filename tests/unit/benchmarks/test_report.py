@@ -103,6 +103,7 @@ def test_growth_stands_alone_and_beside() -> None:
         "row_count": 60_000,
         "commit_count": 1000,
         "upsert_seconds": 0.5,
+        "upsert_cpu_seconds": 0.7,
         "aggregate_seconds": 0.02,
         "peak_rss_bytes": 2**28,
         "written_bytes": 1_500_000,
@@ -121,9 +122,16 @@ def test_growth_stands_alone_and_beside() -> None:
     }
     text = report.render({"growth": growth})
     assert report.render(result([one("hudi", "cow-small", 2.0)], growth=growth)).endswith(text[text.index("## Growth") :])
-    assert line(text, "1,000") == ["1,000", "COW", "PyHudi embedded", "0.50", "0.020", "256", "1.5", "42"]
+    assert line(text, "1,000") == ["1,000", "COW", "PyHudi embedded", "0.50", "0.70", "0.020", "256", "1.5", "42"]
     assert "- Apache Hudi: stopped" in text
     assert "### Seconds" not in text
+
+
+def test_planning_is_a_section_of_its_own() -> None:
+    point = {"files": 1000, "filter": "n = 1", "file_slices": 2.0, "seconds": 0.2, "cpu_seconds": 0.25, "again_seconds": 0.05}
+    planning = {"made": "today", "machine": {"cores": 2}, "commit": "", "points": [{**point, "added_mib": 12.0}]}
+    text = report.render({"planning": planning})
+    assert line(text, "`n = 1`") == ["`n = 1`", "1,000", "2", "0.20", "0.25", "0.050", "12"]
 
 
 def test_the_chart_is_xml_with_a_bar_per_time() -> None:

@@ -29,7 +29,7 @@ class ScriptedWorker(Worker):
         self.versions = {}
         self.replies = replies or {}
         self.seen: list[tuple[str, str]] = []
-        self.asked_answers: dict[str, Any] = {}
+        self.asked: list[str] = []
 
     def start(self) -> dict[str, Any]:
         return OK
@@ -54,6 +54,7 @@ class ScriptedWorker(Worker):
         return reply, Usage(1, 2, 3.0) if reply["status"] == "ok" else None
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append(request["command"])
         return {"status": "ok", "answer": self.replies.get(request["command"], STATE)}
 
 
@@ -118,6 +119,20 @@ def test_a_service_that_does_nothing_is_wrong(inputs: Inputs) -> None:
     found = run_part(inputs, ScriptedWorker("hudi", cleanings=0))
     assert found["hudi", "cow-cleaning"].status == "wrong"
     assert found["hudi", "cow-cleaning"].message == "it removed nothing"
+
+
+def test_later_rounds_are_warm_and_compare_the_table_at_their_ends(inputs: Inputs) -> None:
+    worker = ScriptedWorker("hudi")
+    stops: list[int] = []
+    worker.stop = lambda: stops.append(1)  # type: ignore[method-assign]
+    found = list(run(inputs, {"hudi": worker}, inputs.folder / "tables", 2, []))
+    assert len(stops) == 1
+    assert [one.round for one in found if one.step == "cow-small-cold"] == [0]
+    assert [one.round for one in found if one.step == "cow-small"] == [0, 1]
+    assert not any(one.step.startswith("mor") for one in found), "the plain Hudi takes part in Copy on Write alone"
+    states = worker.asked.count("state")
+    # bulk insert, six batches and two services in the first round; the last batch and the last service in the second
+    assert states == 9 + 2
 
 
 def test_everybody_is_first_once() -> None:
