@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,16 +23,29 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.append_log import AppendTask, run_append
+from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import incoming_rows, incoming_schema, resolve_moves
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.spill import RowBuffer, store_rows
-from pyhudi.execute.tag import TagFile, TagTask, distinct_pairs, run_tag
+from pyhudi.execute.tag import (
+    ByBuckets,
+    ByKeyColumns,
+    ByKeyFilters,
+    ByRecordIndex,
+    Place,
+    PlaceNumbers,
+    TagTask,
+    distinct_pairs,
+    find_in_record_index,
+    run_tag,
+)
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
 from pyhudi.format.names import WriteToken
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.merge import combine_duplicates, row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.table.metadata.groups import PartitionReader
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,6 +56,10 @@ _MIN_PIECE_BYTES = 16 << 20
 
 _FEWEST_ROWS_A_RUN = 1000
 """Rows that stand together by partition in runs of so many, on average, are cut as they are; others are sorted first."""
+
+
+_LookUp = Callable[[Sequence[pa.Table]], list[tuple[Ints, Ints]]]
+"""From tables of rows to the pairs (row, number of a place) of each."""
 
 
 class LocalEngine:
@@ -117,16 +135,16 @@ class LocalIncoming:
     def tag(self, request: TagRequest) -> LocalTagged:
         """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
         tagged = []
+        look_up, places = self._lookup_of(request)
         for buckets in self._affordable():
-            keys = [self._tag_bucket_setup(rows, request.global_keys) for rows in buckets]
-            hits = self._look_up(keys, request)
-            for rows, (pairs_row, pairs_group) in zip(buckets, hits, strict=True):
+            hits = look_up(buckets)
+            for rows, (pairs_row, pairs_place) in zip(buckets, hits, strict=True):
                 if request.global_keys:
-                    rows, pairs_row, pairs_group = self._settle_partitions(rows, pairs_row, pairs_group, request)
+                    rows, pairs_row, pairs_place = self._settle_partitions(rows, pairs_row, pairs_place, request)
                 found = np.zeros(rows.num_rows, dtype=np.bool_)
                 found[pairs_row] = True
-                tagged.append(_TaggedRows(rows, pairs_row, pairs_group, np.flatnonzero(~found)))
-        return LocalTagged(self._engine, tagged, request.files, self.spilled)
+                tagged.append(_TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~found)))
+        return LocalTagged(self._engine, tagged, tuple(places), self.spilled)
 
     def untagged(self) -> LocalTagged:
         """All rows as inserts."""
@@ -213,11 +231,49 @@ class LocalIncoming:
         bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
         return _KeysByPartition(keys, {name: order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)})
 
-    def _look_up(self, buckets: Sequence[_KeysByPartition], request: TagRequest) -> list[tuple[Ints, Ints]]:
-        """For each bucket the pairs (row, index into the request's files)."""
+    def _lookup_of(self, request: TagRequest) -> tuple[_LookUp, Sequence[Place]]:
+        """How rows are looked up, and the places that the answers number; some may be added while it is used."""
+        lookup = request.lookup
+        if isinstance(lookup, ByBuckets):
+            return self._by_buckets(request, places := BucketPlaces(request.places, lookup)), places.places
+        if isinstance(lookup, ByRecordIndex):
+            return self._by_record_index(request, PartitionReader(lookup.index)), request.places
+        return partial(self._in_files, request, lookup), request.places
+
+    def _by_buckets(self, request: TagRequest, places: BucketPlaces) -> _LookUp:
+        def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+            return [
+                places.route(
+                    request.spec.keys,
+                    rows.column(RECORD_KEY).combine_chunks(),
+                    rows.column(PARTITION_PATH).combine_chunks(),
+                )
+                for rows in buckets
+            ]
+
+        return look_up
+
+    def _by_record_index(self, request: TagRequest, reader: PartitionReader) -> _LookUp:
+        numbers = PlaceNumbers(request.places)
+
+        def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+            answers = []
+            for rows in buckets:
+                asked = _key_set(self._tag_bucket_setup(rows, True), None)
+                found, codes, groups = find_in_record_index(reader, asked.keys)
+                answers.append(asked.expand(found, numbers.of(groups)[codes]))
+            return answers
+
+        return look_up
+
+    def _in_files(
+        self, request: TagRequest, lookup: ByKeyColumns | ByKeyFilters, tables: Sequence[pa.Table]
+    ) -> list[tuple[Ints, Ints]]:
+        """For each table the pairs (row, number of a place)."""
+        buckets = [self._tag_bucket_setup(rows, request.global_keys) for rows in tables]
         by_partition: dict[str | None, list[int]] = {}
-        for number, file in enumerate(request.files):
-            by_partition.setdefault(None if request.global_keys else file.partition, []).append(number)
+        for number, place in enumerate(request.places):
+            by_partition.setdefault(None if request.global_keys else place.partition, []).append(number)
         jobs: list[tuple[str | None, list[int]]] = []
         for partition, numbers in by_partition.items():
             if any(partition in bucket.rows for bucket in buckets):
@@ -228,16 +284,15 @@ class LocalIncoming:
             partition, numbers = job
             task = TagTask(
                 request.spec.storage,
-                tuple(request.files[n] for n in numbers),
+                tuple(request.places[n] for n in numbers),
                 request.spec.keys,
                 request.spec.populate_meta_fields,
-                request.bloom,
-                request.prune_by_ranges,
+                lookup,
             )
             sets: list[_KeySet] = [_key_set(bucket, partition) for bucket in buckets]
             found = run_tag(task, [s.keys for s in sets])
             index = np.array(numbers, dtype=np.int64)
-            return [s.expand(hit.row, index[hit.file]) for s, hit in zip(sets, found, strict=True)]
+            return [s.expand(hit.row, index[hit.place]) for s, hit in zip(sets, found, strict=True)]
 
         answers = self._engine.map(look_up, jobs)
         combined = []
@@ -253,13 +308,13 @@ class LocalIncoming:
         return combined
 
     def _settle_partitions(
-        self, rows: pa.Table, pairs_row: Ints, pairs_group: Ints, request: TagRequest
+        self, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, request: TagRequest
     ) -> tuple[pa.Table, Ints, Ints]:
         """Global index: rows found in another partition stay there, or move, as the request says."""
-        homes = pa.array([file.partition for file in request.files], pa.string())
+        homes = pa.array([place.partition for place in request.places], pa.string())
         if not len(pairs_row):
-            return rows, pairs_row, pairs_group
-        stored = homes.take(pa.array(pairs_group))
+            return rows, pairs_row, pairs_place
+        stored = homes.take(pa.array(pairs_place))
         own = rows.column(PARTITION_PATH).take(pa.array(pairs_row)).combine_chunks()
         moved = np.asarray(pc.not_equal(stored, own), dtype=np.bool_)
         placeless = np.asarray(pc.equal(own, PLACEHOLDER_PARTITION), dtype=np.bool_)
@@ -267,9 +322,9 @@ class LocalIncoming:
         rows = _with_partition(rows, pairs_row[stays], stored.filter(pa.array(stays)))
         goes = moved & ~stays
         if not goes.any():
-            return rows, pairs_row, pairs_group
-        rows, pairs_row, pairs_group = resolve_moves(request, rows, pairs_row, pairs_group, goes)
-        return self._buffer.store(rows), pairs_row, pairs_group
+            return rows, pairs_row, pairs_place
+        rows, pairs_row, pairs_place = resolve_moves(request, rows, pairs_row, pairs_place, goes)
+        return self._buffer.store(rows), pairs_row, pairs_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,17 +374,17 @@ class _TaggedRows:
 
     rows: pa.Table
     pairs_row: Ints
-    pairs_file: Ints
+    pairs_place: Ints
     inserts: Ints
 
 
 class LocalTagged:
     """Incoming rows that know their file group."""
 
-    def __init__(self, engine: LocalEngine, parts: list[_TaggedRows], files: tuple[TagFile, ...], spilled: bool) -> None:
+    def __init__(self, engine: LocalEngine, parts: list[_TaggedRows], places: tuple[Place, ...], spilled: bool) -> None:
         self._engine = engine
         self._parts = parts
-        self._files = files
+        self._places = places
         self._spilled = spilled
 
     def profile(self) -> WorkloadProfile:
@@ -337,24 +392,26 @@ class LocalTagged:
         updates: Counter[int] = Counter()
         inserts: Counter[str] = Counter()
         for part in self._parts:
-            numbers, counts = np.unique(part.pairs_file, return_counts=True)
+            numbers, counts = np.unique(part.pairs_place, return_counts=True)
             for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
                 updates[number] += count
             paths = part.rows.column(PARTITION_PATH).take(pa.array(part.inserts))
             for entry in pc.value_counts(paths).to_pylist():
                 inserts[entry["values"]] += entry["counts"]
-        return WorkloadProfile({(self._files[n].partition, self._files[n].file_id): c for n, c in updates.items()}, dict(inserts))
+        return WorkloadProfile(
+            {(self._places[n].partition, self._places[n].file_id): c for n, c in updates.items()}, dict(inserts)
+        )
 
     def without_existing(self) -> LocalTagged:
         """Only rows that stand nowhere."""
         nothing = np.zeros(0, dtype=np.int64)
         parts = [_TaggedRows(p.rows, nothing, nothing, p.inserts) for p in self._parts]
-        return LocalTagged(self._engine, parts, self._files, self._spilled)
+        return LocalTagged(self._engine, parts, self._places, self._spilled)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """One task for each file group that is updated or takes inserts."""
         with tempfile.TemporaryDirectory(prefix="pyhudi-route-") as folder:
-            routed = _Routed(plan, self._files, self._parts, folder if self._spilled else None)
+            routed = _Routed(plan, self._places, self._parts, folder if self._spilled else None)
             tasks = list(enumerate(sorted(routed.groups)))
             written = self._engine.map(lambda task: self._write_group(plan, routed, task[0], task[1]), tasks)
             routed.close()
@@ -369,7 +426,7 @@ class LocalTagged:
             pieces = _pieces(rows, plan.spec.files.max_file_size_bytes)
             return run_create(plan.spec, CreateTask(partition, _prefix(file_id), token), pieces)
         if slice_.base is None or plan.appends_to(group):
-            appended = run_append(plan.spec, AppendTask(slice_, token, plan.validity), rows, plan.rule)
+            appended = run_append(plan.spec, AppendTask(slice_, token, plan.validity, plan.unknown_keys), rows, plan.rule)
             return () if appended is None else (appended,)
         task = MergeTask(partition, file_id, slice_.base.path, token, plan.match_keys)
         return (run_merge(plan.spec, task, rows, plan.rule),)
@@ -378,13 +435,13 @@ class LocalTagged:
 class _Routed:
     """Rows sorted by the file group that takes them."""
 
-    def __init__(self, plan: WritePlan, files: tuple[TagFile, ...], parts: Sequence[_TaggedRows], folder: str | None) -> None:
+    def __init__(self, plan: WritePlan, places: tuple[Place, ...], parts: Sequence[_TaggedRows], folder: str | None) -> None:
         self.groups: dict[tuple[str, str], list[pa.Table]] = {}
         fill = _InsertFill(plan)
         for number, part in enumerate(parts):
             names: dict[tuple[str, str], int] = {}
             rows = [part.pairs_row]
-            codes = [_codes_of_files(part.pairs_file, files, names)]
+            codes = [_codes_of_places(part.pairs_place, places, names)]
             placed_rows, placed_codes = fill.place(part, names)
             rows.append(placed_rows)
             codes.append(placed_codes)
@@ -442,14 +499,14 @@ class _InsertFill:
         return np.concatenate(rows), np.concatenate(codes)
 
 
-def _codes_of_files(pairs_file: Ints, files: tuple[TagFile, ...], names: dict[tuple[str, str], int]) -> Ints:
-    if not len(pairs_file):
-        return pairs_file
-    used = np.unique(pairs_file)
+def _codes_of_places(pairs_place: Ints, places: tuple[Place, ...], names: dict[tuple[str, str], int]) -> Ints:
+    if not len(pairs_place):
+        return pairs_place
+    used = np.unique(pairs_place)
     lookup = np.zeros(int(used[-1]) + 1, dtype=np.int64)
     for number in used.tolist():
-        lookup[number] = names.setdefault((files[number].partition, files[number].file_id), len(names))
-    return lookup[pairs_file]
+        lookup[number] = names.setdefault((places[number].partition, places[number].file_id), len(names))
+    return lookup[pairs_place]
 
 
 def _pieces(rows: pa.Table, max_file_size_bytes: int) -> Iterator[pa.Table]:

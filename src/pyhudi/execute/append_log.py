@@ -47,11 +47,15 @@ LOG_FILE_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class AppendTask:
-    """Append to one file group.  slice: its present slice, in which deleted records are looked up."""
+    """Append to one file group.
+
+    slice: its present slice, in which deleted records are looked up.  new_keys: some rows may have keys that the group does not.
+    """
 
     slice: FileSlice
     token: WriteToken
     validity: InstantValidity
+    new_keys: bool = False
 
 
 def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus | None:
@@ -147,7 +151,9 @@ def _key_changes(
     """Which keys the log file brings to its group, and which it takes away: its keys, looked up without it and with it."""
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
-    only_updates = slice_.base is not None and not slice_.logs and not deletes and spec.rule.deletes(rows) is None
+    only_updates = (
+        slice_.base is not None and not slice_.logs and not deletes and spec.rule.deletes(rows) is None and not task.new_keys
+    )
     if not spec.key_shards or only_updates:
         return changes
     keys = pc.unique(pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(b.column("record_key") for b in deletes)]))

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.tag import TagFile
+from pyhudi.execute.tag import Lookup, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import InsertTarget, WorkloadProfile
 from pyhudi.records.keys import KeySpec
@@ -53,16 +53,17 @@ class PrepareRequest:
 
 @dataclass(frozen=True, slots=True)
 class TagRequest:
-    """Where to look incoming keys up.  bloom: by footers first.
+    """Where to look incoming keys up, and how.
 
-    update_partition_path: under a global index, a record whose partition changed moves (True) or stays where it is (False).
+    places: the file groups that may hold keys, all with a base file where key columns are read.  global_keys: the key alone names
+    a record.  update_partition_path: under a global index, a record whose partition changed moves (True) or stays where it is
+    (False).
     """
 
     spec: WriterSpec
-    files: tuple[TagFile, ...]
+    places: tuple[Place, ...]
+    lookup: Lookup
     global_keys: bool
-    bloom: bool
-    prune_by_ranges: bool
     update_partition_path: bool
     rule: MergeRule
     validity: InstantValidity
@@ -75,7 +76,8 @@ class WritePlan:
     slices: (partition, file id) -> present slice of every group that may be updated.  inserts: partition -> targets for its
     inserts, in order.
     match_keys: False appends inserts to small files without looking for their keys.  append_updates: file groups that take
-    no inserts get a log file instead of a new base file (merge-on-read).
+    no inserts get a log file instead of a new base file (merge-on-read).  unknown_keys: rows whose key was not looked up may go
+    to any group, so that a log file may bring new keys (bucket index).
     """
 
     spec: WriterSpec
@@ -85,6 +87,7 @@ class WritePlan:
     match_keys: bool
     append_updates: bool
     validity: InstantValidity
+    unknown_keys: bool = False
 
     def appends_to(self, group: tuple[str, str]) -> bool:
         """Whether the rows of a group go into a log file."""

@@ -84,7 +84,7 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
 
 
 def resolve_moves(
-    request: TagRequest, rows: pa.Table, pairs_row: Ints, pairs_file: Ints, goes: npt.NDArray[np.bool_]
+    request: TagRequest, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, goes: npt.NDArray[np.bool_]
 ) -> tuple[pa.Table, Ints, Ints]:
     """Let records change their partition: delete at the old place, insert at the new one.
 
@@ -93,7 +93,7 @@ def resolve_moves(
     """
     if DELETE_COLUMN not in rows.column_names:
         rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))
-    moving_rows, moving_files = pairs_row[goes], pairs_file[goes]
+    moving_rows, moving_files = pairs_row[goes], pairs_place[goes]
     newer = rows.take(pa.array(moving_rows))
     plain = np.asarray(newer.column(DELETE_COLUMN).combine_chunks(), dtype=np.bool_)
     wins = plain.copy()
@@ -102,14 +102,14 @@ def resolve_moves(
     if data:
         if not request.rule.picks:
             raise Unsupported(
-                "a custom merge rule cannot move records between partitions; set hoodie.simple.index.update.partition.path=false"
+                "a custom merge rule cannot move records between partitions; set the index's update.partition.path to false"
             )
         older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files)
         wins = request.rule.pick_newer(older.select(data), newer.select(data), plain)
         soft = request.rule.deletes(newer)
         if soft is not None:
             dead |= soft
-    homes = pa.array([file.partition for file in request.files], pa.string())
+    homes = pa.array([place.partition for place in request.places], pa.string())
     deletions = newer.filter(pa.array(wins))
     deletions = _replaced(deletions, PARTITION_PATH, homes.take(pa.array(moving_files[wins])))
     deletions = _replaced(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
@@ -124,7 +124,7 @@ def resolve_moves(
     return (
         result,
         np.concatenate([stays_row, moved_row]).astype(np.int64),
-        np.concatenate([pairs_file[~goes], moving_files[wins]]),
+        np.concatenate([pairs_place[~goes], moving_files[wins]]),
     )
 
 
@@ -148,7 +148,9 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
     order: list[Ints] = []
     for number in np.unique(files).tolist():
         wanted = np.flatnonzero(files == number)
-        stored = pa.concat_tables(list(run_read(reader, request.files[number].slice)))
+        slice_ = request.places[number].slice
+        assert slice_ is not None, "records are looked up in file groups that are there"
+        stored = pa.concat_tables(list(run_read(reader, slice_)))
         stored_keys = (
             stored.column(RECORD_KEY).combine_chunks() if spec.populate_meta_fields else record_keys(spec.keys, as_batch(stored))
         )

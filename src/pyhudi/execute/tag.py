@@ -1,8 +1,10 @@
-"""Key lookup in base files: which incoming keys stand in which file, and at which row.
+"""Finding the file groups of incoming keys: ways to look them up, and the tasks that do.
 
-    SIMPLE   reads the key column of every file
-    BLOOM    reads footers first; a file whose key range or key filter excludes a key is not asked for it, and a file with no
-    candidate is not read
+    ByKeyColumns     reads the key column of every base file (index SIMPLE); held in memory from one write to the next (INMEMORY)
+    ByKeyFilters     asks key ranges and key filters first, those of footers or of the metadata table (BLOOM); a file that they
+                     exclude for a key is not asked for it, and a file with no candidate is not read
+    ByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX)
+    ByBuckets        computes the bucket from the key and reads nothing (BUCKET)
 
 Answers are pairs, because a key may stand in several files (inserts may duplicate keys), and each copy is updated.
 
@@ -11,8 +13,9 @@ Source: writing and services, "Indexes used for writing".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -20,53 +23,113 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyhudi.errors import Internal, TableState
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
+from pyhudi.execute.held_keys import held_keys
 from pyhudi.execute.layout import as_batch
+from pyhudi.format.bloom import BloomFilter
+from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.records.text import java_order
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.metadata.groups import KeyedCells, MetadataPartition, PartitionReader
+from pyhudi.table.metadata.indexes import find_bloom_filters, find_records
+from pyhudi.table.slices import BaseFile, FileSlice
 
 Ints = npt.NDArray[np.int64]
 
 KEYS_PER_LOOKUP = 4_000_000
 """Stored keys that one lookup holds in memory."""
 
+KEYS_PER_QUESTION = 1_000_000
+"""Keys that the record index is asked for at once."""
+
+_FILTERS_AT_ONCE = 32
+
 
 @dataclass(frozen=True, slots=True)
-class TagFile:
-    """A file slice to look into.  path: its base file, relative to the table, where keys are looked up."""
+class Place:
+    """A file group that rows may go to.
+
+    slice: its present slice, None when the write makes the group.  key_range: the least and the greatest key of its base file,
+    where the metadata table was asked and knows.
+    """
 
     partition: str
     file_id: str
-    path: str
-    slice: FileSlice
+    slice: FileSlice | None
+    key_range: tuple[str, str] | None = None
+
+    @property
+    def base(self) -> BaseFile:
+        """The base file in which keys are looked up."""
+        if self.slice is None or self.slice.base is None:
+            raise Internal(f"file group {self.file_id} has no base file in which keys could be looked up")
+        return self.slice.base
+
+
+@dataclass(frozen=True, slots=True)
+class ByKeyColumns:
+    """Read key columns.  held: keep them in the memory of this process, for the next write."""
+
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ByKeyFilters:
+    """Ask key filters first, and key ranges too with `prune_by_ranges`.
+
+    from_metadata: ranges are those of the places, not of footers.  filters: the Bloom filters of the metadata table; None for
+    those of footers.
+    """
+
+    prune_by_ranges: bool = True
+    from_metadata: bool = False
+    filters: MetadataPartition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ByRecordIndex:
+    """Ask the record index."""
+
+    index: MetadataPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ByBuckets:
+    """Compute buckets.  new_file_id: the file id of a new file group of a bucket; None when none are to be made (deletes)."""
+
+    layout: BucketLayout
+    new_file_id: Callable[[int], str] | None
+
+
+FileLookup = ByKeyColumns | ByKeyFilters
+Lookup = FileLookup | ByRecordIndex | ByBuckets
 
 
 @dataclass(frozen=True, slots=True)
 class TagTask:
-    """Look keys up in some files.  bloom: prune by footers; prune_by_ranges: key ranges too."""
+    """Look keys up in the base files of some places."""
 
     storage: StorageSpec
-    files: tuple[TagFile, ...]
+    places: tuple[Place, ...]
     keys: KeySpec
     populate_meta_fields: bool
-    bloom: bool = False
-    prune_by_ranges: bool = True
+    lookup: FileLookup = ByKeyColumns()
 
 
 @dataclass(frozen=True, slots=True)
 class TagHits:
-    """Pairs of incoming rows and stored rows.  row: index into the keys that were asked for; file: index into the task's files;
-    position:
-    row number in that file.  Three arrays of one length.
+    """Pairs of incoming rows and stored rows.  row: index into the keys that were asked for; place: index into the task's places;
+    position: row number in that place's base file.  Three arrays of one length.
     """
 
-    row: npt.NDArray[np.int64]
-    file: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int64]
+    row: Ints
+    place: Ints
+    position: Ints
 
     @classmethod
     def together(cls, parts: Sequence[TagHits]) -> TagHits:
@@ -76,17 +139,19 @@ class TagHits:
             return cls(empty, empty, empty)
         return cls(
             np.concatenate([p.row for p in parts]),
-            np.concatenate([p.file for p in parts]),
+            np.concatenate([p.place for p in parts]),
             np.concatenate([p.position for p in parts]),
         )
 
 
 def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
-    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's files; one answer for each set.
+    """Look up sets of keys (strings, distinct within a set, no nulls) in the task's places; one answer for each set.
 
     Every file is read once, however many sets there are.
     """
     storage = open_storage(task.storage)
+    if isinstance(task.lookup, ByKeyFilters):
+        return _by_filters(storage, task, task.lookup, key_sets)
     hits: list[list[TagHits]] = [[] for _ in key_sets]
     stored: list[pa.Array] = []
     numbers: list[int] = []
@@ -102,13 +167,8 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
         numbers.clear()
         held = 0
 
-    for number, file in enumerate(task.files):
-        if task.bloom:
-            for found, hit in zip(hits, _bloom_hits(storage, task, file, number, key_sets), strict=True):
-                if hit is not None:
-                    found.append(hit)
-            continue
-        column = read_keys(storage, file.path, task.keys, task.populate_meta_fields)
+    for number, place in enumerate(task.places):
+        column = _stored_keys(storage, task, place)
         stored.append(column)
         numbers.append(number)
         held += len(column)
@@ -130,6 +190,63 @@ def read_keys(storage: Storage, path: str, spec: KeySpec, populate_meta_fields: 
     """
     with open_base_file(storage, path) as file:
         return _keys_in(file, spec, populate_meta_fields)
+
+
+class PlaceNumbers:
+    """Numbers of places by partition path and file id."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._numbers = {(place.partition, place.file_id): number for number, place in enumerate(places)}
+
+    def of(self, groups: Sequence[tuple[str, str]]) -> Ints:
+        """The number of each group.  Raises TableState for a group that is not among the places."""
+        numbers = [self._numbers.get(group) for group in groups]
+        for group, number in zip(groups, numbers, strict=True):
+            if number is None:
+                raise unknown_group(*group)
+        return np.array(numbers, dtype=np.int64)
+
+
+def unknown_group(partition: str, file_id: str) -> TableState:
+    """The error of a record index that names a file group which the table does not have."""
+    return TableState(
+        f"the record index says that keys are in file group {file_id} in {partition or 'the table'}, which the table does not "
+        "have; drop the record index and build it anew"
+    )
+
+
+def find_in_record_index(reader: KeyedCells, keys: pa.StringArray) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
+    """Where keys stand: pairs of a key (its index) and a group (its index), and the groups (partition path, file id).
+
+    keys: distinct, no nulls.  Errors as of `GroupReader`.
+    """
+    rows, codes = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    groups: dict[tuple[str, str], int] = {}
+    for start in range(0, len(keys), KEYS_PER_QUESTION):
+        asked = keys.slice(start, KEYS_PER_QUESTION)
+        found = find_records(reader, asked).combine_chunks()
+        if found.num_rows:
+            rows.append(np.asarray(pc.index_in(found.column("key"), value_set=asked), dtype=np.int64) + start)
+            codes.append(group_codes(found, groups))
+    return np.concatenate(rows), np.concatenate(codes), tuple(groups)
+
+
+def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
+    """A number for the group of each row.  found: partition, file_id; groups: those known so far, new ones are added."""
+    distinct = found.select(["partition", "file_id"]).group_by(["partition", "file_id"], use_threads=False).aggregate([])
+    for group in zip(distinct.column("partition").to_pylist(), distinct.column("file_id").to_pylist(), strict=True):
+        groups.setdefault(group, len(groups))
+    # A partition path may hold any character but this one.
+    joined = pc.binary_join_element_wise(found.column("partition"), found.column("file_id"), "\x00")
+    known = pa.array(["\x00".join(group) for group in groups], pa.string())
+    return np.asarray(pc.index_in(joined, value_set=known), dtype=np.int64)
+
+
+def _stored_keys(storage: Storage, task: TagTask, place: Place) -> pa.Array:
+    base = place.base
+    if isinstance(task.lookup, ByKeyColumns) and task.lookup.held:
+        return held_keys(storage, base, lambda: read_keys(storage, base.path, task.keys, task.populate_meta_fields))
+    return read_keys(storage, base.path, task.keys, task.populate_meta_fields)
 
 
 def _keys_in(file: pq.ParquetFile, spec: KeySpec, populate_meta_fields: bool) -> pa.Array:
@@ -163,28 +280,78 @@ def _within(keys: pa.StringArray, least: str, greatest: str) -> npt.NDArray[np.b
     return np.asarray(pc.or_(inside, by_java), dtype=np.bool_)
 
 
-def _bloom_hits(
-    storage: Storage, task: TagTask, file: TagFile, number: int, key_sets: Sequence[pa.Array]
-) -> list[TagHits | None]:
-    """The hits of each set in one file; None where its footer excludes all keys of the set."""
-    answers: list[TagHits | None] = []
-    with open_base_file(storage, file.path) as parquet:
-        least, greatest = footer_text(parquet.metadata, MIN_KEY), footer_text(parquet.metadata, MAX_KEY)
-        key_filter = footer_filter(parquet.metadata)
-        stored: pa.Array | None = None
-        for keys in key_sets:
-            chosen = np.arange(len(keys), dtype=np.int64)
-            if task.prune_by_ranges and least is not None and greatest is not None:
-                chosen = np.flatnonzero(_within(keys, least, greatest)).astype(np.int64)
-            candidates = keys if len(chosen) == len(keys) else keys.take(pa.array(chosen))
-            if key_filter is not None and len(candidates):
-                possible = np.flatnonzero(key_filter.might_contain(candidates)).astype(np.int64)
-                chosen, candidates = chosen[possible], candidates.take(pa.array(possible))
-            if not len(candidates):
-                answers.append(None)
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Keys of a set that a file may hold.  rows: their indices in the set."""
+
+    rows: Ints
+    keys: pa.StringArray
+
+    def within(self, key_range: tuple[str, str] | None) -> _Candidates:
+        return self if key_range is None or not len(self.keys) else self._where(_within(self.keys, *key_range))
+
+    def in_filter(self, key_filter: BloomFilter | None) -> _Candidates:
+        if key_filter is None or not len(self.keys):
+            return self
+        return self._where(np.asarray(key_filter.might_contain(self.keys), dtype=np.bool_))
+
+    def _where(self, mask: npt.NDArray[np.bool_]) -> _Candidates:
+        return self if mask.all() else _Candidates(self.rows[mask], self.keys.filter(pa.array(mask)))
+
+
+def _by_filters(storage: Storage, task: TagTask, lookup: ByKeyFilters, key_sets: Sequence[pa.Array]) -> list[TagHits]:
+    hits: list[list[TagHits]] = [[] for _ in key_sets]
+    everything = [_Candidates(np.arange(len(keys), dtype=np.int64), keys) for keys in key_sets]
+    for number, place, key_filter in _filters_of_metadata(lookup, task.places, everything):
+        candidates = everything
+        if lookup.from_metadata and lookup.prune_by_ranges:
+            candidates = [c.within(place.key_range) for c in candidates]
+        candidates = [c.in_filter(key_filter) for c in candidates]
+        if not any(len(c.keys) for c in candidates):
+            continue
+        with open_base_file(storage, place.base.path) as file:
+            if not (lookup.from_metadata and place.key_range) and lookup.prune_by_ranges:
+                least, greatest = footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)
+                if least is not None and greatest is not None:
+                    candidates = [c.within((least, greatest)) for c in candidates]
+            if key_filter is None:
+                in_footer = footer_filter(file.metadata)
+                candidates = [c.in_filter(in_footer) for c in candidates]
+            if not any(len(c.keys) for c in candidates):
                 continue
-            if stored is None:
-                stored = _keys_in(parquet, task.keys, task.populate_meta_fields)
-            found = _match(candidates, [stored], [number])
-            answers.append(TagHits(chosen[found.row], found.file, found.position))
-    return answers
+            stored = _keys_in(file, task.keys, task.populate_meta_fields)
+        for found, asked in zip(hits, candidates, strict=True):
+            if len(asked.keys):
+                hit = _match(asked.keys, [stored], [number])
+                found.append(TagHits(asked.rows[hit.row], hit.place, hit.position))
+    return [TagHits.together(found) for found in hits]
+
+
+def _filters_of_metadata(
+    lookup: ByKeyFilters, places: Sequence[Place], candidates: Sequence[_Candidates]
+) -> Iterator[tuple[int, Place, BloomFilter | None]]:
+    """Places with the filter that the metadata table has for each; those whose range excludes all keys are left out."""
+    if lookup.filters is None:
+        yield from ((number, place, None) for number, place in enumerate(places))
+        return
+    reader = PartitionReader(lookup.filters)
+    pruned = lookup.from_metadata and lookup.prune_by_ranges
+    left = (
+        (number, place)
+        for number, place in enumerate(places)
+        if not pruned or any(len(c.within(place.key_range).keys) for c in candidates)
+    )
+    while chunk := list(islice(left, _FILTERS_AT_ONCE)):
+        names: dict[str, list[str]] = {}
+        for _, place in chunk:
+            names.setdefault(place.partition, []).append(place.base.name.text)
+        found = find_bloom_filters(reader, names, lookup.filters.name)
+        stored = {
+            key: BloomFilter.from_text(text.decode("ascii", "replace"), code)
+            for key, code, text in zip(
+                found["key"].to_pylist(), found["type_code"].to_pylist(), found["bloom_filter"].to_pylist(), strict=True
+            )
+        }
+        for number, place in chunk:
+            key = bloom_filter_keys(place.partition, file_hashes([place.base.name.text]))[0].as_py()
+            yield number, place, stored.get(key)

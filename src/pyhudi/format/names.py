@@ -5,6 +5,7 @@
     CDC log      the name of a log file + .cdc
     archive      .commits_.archive.{version}_{write token}             timelines before layout 2
     write token  {task partition}-{stage}-{task attempt}               decimal; it makes the retries of a task differ
+    bucket       its number as eight digits in front of a file id, in place of as many characters of the UUID
     marker       {path of the data file}.marker.{CREATE|MERGE|APPEND}  relative to the instant's marker folder
 
 The instant is the request time of the action that wrote the file, never its completion time.  A file id holds neither `_`
@@ -31,6 +32,8 @@ _TOKEN = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})")
 _BASE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_([0-9]+)(\.[A-Za-z0-9]+)")
 _LOG = re.compile(r"\.([^_./\\\s]+)_([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19})(\.cdc)?)?")
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19}))?")
+_BUCKET_DIGITS = 8
+_BUCKET = re.compile(rf"([0-9]{{{_BUCKET_DIGITS}}})-")
 _MARKER = re.compile(r"(.*[^/])\.marker\.(CREATE|MERGE|APPEND)", re.DOTALL)
 
 
@@ -172,6 +175,23 @@ def format_file_id(prefix: str, index: int) -> str:
     if index < 0 or not _FILE_ID.fullmatch(file_id):
         raise InvalidRequest(f"This is no file id: {file_id}")
     return file_id
+
+
+def format_bucket_prefix(bucket: int, prefix: str) -> str:
+    """The prefix (a UUID) of the file ids of a bucket, 0 to 99999999, of the simple bucket index."""
+    digits = f"{bucket:0{_BUCKET_DIGITS}d}"
+    if bucket < 0 or len(digits) != _BUCKET_DIGITS:
+        raise InvalidRequest(f"This is no bucket number: {bucket}")
+    return digits + prefix[_BUCKET_DIGITS:]
+
+
+def parse_bucket(file_id: str) -> int | None:
+    """The bucket that a file id names; None when it does not begin with eight decimal digits and a hyphen.
+
+    One UUID in forty begins so by chance.
+    """
+    match = _BUCKET.match(file_id)
+    return int(match[1]) if match else None
 
 
 def format_marker(data_path: str, kind: MarkerType) -> str:

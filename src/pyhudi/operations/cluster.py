@@ -75,6 +75,7 @@ class ClusteringOptions:
     memory_budget_bytes: int
     metadata: MetadataSettings
     max_commits: int
+    bucketed: bool = False
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusteringOptions:
@@ -117,6 +118,7 @@ class ClusteringOptions:
             max_commits=options.positive(
                 "hoodie.clustering.inline.max.commits" if inline else "hoodie.clustering.async.max.commits"
             ),
+            bucketed=options.word("hoodie.index.type") == "BUCKET",
         )
 
 
@@ -168,8 +170,11 @@ def schedule_clustering(
     """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster.
 
     if_due: only when enough writes completed since the last one was planned.
+    Raises Unsupported when the options say that the table is bucketed: its records would leave the groups that their keys name.
     """
     check_writable(context)
+    if options.bucketed:
+        raise Unsupported("clustering takes records out of the file groups of their buckets (hoodie.index.type=BUCKET)")
     store = context.timeline
     with context.lock.held(options.commit.lock_wait_ms):
         snapshot = load_snapshot(context)

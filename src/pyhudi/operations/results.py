@@ -13,9 +13,10 @@ class WriteResult:
 
     instant, completion_time: request and completion time; None when there was nothing to commit.  Rows: incoming after
     combining duplicates, inserted, updated, deleted.  file_groups_new / _rewritten: how many were created and rewritten.
-    bytes_written: all bytes of data files; bytes_rewritten: those of rewritten file groups.  index: which index found the keys,
-    None when no lookup was needed. conflict_retries: how often the write was planned again.  rolled_back: failed instants that
-    this write cleaned up. services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
+    bytes_written: all bytes of data files; bytes_rewritten: those of rewritten file groups.  index: which index found the file
+    groups of the keys, None when none was needed; index_source: what it asked.  conflict_retries: how often the write was planned
+    again.  rolled_back: failed instants that this write cleaned up.  services: for each table service `due`, `run`, `planned`,
+    `not due` or `off`.  seconds: by phase.
     """
 
     operation: str
@@ -31,6 +32,7 @@ class WriteResult:
     bytes_written: int = 0
     bytes_rewritten: int = 0
     index: str | None = None
+    index_source: str | None = None
     conflict_retries: int = 0
     rolled_back: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class WriteResult:
             f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, "
             f"{self.file_groups_replaced:,} replaced",
             f"  bytes         {self.bytes_written:,} written, {self.bytes_rewritten:,} of them by rewriting",
-            f"  index         {self.index or 'not needed'}",
+            f"  index         {f'{self.index} ({self.index_source})' if self.index else 'not needed'}",
         ]
         if self.log_files:
             lines.insert(3, f"  log files     {self.log_files:,}")

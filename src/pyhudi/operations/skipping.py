@@ -41,10 +41,11 @@ from pyhudi.format.metadata.partitions import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
+from pyhudi.operations.indexes import read_layout
 from pyhudi.options import Options
+from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (
-    BucketLayout,
     bucket_numbers,
     columns_with_statistics,
     count_groups,
@@ -52,7 +53,6 @@ from pyhudi.plan.skipping import (
     groups_with_candidates,
     has_candidate,
     has_reliable_partition_bounds,
-    in_buckets,
     record_key_texts,
     secondary_texts,
     with_other_spelling,
@@ -95,22 +95,12 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
-        """From checked options.  Raises Unsupported for skipping by consistent hashing, InvalidRequest for a bucket count below
-        1.
-        """
-        buckets = None
-        count = options.text("hoodie.bucket.index.num.buckets")
-        if options.word("hoodie.index.type") == "BUCKET" and count is not None:
-            if int(count) < 1:
-                raise InvalidRequest(f"option hoodie.bucket.index.num.buckets={count} has to be at least 1")
-            # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
-            if options.word("hoodie.index.bucket.engine") == "SIMPLE":
-                buckets = BucketLayout(int(count), options.names("hoodie.bucket.index.hash.field"))
+        """From checked options.  Raises InvalidRequest for a bucket count below 1."""
         return cls(
             use_metadata_table=options.flag("hoodie.metadata.enable"),
             skip_data=options.flag("hoodie.enable.data.skipping"),
             strict=options.word("hoodie.fileIndex.dataSkippingFailureMode") == "strict",
-            buckets=buckets,
+            buckets=read_layout(options),
         )
 
     @property

@@ -33,6 +33,7 @@ from pyhudi.plan.conflicts import (
     describe_conflicts,
     find_conflicts,
     instants_to_check,
+    new_bucket,
     new_groups,
     schema_to_commit,
 )
@@ -269,6 +270,8 @@ def touched_groups(context: TableContext, instant: Instant) -> tuple[set[FileGro
         if metadata.operation_type not in _MOVES_RECORDS:
             added = {p for p, stats in metadata.partition_to_write_stats.items() if any(_is_new(stat) for stat in stats)}
             groups.update(map(new_groups, added), (NEW_GROUPS_ANYWHERE,) if added else ())
+            for partition, stats in metadata.partition_to_write_stats.items():
+                groups.update(group for s in stats if _is_new(s) for group in new_bucket(partition, s.file_id or ""))
         for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
             groups.update((partition, file_id) for file_id in file_ids)
         return groups, metadata.operation_type == "COMPACT"

@@ -12,7 +12,8 @@ Source: writing and services, sections 1 and 2.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -26,7 +27,6 @@ from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.execute.tag import TagFile
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
@@ -35,6 +35,7 @@ from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.cluster import ClusteringTaken, drop_clustering
 from pyhudi.operations.create import check_columns
+from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
 from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -46,7 +47,7 @@ from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction, commit_metadata, touched_groups
 from pyhudi.operations.ttl import DeletePartitions
 from pyhudi.options import FileSettings, Options, SizingSettings
-from pyhudi.plan.conflicts import NEW_GROUPS_ANYWHERE, WriteStart, new_groups
+from pyhudi.plan.conflicts import NEW_GROUPS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_groups
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
     InsertTarget,
@@ -92,12 +93,10 @@ class WriteSettings:
     """
 
     operation: WriteOperation
-    index: str
+    index: IndexSettings
     combine: bool
     duplicate_policy: str
     allow_duplicates: bool
-    update_partition_path: bool
-    prune_by_ranges: bool
     sort_mode: str
     bulk_parallelism: int
     null_for_missing: bool
@@ -117,7 +116,6 @@ class WriteSettings:
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """From checked options.  Raises InvalidRequest for options that do not go together."""
-        index = options.word("hoodie.index.type")
         policy = options.word("hoodie.datasource.insert.dup.policy")
         if options.flag("hoodie.datasource.write.insert.drop.duplicates"):
             if operation is WriteOperation.BULK_INSERT:
@@ -132,15 +130,12 @@ class WriteSettings:
         static = options.text("hoodie.static.overwrite.partition.paths")
         prefix = options.word("hoodie.datasource.write.commitmeta.key.prefix")
         extra = tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix))
-        bloom = "BLOOM" in index
         return cls(
             operation=operation,
-            index=index,
+            index=IndexSettings.of(options),
             combine=options.flag(combine),
             duplicate_policy=policy,
             allow_duplicates=options.flag("hoodie.merge.allow.duplicate.on.inserts"),
-            update_partition_path=options.flag(f"hoodie.{'bloom' if bloom else 'simple'}.index.update.partition.path"),
-            prune_by_ranges=options.flag("hoodie.bloom.index.prune.by.ranges"),
             sort_mode=options.word("hoodie.bulkinsert.sort.mode"),
             bulk_parallelism=options.integer("hoodie.bulkinsert.shuffle.parallelism"),
             null_for_missing=options.flag("hoodie.write.set.null.for.missing.columns")
@@ -160,9 +155,9 @@ class WriteSettings:
         )
 
     @property
-    def global_index(self) -> bool:
-        """True when the record key alone names a record."""
-        return self.index.startswith("GLOBAL_")
+    def routes(self) -> bool:
+        """True when the index alone says which file group takes a record, whatever the operation."""
+        return self.index.kind is IndexType.BUCKET
 
 
 def run_write(
@@ -177,7 +172,7 @@ def run_write(
     settings allow retries, TableState when the table forbids the write.
     """
     check_writable(context)
-    _check_index(settings)
+    _check_duplicate_policy(settings)
     phases = Phases(context.env)
     rolled_back = settle_failed_writes(context, settings.commit)
     snapshot = seen or load_snapshot(context)
@@ -302,6 +297,8 @@ def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tu
     return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}
 
 
+_NO_LIMIT_BYTES = 1 << 62
+
 _OVERWRITES = (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE)
 
 
@@ -370,7 +367,7 @@ class _Write:
         self.phases = phases
         self.rolled_back = rolled_back
         self.operation = settings.operation
-        self.global_keys = settings.global_index
+        self.global_keys = settings.index.kind.is_global
         added_as = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
         self.action = Action.REPLACECOMMIT if settings.operation.replaces else added_as
 
@@ -378,7 +375,7 @@ class _Write:
         incoming = self.engine.prepare(data, self._prepare_request(snapshot))
         try:
             # A bulk insert places nothing, so its rows need not be held and counted before they are written.
-            uncounted = self.operation is WriteOperation.BULK_INSERT and self.settings.allow_empty
+            uncounted = self.operation is WriteOperation.BULK_INSERT and self.settings.allow_empty and not self.settings.routes
             counts = {} if uncounted else incoming.partitions()
             self.phases.end("prepare")
             if not counts and not self.settings.allow_empty and self.operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
@@ -429,22 +426,20 @@ class _Write:
         with taken_back_on_error(transaction):
             spec = self._writer_spec(transaction, snapshot)
             replaced = self._replaced(snapshot, counts) if replaces else None
-            if self.operation is WriteOperation.BULK_INSERT or replaces:
+            lookup = None
+            if (self.operation is WriteOperation.BULK_INSERT or replaces) and not self.settings.routes:
                 transaction.start(b"" if not replaces else self._inflight(WorkloadProfile({}, counts), snapshot))
                 statuses = incoming.write_bulk(
                     BulkPlan(spec, self.settings.sort_mode, self.context.env.uuid4, self.settings.bulk_parallelism)
                 )
-                used_index = None
             else:
-                statuses, used_index = self._write_by_key(incoming, counts, snapshot, transaction, spec)
+                statuses, lookup = self._write_by_key(incoming, counts, snapshot, transaction, spec)
             self.phases.end("write")
             metadata = commit_metadata(
                 self.operation.name, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced
             )
             touched = [(p, f) for p, ids in (replaced or {}).items() for f in ids]
-            if used_index is not None and any(status.stat.num_inserts for status in statuses):
-                everywhere = [NEW_GROUPS_ANYWHERE] if self.global_keys else []
-                touched += [new_groups(s.stat.partition_path or "") for s in statuses if s.stat.num_inserts] + everywhere
+            touched += self._claims(statuses, lookup)
             mirror = mirror_of(
                 self.context,
                 self.engine,
@@ -457,67 +452,90 @@ class _Write:
             )
             done = transaction.commit(metadata, start, touched, mirror)
             self.phases.end("commit")
-        return self._result(done, statuses, replaced, used_index, attempt)
+        return self._result(done, statuses, replaced, lookup, attempt)
+
+    def _claims(self, statuses: Iterable[WriteStatus], lookup: PlannedLookup | None) -> list[FileGroupId]:
+        """What the write read of the table by finding keys nowhere: that no other group has them."""
+        stats = [status.stat for status in statuses if status.stat.num_inserts]
+        if lookup is None or not stats:
+            return []
+        if self.settings.routes:
+            return [group for s in stats for group in new_bucket(s.partition_path or "", s.file_id or "")]
+        everywhere = [NEW_GROUPS_ANYWHERE] if self.global_keys else []
+        return [new_groups(s.partition_path or "") for s in stats] + everywhere
 
     def _write_by_key(
         self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, transaction: Transaction, spec: WriterSpec
-    ) -> tuple[list[WriteStatus], str | None]:
-        slices = self._slices_to_search(snapshot, counts)
-        needs_lookup = self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none"
-        if needs_lookup:
-            tagged = incoming.tag(self._tag_request(spec, slices, snapshot))
+    ) -> tuple[list[WriteStatus], PlannedLookup | None]:
+        """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts."""
+        routes = self.settings.routes
+        slices = {} if self.operation.replaces else self._slices_to_search(snapshot, counts)
+        by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
+        lookup = None
+        if routes or self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none":
+            deletes = self.operation is WriteOperation.DELETE
+            new_uuid = None if deletes else self.context.env.uuid4
+            lookup = plan_lookup(self.settings.index, self.context, snapshot, by_group.values(), new_uuid)
+            tagged = self._tagged(incoming, lookup, spec, snapshot)
         else:
             tagged = incoming.untagged()
-        if self.operation is WriteOperation.INSERT and needs_lookup:
+        if self.operation is WriteOperation.INSERT and lookup is not None and not routes:
             tagged = self._apply_duplicate_policy(tagged)
         profile = tagged.profile()
         if self.operation is WriteOperation.DELETE:
             # What is to be deleted and stands nowhere is no insert.
             profile = replace(profile, inserts={})
         self.phases.end("index")
-        by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
-        _settle_groups_under_service(snapshot, profile.updates, self.settings)
         inserts: dict[str, tuple[InsertTarget, ...]] = {}
-        if self.operation is not WriteOperation.DELETE:
+        if routes:
+            profile = _with_new_groups(profile, by_group)
+        elif self.operation is not WriteOperation.DELETE:
             inserts = self._place_inserts(profile, snapshot, slices)
             by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
-        transaction.start(self._inflight(profile, snapshot))
-        match_keys = self.operation is not WriteOperation.INSERT or not self.settings.allow_duplicates
+        _settle_groups_under_service(snapshot, profile.updates, self.settings)
+        bulk = self.operation is WriteOperation.BULK_INSERT
+        transaction.start(b"" if bulk else self._inflight(profile, snapshot))
+        adds = bulk or self.operation is WriteOperation.INSERT
         statuses = tagged.write(
             WritePlan(
                 spec,
                 by_group,
                 inserts,
                 self.schemas.stored_rule,
-                match_keys,
+                match_keys=not adds or not self.settings.allow_duplicates,
                 append_updates=not self.context.config.is_cow,
                 validity=InstantValidity.of(snapshot.timeline),
+                unknown_keys=routes,
             )
         )
-        return statuses, self.settings.index if needs_lookup else None
+        return statuses, lookup
 
-    def _slices_to_search(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
-        """Latest slices of the partitions that the write may touch."""
-        return snapshot.slices(None if self.global_keys or self.schemas.unplaced else counts)
-
-    def _tag_request(self, spec: WriterSpec, slices: Mapping[str, tuple[FileSlice, ...]], snapshot: Snapshot) -> TagRequest:
-        files = tuple(
-            TagFile(s.partition, s.file_id, s.base.path, s) for found in slices.values() for s in found if s.base is not None
-        )
+    def _tagged(self, incoming: Incoming, lookup: PlannedLookup, spec: WriterSpec, snapshot: Snapshot) -> Tagged:
         unplaced = self.schemas.unplaced
-        return TagRequest(
+        request = TagRequest(
             spec=spec,
-            files=files,
+            places=lookup.places,
+            lookup=lookup.lookup,
             global_keys=self.global_keys or unplaced,
-            bloom="BLOOM" in self.settings.index,
-            prune_by_ranges=self.settings.prune_by_ranges,
             # An insert looks keys up to pass over those that are there, wherever they are.
-            update_partition_path=self.settings.update_partition_path
+            update_partition_path=self.settings.index.update_partition_path
             and not unplaced
             and self.operation is not WriteOperation.INSERT,
             rule=self.schemas.stored_rule,
             validity=InstantValidity.of(snapshot.timeline),
         )
+        try:
+            return incoming.tag(request)
+        except TableState as error:
+            # The record index may speak of commits that this write has not seen.
+            now = self.context.timeline.load()
+            if self.settings.index.kind is IndexType.RECORD_INDEX and now.latest_time() > snapshot.timeline.latest_time():
+                raise WriteConflict(f"the table was written while keys were looked up ({error}); plan the write again") from error
+            raise
+
+    def _slices_to_search(self, snapshot: Snapshot, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
+        """Latest slices of the partitions that the write may touch."""
+        return snapshot.slices(None if self.global_keys or self.schemas.unplaced else counts)
 
     def _apply_duplicate_policy(self, tagged: Tagged) -> Tagged:
         if self.settings.duplicate_policy == "fail":
@@ -558,12 +576,16 @@ class _Write:
     def _writer_spec(self, transaction: Transaction, snapshot: Snapshot) -> WriterSpec:
         config = self.context.config
         stored = with_meta_fields(self.schemas.data_schema)
+        files = self.settings.files
+        if self.settings.routes:
+            # A bucket is one file group, whatever its size.
+            files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES)
         return WriterSpec(
             storage=self.context.storage.spec(),
             instant_time=transaction.instant_time,
             data_schema=self.schemas.data_schema,
             avro_schema=arrow_to_avro(stored, config.name),
-            files=self.settings.files,
+            files=files,
             keys=config.keys,
             populate_meta_fields=config.populate_meta_fields,
             rule=self.schemas.stored_rule,
@@ -601,7 +623,7 @@ class _Write:
         done: Instant,
         statuses: list[WriteStatus],
         replaced: Mapping[str, Iterable[str]] | None,
-        index: str | None,
+        index: PlannedLookup | None,
         attempt: int,
     ) -> WriteResult:
         stats = [status.stat for status in statuses]
@@ -619,7 +641,8 @@ class _Write:
             log_files=sum(1 for s in stats if s.log_files),
             bytes_written=sum(s.total_write_bytes for s in stats),
             bytes_rewritten=sum(s.total_write_bytes for s in rewritten),
-            index=index,
+            index=None if index is None else str(self.settings.index.kind),
+            index_source=None if index is None else index.source,
             conflict_retries=attempt,
             rolled_back=self.rolled_back,
             seconds=self.phases.seconds,
@@ -630,9 +653,22 @@ def _start_of(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
-def _check_index(settings: WriteSettings) -> None:
-    if settings.index not in ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM"):
-        raise Unsupported(f"index type {settings.index} is not built yet; SIMPLE, GLOBAL_SIMPLE, BLOOM and GLOBAL_BLOOM are")
+def _with_new_groups(profile: WorkloadProfile, known: Collection[tuple[str, str]]) -> WorkloadProfile:
+    """The profile with rows that go to groups which the write makes counted as inserts."""
+    inserts = Counter(dict(profile.inserts))
+    for (partition, file_id), count in profile.updates.items():
+        if (partition, file_id) not in known:
+            inserts[partition] += count
+    updates = {group: count for group, count in profile.updates.items() if group in known}
+    return replace(profile, updates=updates, inserts=dict(inserts))
+
+
+def _check_duplicate_policy(settings: WriteSettings) -> None:
+    if settings.routes and settings.operation is WriteOperation.INSERT and settings.duplicate_policy != "none":
+        raise Unsupported(
+            "index BUCKET looks no keys up, so an insert cannot pass over or refuse those that are there; use upsert, or "
+            "hoodie.datasource.insert.dup.policy=none"
+        )
 
 
 def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:

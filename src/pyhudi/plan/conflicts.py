@@ -6,6 +6,7 @@ read the table or is a service that will rewrite the group.
 A write that looked keys up and found some nowhere has also read that there are no other file groups.  So it touches the *new
 groups* of each partition into which it inserts, and a write touches them when it adds some: of two upserts that bring the same
 new key, the later one finds the key when it is planned again.  Plain inserts look nothing up and do not meet here.
+Under a bucket index a write has read of a bucket that it has no file group; two writes that make one for it meet.
 
 Source: writing and services, "OCC check".
 """
@@ -16,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import parse_bucket
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 FileGroupId = tuple[str, str]
@@ -25,11 +27,18 @@ NEW_GROUPS_ANYWHERE: FileGroupId = ("", "*")
 """Stands for the file groups that a write adds to any partition; no file id is `*`."""
 
 _NEW = ""
+_BUCKET = "bucket "
 
 
 def new_groups(partition: str) -> FileGroupId:
     """Stands for the file groups that a write adds to a partition; no file id is empty."""
     return partition, _NEW
+
+
+def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
+    """Stands for the new file group of a bucket, whatever the rest of its file id; nothing for a file id without a bucket."""
+    bucket = parse_bucket(file_id)
+    return () if bucket is None else ((partition, f"{_BUCKET}{bucket}"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,9 @@ def describe_conflicts(conflicts: Iterable[Conflict]) -> str:
 
 
 def _describe_groups(groups: tuple[FileGroupId, ...]) -> str:
+    made = [f"{file_id} in {partition or 'the table'}" for partition, file_id in groups if file_id.startswith(_BUCKET)]
+    if made:
+        return f"the new file group of {made[0]}"
     present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_GROUPS_ANYWHERE[1])]
     if present:
         return f"{len(present)} file groups, such as {present[0]}"

@@ -19,7 +19,7 @@ Source: storage format, "Metadata table", read-time use and what real readers ge
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from itertools import product
 from typing import Any
@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
+from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -43,15 +44,6 @@ MAX_KEYS = 100_000
 """Record keys that a filter may name before looking them up is not worth it."""
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_BUCKET_DIGITS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class BucketLayout:
-    """How a table of the simple bucket index is bucketed.  hash_fields: empty for all record key fields."""
-
-    count: int
-    hash_fields: tuple[str, ...] = ()
 
 
 def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collection[str], unusable: Collection[str]) -> list[str]:
@@ -138,12 +130,7 @@ def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bu
 
     Raises InvalidRequest for a layout that does not fit the table.
     """
-    fields = layout.hash_fields or keys.record_fields
-    unknown = [name for name in fields if name not in keys.record_fields]
-    if unknown:
-        raise InvalidRequest(
-            f"the bucket index cannot hash {', '.join(unknown)}: record key fields are {', '.join(keys.record_fields)}"
-        )
+    fields = layout.fields_of(keys)
     for name in fields:
         # Such characters also part the fields of a key, which is then split where nobody meant it to be.
         if any(isinstance(value, str) and not {":", ","}.isdisjoint(value) for value in key_literals(condition, name) or ()):
@@ -152,12 +139,6 @@ def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bu
     if texts is None:
         return None
     return frozenset(bucket_ids(texts, layout.count, fields).tolist()) if len(texts) else frozenset()
-
-
-def in_buckets(file_id: str, numbers: Collection[int]) -> bool:
-    """Whether a file group belongs to one of some buckets, or to none that its file id tells."""
-    digits = file_id[:_BUCKET_DIGITS]
-    return not (len(digits) == _BUCKET_DIGITS and digits.isascii() and digits.isdigit()) or int(digits) in numbers
 
 
 def secondary_texts(condition: Expr, schema: pa.Schema, name: str) -> pa.StringArray | None:

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.execute import tag
-from pyhudi.execute.tag import TagFile, TagHits, TagTask, run_tag
+from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Place, TagHits, TagTask, run_tag
 from pyhudi.execute.write_base import CreateTask, MergeTask, run_create, run_merge
-from pyhudi.format.names import WriteToken
+from pyhudi.format.names import WriteToken, parse_base_file
 from pyhudi.records.keys import KeySpec
 from pyhudi.storage import Storage
 from pyhudi.storage.faults import FaultyStorage
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.slices import BaseFile, FileSlice
 from tests.unit.execute.writer import KEYS, incoming, new_storage, spec
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
@@ -26,7 +26,7 @@ Pairs = set[tuple[str, int, int]]
 
 def files(
     storage: Storage, contents: Sequence[Sequence[str]], *, populate: bool = True, options: dict[str, object] | None = None
-) -> tuple[TagFile, ...]:
+) -> tuple[Place, ...]:
     """One base file of each list of keys."""
     made = spec(storage, SCHEMA, populate=populate, options=options)
     found = []
@@ -36,11 +36,17 @@ def files(
             # A file whose rows were all deleted.
             (status,) = run_create(made, CreateTask("", f"g{number}", WriteToken(0, 0, 0)), [one()])
             status = emptied(storage, populate, status.stat.path or "", number)
-            found.append(TagFile("", f"g{number}-0", status, FileSlice("", f"g{number}-0", "1", None)))
+            found.append(place(number, status))
             continue
         (created,) = run_create(made, CreateTask("", f"g{number}", WriteToken(0, 0, 0)), [rows])
-        found.append(TagFile("", f"g{number}-0", created.stat.path or "", FileSlice("", f"g{number}-0", "1", None)))
+        found.append(place(number, created.stat.path or ""))
     return tuple(found)
+
+
+def place(number: int, path: str) -> Place:
+    name = parse_base_file(path)
+    assert name is not None
+    return Place("", f"g{number}-0", FileSlice("", f"g{number}-0", "1", BaseFile(path, name, 1)))
 
 
 def one() -> pa.Table:
@@ -54,11 +60,11 @@ def emptied(storage: Storage, populate: bool, path: str, number: int) -> str:
 
 
 def pairs(hits: TagHits, keys: Sequence[str]) -> Pairs:
-    return {(keys[r], f, p) for r, f, p in zip(hits.row.tolist(), hits.file.tolist(), hits.position.tolist(), strict=True)}
+    return {(keys[r], f, p) for r, f, p in zip(hits.row.tolist(), hits.place.tolist(), hits.position.tolist(), strict=True)}
 
 
-def task(storage: Storage, found: tuple[TagFile, ...], *, bloom: bool, ranges: bool = True, populate: bool = True) -> TagTask:
-    return TagTask(storage.spec(), found, KEYS, populate, bloom, ranges)
+def task(storage: Storage, found: tuple[Place, ...], *, bloom: bool, ranges: bool = True, populate: bool = True) -> TagTask:
+    return TagTask(storage.spec(), found, KEYS, populate, ByKeyFilters(ranges) if bloom else ByKeyColumns())
 
 
 CONTENTS = (["b", "a", "c"], [], ["k", "a", "a"], ["m", "n"])
@@ -88,7 +94,7 @@ def test_every_copy_is_found(bloom: bool, ranges: bool, populate: bool, kind: st
 
 def test_no_files() -> None:
     (hits,) = run_tag(task(new_storage(), (), bloom=False), [pa.array(["a"])])
-    assert (len(hits.row), len(hits.file), len(hits.position)) == (0, 0, 0)
+    assert (len(hits.row), len(hits.place), len(hits.position)) == (0, 0, 0)
 
 
 def test_many_keys_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +104,7 @@ def test_many_keys_are_looked_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> No
     assert pairs(hits, ["a", "n"]) == {("a", 0, 1), ("a", 2, 1), ("a", 2, 2), ("n", 3, 1)}
 
 
-def looked_into(found: tuple[TagFile, ...], inner: Storage, keys: list[str], *, bloom: bool, ranges: bool = True) -> int:
+def looked_into(found: tuple[Place, ...], inner: Storage, keys: list[str], *, bloom: bool, ranges: bool = True) -> int:
     """How many files had their keys read."""
     read: list[int] = []
     original = tag._keys_in

@@ -3,7 +3,8 @@
 A write in jobs:
 
     1. prepare    columns cast to the table's, record key and partition path in front; persisted, counted by partition path
-    2. look up    few keys: to the driver, then one small job over the files; many keys: a native join (lookup.py)
+    2. look up    few keys: to the driver, then one small job over the files or the record index; many keys: a native join, or a
+                  shuffle by file groups of the record index (lookup.py); under a bucket index nothing but a hash
     3. write      rows get the number of their file group, one shuffle brings each group into one task, sorted by group, and one
                   `mapInArrow` merges and writes group after group (tasks.py); the driver collects write statuses only
 
@@ -32,14 +33,27 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, small_frame, to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.jobs import REFUSAL, parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.keys import auto_key_column, key_column, path_column
-from pyhudi.engines.spark.lookup import FEW_KEY_BYTES, FEW_KEYS, HOME, HOMES, Ints, KeyTable, look_up_few, look_up_many
+from pyhudi.engines.spark.lookup import (
+    FEW_KEY_BYTES,
+    FEW_KEYS,
+    HOMES,
+    Ints,
+    KeyTable,
+    ask_few,
+    ask_many,
+    bucket_column,
+    check_groups,
+    look_up_few,
+    look_up_many,
+)
 from pyhudi.engines.spark.tasks import (
     FILE,
     FILES,
     GROUP,
+    HOME,
     ORDER,
     STATUS_SCHEMA,
     CombineKeys,
@@ -52,10 +66,11 @@ from pyhudi.engines.spark.tasks import (
     wire_schema,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import incoming_rows, incoming_schema
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION
-from pyhudi.execute.tag import TagFile
+from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.keys import KeySpec, partition_columns
@@ -68,6 +83,8 @@ A = TypeVar("A")
 
 _TASKS_A_CORE = 4
 """Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
+
+_BUCKET = "_pyhudi_bucket"
 
 _FEWEST_ROWS_A_TASK = 20_000
 _MOST_ROWS_A_TASK = 1_000_000
@@ -149,18 +166,28 @@ class SparkIncoming:
     def tag(self, request: TagRequest) -> FewTagged | ManyTagged:
         """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
         _check_reachable(request.spec)
+        lookup = request.lookup
+        if isinstance(lookup, ByBuckets):
+            return ManyTagged.of_buckets(self, request, lookup)
         rows = sum(self.partitions().values())
-        if rows > FEW_KEYS or self._key_bytes > FEW_KEY_BYTES:
+        held = isinstance(lookup, ByKeyColumns) and lookup.held
+        if not held and (rows > FEW_KEYS or self._key_bytes > FEW_KEY_BYTES):
             if request.global_keys:
                 self._combine_now()
-            hits = self.keep(look_up_many(self.session, self.rows, request))
+            if isinstance(lookup, ByRecordIndex):
+                hits = check_groups(self.keep(ask_many(self.session, self.rows, request, lookup)))
+            else:
+                hits = self.keep(look_up_many(self.session, self.rows, request))
             return ManyTagged.of(self, request, hits)
         keys = KeyTable.collect(self.rows)
         if request.global_keys and self.combine and (keys.has_duplicates or not keys.keys_are_unique):
             self._combine_now()
             keys = KeyTable.collect(self.rows)
-        pair_row, pair_file = look_up_few(self.session, keys, request)
-        return FewTagged.of(self, request, keys, pair_row, pair_file)
+        if isinstance(lookup, ByRecordIndex):
+            pair_row, pair_place = ask_few(self.session, keys, request, lookup)
+        else:
+            pair_row, pair_place = look_up_few(self.session, keys, request)
+        return FewTagged.of(self, request, keys, pair_row, pair_place)
 
     def untagged(self) -> ManyTagged:
         """All rows as inserts."""
@@ -244,64 +271,63 @@ class SparkIncoming:
 class FewTagged:
     """Rows whose keys the driver knows.
 
-    pair_row, pair_file: a key (its number in `keys`) and a file that it goes to; pair_path: the partition path that such rows
-    get, by
-    number of the file, or None to keep their own.  inserts: keys that stand nowhere.  moved: rows that changed their partition,
-    already settled (see SettleMoves).
+    pair_row, pair_place: a key (its number in `keys`) and the place that it goes to.  takes_home_path: such rows get the
+    partition path of their place.  inserts: keys that stand nowhere.  moved: rows that changed their partition, already settled
+    (see SettleMoves).
     """
 
     incoming: SparkIncoming
-    files: tuple[TagFile, ...]
+    places: tuple[Place, ...]
     keys: KeyTable
     pair_row: Ints
-    pair_file: Ints
+    pair_place: Ints
     takes_home_path: bool
     inserts: Ints
     moved: _Moved | None
 
     @classmethod
-    def of(cls, incoming: SparkIncoming, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_file: Ints) -> FewTagged:
+    def of(cls, incoming: SparkIncoming, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_place: Ints) -> FewTagged:
         """From the pairs that a lookup found."""
         found = np.zeros(len(keys.keys), dtype=np.bool_)
         found[pair_row] = True
         inserts = np.flatnonzero(~found).astype(np.int64)
         if not request.global_keys or not len(pair_row):
-            return cls(incoming, request.files, keys, pair_row, pair_file, False, inserts, None)
+            return cls(incoming, request.places, keys, pair_row, pair_place, False, inserts, None)
         own = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
-        homes = np.array([file.partition for file in request.files], dtype=object)[pair_file]
+        homes = np.array([place.partition for place in request.places], dtype=object)[pair_place]
         away = (homes != own) & (own != PLACEHOLDER_PARTITION)
         if not request.update_partition_path or not away.any():
-            return cls(incoming, request.files, keys, pair_row, pair_file, True, inserts, None)
+            return cls(incoming, request.places, keys, pair_row, pair_place, True, inserts, None)
         # A record moves as a whole: with one copy elsewhere, all its copies are settled together.
         moving_keys = np.unique(pair_row[away])
         moving = np.isin(pair_row, moving_keys)
-        table = _files_by_key(keys, pair_row[moving], pair_file[moving])
+        table = _files_by_key(keys, pair_row[moving], pair_place[moving])
         moved = _settle(
             incoming,
             request,
             incoming.rows.join(F.broadcast(incoming.session.createDataFrame(table)), [RECORD_KEY, PARTITION_PATH]),
         )
-        return cls(incoming, request.files, keys, pair_row[~moving], pair_file[~moving], True, inserts, moved)
+        return cls(incoming, request.places, keys, pair_row[~moving], pair_place[~moving], True, inserts, moved)
 
     def profile(self) -> WorkloadProfile:
         """Counts of distinct keys, so exact also before duplicates are combined."""
-        numbers, sizes = np.unique(self.pair_file, return_counts=True)
+        numbers, sizes = np.unique(self.pair_place, return_counts=True)
         updates = Counter(dict(zip(numbers.tolist(), sizes.tolist(), strict=True)))
         codes, sizes = np.unique(self.keys.path_codes[self.inserts], return_counts=True)
         inserts = Counter({self.keys.paths[code]: size for code, size in zip(codes.tolist(), sizes.tolist(), strict=True)})
         if self.moved is not None:
             updates.update(self.moved.updates)
             inserts.update(self.moved.inserts)
-        return WorkloadProfile(_by_group(self.files, updates), dict(inserts))
+        return WorkloadProfile(_by_group(self.places, updates), dict(inserts))
 
     def without_existing(self) -> FewTagged:
         """Only rows that stand nowhere."""
         nothing = np.zeros(0, np.int64)
-        return replace(self, pair_row=nothing, pair_file=nothing, moved=None)
+        return replace(self, pair_row=nothing, pair_place=nothing, moved=None)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """Each file group in one task."""
-        groups = _Groups(plan, self.files, parallelism(self.incoming.session))
+        groups = _Groups(plan, self.places, parallelism(self.incoming.session))
         row, number = self._placed(groups)
         labels = groups.label(np.concatenate([number, groups.numbers_of(self.moved)]))
         rows = None
@@ -315,7 +341,7 @@ class FewTagged:
 
     def _placed(self, groups: _Groups) -> tuple[Ints, Ints]:
         """Keys and the number of the group that takes each; inserts fill their targets in order."""
-        rows, numbers = [self.pair_row], [groups.of_files[self.pair_file] if len(self.pair_file) else self.pair_file]
+        rows, numbers = [self.pair_row], [groups.of_places[self.pair_place] if len(self.pair_place) else self.pair_place]
         codes = self.keys.path_codes[self.inserts]
         for code, path in enumerate(self.keys.paths):
             targets = groups.inserts.get(path)
@@ -335,7 +361,7 @@ class FewTagged:
             columns[PARTITION_PATH] = self.keys.path_array().take(at)
         columns[GROUP] = pa.array(labels, pa.int32())
         if self.takes_home_path:
-            homes = pa.array([file.partition for file in self.files], pa.string()).take(pa.array(self.pair_file))
+            homes = pa.array([place.partition for place in self.places], pa.string()).take(pa.array(self.pair_place))
             own = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
             columns[HOME] = pa.concat_arrays([homes, own])
         return self.incoming.session.createDataFrame(pa.table(columns))
@@ -343,13 +369,13 @@ class FewTagged:
 
 @dataclass(frozen=True, slots=True)
 class ManyTagged:
-    """Rows that carry their place: the incoming layout, ORDER, and FILE, null for inserts.
+    """Rows that carry their place: the incoming layout, ORDER, and FILE (the number of a place), null for inserts.
 
     insert_counts: inserts by partition path, at least as many as there are; update_counts: by number of the file.
     """
 
     incoming: SparkIncoming
-    files: tuple[TagFile, ...]
+    places: tuple[Place, ...]
     rows: DataFrame
     insert_counts: Mapping[str, int]
     update_counts: Mapping[int, int]
@@ -362,7 +388,7 @@ class ManyTagged:
         names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
         joined = incoming.rows.join(hits, names, "left")
         moved = None
-        if request.global_keys and request.update_partition_path and request.files:
+        if request.global_keys and request.update_partition_path and request.places:
             stays = (
                 column(FILES).isNull()
                 | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)
@@ -377,15 +403,15 @@ class ManyTagged:
         if request.global_keys:
             homes = pa.table(
                 {
-                    FILE: pa.array(range(len(request.files)), pa.int32()),
-                    HOME: pa.array([f.partition for f in request.files], pa.string()),
+                    FILE: pa.array(range(len(request.places)), pa.int32()),
+                    HOME: pa.array([place.partition for place in request.places], pa.string()),
                 }
             )
             placed = rows.join(F.broadcast(incoming.session.createDataFrame(homes)), FILE, "left")
             rows = placed.withColumn(PARTITION_PATH, F.coalesce(HOME, PARTITION_PATH))
         return cls(
             incoming,
-            request.files,
+            request.places,
             rows,
             {row[PARTITION_PATH]: int(row["count"]) for row in inserts},
             {row[FILE]: int(row["count"]) for row in updates},
@@ -393,13 +419,38 @@ class ManyTagged:
             moved,
         )
 
+    @classmethod
+    def of_buckets(cls, incoming: SparkIncoming, request: TagRequest, lookup: ByBuckets) -> ManyTagged:
+        """Rows with the places of their buckets; the buckets that occur are counted and come to the driver."""
+        bucketed = incoming.keep(incoming.rows.withColumn(_BUCKET, bucket_column(lookup.layout, request.spec.keys)))
+        with translated_errors():
+            found = bucketed.groupBy(PARTITION_PATH, _BUCKET).count().collect()
+        known = BucketPlaces(request.places, lookup)
+        numbers = [known.numbers(row[PARTITION_PATH], row[_BUCKET]) for row in found]
+        updates: Counter[int] = Counter()
+        inserts: Counter[str] = Counter()
+        for row, at in zip(found, numbers, strict=True):
+            updates.update(dict.fromkeys(at, int(row["count"])))
+            if not at:
+                inserts[row[PARTITION_PATH]] += int(row["count"])
+        table = pa.table(
+            {
+                PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in found], pa.string()),
+                _BUCKET: pa.array([row[_BUCKET] for row in found], pa.int32()),
+                FILES: pa.array([list(at) for at in numbers], pa.list_(pa.int32())),
+            }
+        )
+        routes = F.broadcast(small_frame(incoming.session, table))
+        rows = bucketed.join(routes, [PARTITION_PATH, _BUCKET], "left").withColumn(FILE, F.explode_outer(FILES)).drop(FILES)
+        return cls(incoming, tuple(known.places), rows.drop(_BUCKET), dict(inserts), dict(updates), not incoming.combine)
+
     def profile(self) -> WorkloadProfile:
         """Counts of rows; upper bounds while duplicates are still to be combined."""
         updates, inserts = Counter(dict(self.update_counts)), Counter(dict(self.insert_counts))
         if self.moved is not None:
             updates.update(self.moved.updates)
             inserts.update(self.moved.inserts)
-        return WorkloadProfile(_by_group(self.files, updates), dict(inserts), self.exact)
+        return WorkloadProfile(_by_group(self.places, updates), dict(inserts), self.exact)
 
     def without_existing(self) -> ManyTagged:
         """Only rows that stand nowhere."""
@@ -407,8 +458,8 @@ class ManyTagged:
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """Each file group in one task."""
-        groups = _Groups(plan, self.files, parallelism(self.incoming.session))
-        used = [groups.of_files[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
+        groups = _Groups(plan, self.places, parallelism(self.incoming.session))
+        used = [groups.of_places[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
         used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
         labels = groups.label(np.concatenate([*used, groups.numbers_of(self.moved)]))
         return _write_groups(
@@ -428,17 +479,17 @@ class _Moved:
 class _Groups:
     """The file groups of a plan, numbered.
 
-    of_files: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
+    of_places: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
     order.
     """
 
-    def __init__(self, plan: WritePlan, files: Sequence[TagFile], cores: int) -> None:
+    def __init__(self, plan: WritePlan, places: Sequence[Place], cores: int) -> None:
         self._cores = cores
         self.targets: list[GroupTarget] = []
         self._weights: list[int] = []
         self._known: dict[tuple[str, str], int] = {}
         self._plan = plan
-        self.of_files: Ints = np.array([self._number(file.partition, file.file_id, 0) for file in files], dtype=np.int64)
+        self.of_places: Ints = np.array([self._number(place.partition, place.file_id, 0) for place in places], dtype=np.int64)
         self.inserts: dict[str, list[tuple[int, int]]] = {
             path: [(self._number(t.partition, t.file_id, t.row_count), t.row_count) for t in targets]
             for path, targets in plan.inserts.items()
@@ -450,7 +501,7 @@ class _Groups:
         if moved is None:
             return np.zeros(0, np.int64)
         inserts = [number for path in moved.inserts for number, _ in self.inserts.get(path, ())]
-        updates = self.of_files[np.array(sorted(moved.updates), dtype=np.int64)]
+        updates = self.of_places[np.array(sorted(moved.updates), dtype=np.int64)]
         return np.concatenate([updates, np.array(inserts, dtype=np.int64)])
 
     def label(self, used: Ints) -> Ints:
@@ -515,7 +566,9 @@ def _write_groups(
     routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
     targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
     rule = incoming.rule if combine else None
-    job = WriteGroups(plan.spec, schema, targets, plan.rule, plan.match_keys, rule, plan.validity, incoming.budget_bytes)
+    job = WriteGroups(
+        plan.spec, schema, targets, plan.rule, plan.match_keys, rule, plan.validity, incoming.budget_bytes, plan.unknown_keys
+    )
     with translated_errors():
         return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
 
@@ -526,11 +579,11 @@ def _placed(rows: DataFrame, groups: _Groups, labels: Ints) -> DataFrame:
     Inserts are dealt out over their targets by the hash of their key; those without a target are dropped (a delete has none).
     """
     session = rows.sparkSession
-    if len(groups.of_files):
+    if len(groups.of_places):
         files = pa.table(
             {
-                FILE: pa.array(range(len(groups.of_files)), pa.int32()),
-                "_pyhudi_update": pa.array(labels[groups.of_files], pa.int32()),
+                FILE: pa.array(range(len(groups.of_places)), pa.int32()),
+                "_pyhudi_update": pa.array(labels[groups.of_places], pa.int32()),
             }
         )
         rows = rows.join(F.broadcast(session.createDataFrame(files)), FILE, "left")
@@ -563,7 +616,7 @@ def _settle(incoming: SparkIncoming, request: TagRequest, rows: DataFrame) -> _M
     job = SettleMoves(request, incoming.schema)
     spark_schema = to_spark_schema(wire_schema(_with_delete(incoming.schema))).add(FILE, T.IntegerType())
     first = F.element_at(FILES, 1)
-    by_file = rows.repartitionById(min(len(request.files), incoming.task_count()), first).sortWithinPartitions(first)
+    by_file = rows.repartitionById(min(len(request.places), incoming.task_count()), first).sortWithinPartitions(first)
     settled = incoming.keep(by_file.select(*map(column, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
     with translated_errors():
         counts = settled.groupBy(FILE, PARTITION_PATH).count().collect()
@@ -585,16 +638,16 @@ def _with_path(rows: DataFrame, path: Column) -> DataFrame:
     return rows.withColumn("_pyhudi_path", path).drop(PARTITION_PATH).withColumnRenamed("_pyhudi_path", PARTITION_PATH)
 
 
-def _files_by_key(keys: KeyTable, pair_row: Ints, pair_file: Ints) -> pa.Table:
-    order = np.lexsort((pair_file, pair_row))
+def _files_by_key(keys: KeyTable, pair_row: Ints, pair_place: Ints) -> pa.Table:
+    order = np.lexsort((pair_place, pair_row))
     rows, starts = np.unique(pair_row[order], return_index=True)
-    files = pa.ListArray.from_arrays(pa.array(np.r_[starts, len(order)], pa.int32()), pa.array(pair_file[order], pa.int32()))
+    files = pa.ListArray.from_arrays(pa.array(np.r_[starts, len(order)], pa.int32()), pa.array(pair_place[order], pa.int32()))
     at = pa.array(rows)
     return pa.table({RECORD_KEY: keys.keys.take(at), PARTITION_PATH: keys.path_array().take(at), FILES: files})
 
 
-def _by_group(files: Sequence[TagFile], counts: Mapping[int, int]) -> dict[tuple[str, str], int]:
-    return {(files[number].partition, files[number].file_id): count for number, count in sorted(counts.items())}
+def _by_group(places: Sequence[Place], counts: Mapping[int, int]) -> dict[tuple[str, str], int]:
+    return {(places[number].partition, places[number].file_id): count for number, count in sorted(counts.items())}
 
 
 # Preparation

@@ -1,49 +1,62 @@
 """Which file groups hold the keys of a DataFrame.
 
-Two ways, by the size of the incoming keys:
+By the size of the incoming keys:
 
     few keys     they come to the driver once; tasks on the cluster get the keys of their partition and read the key columns of
-    some of its
-                 files (`execute.tag`, with key filters under a Bloom index); the driver then knows the place of each key
+                 some of its files (`execute.tag`, with key filters under a Bloom index), or get the keys of some file groups of
+                 the record index and ask those; the driver then knows the place of each key
     many keys    a native join of the incoming keys with the key columns of the affected partitions' files; under a Bloom index
-    files whose
-                 key range lies outside the incoming keys' are left out first
+                 files whose key range lies outside the incoming keys' are left out first.  With the record index the keys are
+                 shuffled by its file groups, and each task asks its own
 
-Both give hits: each key that stands somewhere, with the numbers of all files that hold it.
+Both give hits: each key that stands somewhere, with the numbers of all places that hold it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
 
-from pyhudi.engines.spark.convert import column, to_spark_schema
+from pyhudi.engines.spark.convert import column, ddl, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.keys import key_column
-from pyhudi.engines.spark.tasks import FILE, FILES
+from pyhudi.engines.spark.tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.engine import TagRequest
-from pyhudi.execute.tag import TagFile, TagTask, distinct_pairs, run_tag
+from pyhudi.execute.tag import (
+    ByKeyColumns,
+    ByKeyFilters,
+    ByRecordIndex,
+    Place,
+    PlaceNumbers,
+    TagTask,
+    distinct_pairs,
+    find_in_record_index,
+    run_tag,
+    unknown_group,
+)
+from pyhudi.plan.buckets import BucketLayout
+from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.keys import KeySpec
 from pyhudi.records.merge import row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
+from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 
 Ints = npt.NDArray[np.int64]
 
 FEW_KEYS = 1_000_000
 FEW_KEY_BYTES = 48 << 20
 """Up to both of these the incoming keys are few."""
-
-HOME = "_pyhudi_home"
-"""Partition path of a file that holds a key."""
 
 HOMES = "_pyhudi_homes"
 """Partition paths of all files that hold a key."""
@@ -113,16 +126,16 @@ class _Lookup:
         if not len(hits.row):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         # A file may hold a key twice; one pair is enough.
-        rows, files = distinct_pairs(hits.row, hits.file)
-        return self.rows[rows], self.numbers[files]
+        rows, places = distinct_pairs(hits.row, hits.place)
+        return self.rows[rows], self.numbers[places]
 
 
 def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
     """Pairs of a key (its number in the key table) and a file (its number in the request) that holds it."""
     lookups: list[_Lookup] = []
     by_partition: dict[str | None, list[int]] = {}
-    for number, file in enumerate(request.files):
-        by_partition.setdefault(None if request.global_keys else file.partition, []).append(number)
+    for number, place in enumerate(request.places):
+        by_partition.setdefault(None if request.global_keys else place.partition, []).append(number)
     wanted = _LOOKUPS_A_CORE * parallelism(session)
     total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
     code_of = {path: code for code, path in enumerate(keys.paths)}
@@ -139,9 +152,100 @@ def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> t
             lookups.append(_Lookup(_tag_task(request, part), part, mine, rows))
     # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
     bins = min(len(lookups), wanted)
-    found = run_tasks(session, _run_lookups, [lookups[i::bins] for i in range(bins)])
+    tasks = [lookups[i::bins] for i in range(bins)]
+    in_this_process = isinstance(request.lookup, ByKeyColumns) and request.lookup.held
+    found = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
     nothing = np.zeros(0, np.int64)
     return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+
+
+def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: ByRecordIndex) -> tuple[Ints, Ints]:
+    """As `look_up_few`, of the record index: each task asks some of its file groups."""
+    index = lookup.index
+    distinct = pc.unique(keys.keys)
+    shards = shard_of_keys(distinct, len(index.slices))
+    used = len(np.unique(shards))
+    pieces = np.array_split(np.argsort(shards, kind="stable"), max(1, min(used, _LOOKUPS_A_CORE * parallelism(session))))
+    tasks = [
+        _Question(index.narrowed(np.unique(shards[part]).tolist()), distinct.take(pa.array(part))) for part in pieces if len(part)
+    ]
+    numbers = PlaceNumbers(request.places)
+    place_of = np.full(len(distinct), -1, dtype=np.int64)
+    for part, (rows, codes, groups) in zip(pieces, run_tasks(session, _run_question, tasks), strict=False):
+        place_of[part[rows]] = numbers.of(groups)[codes]
+    # A key may have come with several partition paths; each of its rows goes where the key stands.
+    each = place_of[np.asarray(pc.index_in(keys.keys, value_set=distinct), dtype=np.int64)]
+    found = np.flatnonzero(each >= 0).astype(np.int64)
+    return found, each[found]
+
+
+def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup: ByRecordIndex) -> DataFrame:
+    """As `look_up_many` of global keys, of the record index; the file numbers have a null where the table has no such group.
+
+    A shuffle brings the keys of a file group of the index into one task, sorted by group.
+    """
+    count = len(lookup.index.slices)
+    shard = shard_column(count)
+    tasks = min(count, _LOOKUPS_A_CORE * parallelism(session))
+    asked = rows.select(RECORD_KEY).distinct().select(RECORD_KEY, shard.alias("_pyhudi_shard"))
+    by_shard = asked.repartitionById(tasks, F.pmod("_pyhudi_shard", F.lit(tasks))).sortWithinPartitions("_pyhudi_shard")
+    job = AskRecordIndex(lookup.index)
+    found = by_shard.select(RECORD_KEY).mapInArrow(job, ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string")))
+    table = pa.table(
+        {
+            HOME: pa.array([place.partition for place in request.places], pa.string()),
+            FILE_ID: pa.array([place.file_id for place in request.places], pa.string()),
+            FILE: pa.array(range(len(request.places)), pa.int32()),
+        }
+    )
+    placed = found.join(F.broadcast(session.createDataFrame(table)), [HOME, FILE_ID], "left")
+    return placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(HOME).alias(HOMES))
+
+
+def check_groups(hits: DataFrame) -> DataFrame:
+    """The hits of `ask_many` without FILE_ID.  Raises TableState when the record index names a group that the table has not."""
+    with translated_errors():
+        lost = hits.where(F.element_at(FILES, 1).isNull()).select(F.element_at(HOMES, 1).alias(HOME), FILE_ID).take(1)
+    if lost:
+        raise unknown_group(lost[0][HOME], lost[0][FILE_ID])
+    return hits.drop(FILE_ID)
+
+
+def shard_column(count: int) -> Column:
+    """The file group of the record index that would hold each row's key."""
+
+    def shards(texts: pa.Array) -> pa.Array:
+        return pa.array(shard_of_keys(texts.cast(pa.string()), count), pa.int32())
+
+    return _column_of(shards)
+
+
+def bucket_column(layout: BucketLayout, keys: KeySpec) -> Column:
+    """The bucket of each row's key."""
+
+    def buckets(texts: pa.Array) -> pa.Array:
+        return pa.array(layout.buckets_of(keys, texts.cast(pa.string())), pa.int32())
+
+    return _column_of(buckets)
+
+
+def _column_of(function: Callable[[pa.Array], pa.Array]) -> Column:
+    """What a function of record keys (string) gives for each row, int."""
+    # The overloads of the stubs know functions over pa.Array under another name.
+    of_keys: Callable[[str], Column] = arrow_udf(function, "int")  # type: ignore[call-overload]
+    return of_keys(RECORD_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """Keys for some file groups of the record index."""
+
+    index: MetadataPartition
+    keys: pa.StringArray
+
+
+def _run_question(question: _Question) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
+    return find_in_record_index(PartitionReader(question.index), question.keys)
 
 
 def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
@@ -151,8 +255,8 @@ def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) ->
     """
     names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
     asked = rows.select(*names)
-    numbers = list(range(len(request.files)))
-    if request.bloom and request.prune_by_ranges:
+    numbers = list(range(len(request.places)))
+    if isinstance(request.lookup, ByKeyFilters) and request.lookup.prune_by_ranges:
         numbers = _files_in_range(session, asked, request)
     stored = stored_keys(session, request, numbers)
     if stored is None:
@@ -171,7 +275,7 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
     if not numbers:
         return None
     storage = open_storage(request.spec.storage)
-    files = [request.files[number] for number in numbers]
+    places = [request.places[number] for number in numbers]
     spec = request.spec
     if spec.populate_meta_fields:
         schema, key = pa.schema([(RECORD_KEY, pa.string())]), column(RECORD_KEY)
@@ -181,15 +285,15 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
         key = key_column(spec.keys, schema)
     table = pa.table(
         {
-            "_pyhudi_name": pa.array([file.path.rsplit("/", 1)[-1] for file in files], pa.string()),
-            HOME: pa.array([file.partition for file in files], pa.string()),
+            "_pyhudi_name": pa.array([place.base.name.text for place in places], pa.string()),
+            HOME: pa.array([place.partition for place in places], pa.string()),
             FILE: pa.array(list(numbers), pa.int32()),
         }
     )
     scan = (
         session.read.schema(to_spark_schema(schema))
         .option("recursiveFileLookup", "true")
-        .parquet(*[storage.absolute(f.path) for f in files])
+        .parquet(*[storage.absolute(place.base.path) for place in places])
     )
     named = scan.select(key.alias("_pyhudi_stored_key"), column("_metadata.file_name").alias("_pyhudi_name"))
     return named.join(F.broadcast(session.createDataFrame(table)), "_pyhudi_name").select("_pyhudi_stored_key", HOME, FILE)
@@ -201,9 +305,10 @@ def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
 
 
 def _tag_task(request: TagRequest, numbers: Ints) -> TagTask:
-    files: tuple[TagFile, ...] = tuple(request.files[int(number)] for number in numbers)
-    spec = request.spec
-    return TagTask(spec.storage, files, spec.keys, spec.populate_meta_fields, request.bloom, request.prune_by_ranges)
+    places: tuple[Place, ...] = tuple(request.places[int(number)] for number in numbers)
+    spec, lookup = request.spec, request.lookup
+    assert isinstance(lookup, ByKeyColumns | ByKeyFilters), "other lookups read no base files"
+    return TagTask(spec.storage, places, spec.keys, spec.populate_meta_fields, lookup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,21 +329,25 @@ def _run_ranges(task: _RangeTask) -> list[tuple[str | None, str | None]]:
 
 
 def _files_in_range(session: SparkSession, asked: DataFrame, request: TagRequest) -> list[int]:
-    """The numbers of the files that may hold some of the keys, by the key ranges in their footers."""
+    """The numbers of the places that may hold some of the keys, by the key ranges that come with them or stand in footers."""
     bounds = asked.groupBy() if request.global_keys else asked.groupBy(PARTITION_PATH)
     with translated_errors():
         found = bounds.agg(F.min(RECORD_KEY).alias("least"), F.max(RECORD_KEY).alias("greatest")).collect()
     wanted = {None if request.global_keys else row[PARTITION_PATH]: (row["least"], row["greatest"]) for row in found}
-    bins = min(len(request.files), _LOOKUPS_A_CORE * parallelism(session))
-    numbered = [list(range(start, len(request.files), bins)) for start in range(bins)]
-    tasks = [_RangeTask(request.spec.storage, tuple(request.files[n].path for n in numbers)) for numbers in numbered]
-    kept: list[int] = []
+    known = [place.key_range for place in request.places]
+    unknown = [number for number, key_range in enumerate(known) if key_range is None]
+    bins = min(len(unknown), _LOOKUPS_A_CORE * parallelism(session))
+    numbered = [unknown[start::bins] for start in range(bins)]
+    tasks = [_RangeTask(request.spec.storage, tuple(request.places[n].base.path for n in numbers)) for numbers in numbered]
+    bounds_of: dict[int, tuple[str | None, str | None]] = {n: found for n, found in enumerate(known) if found is not None}
     for numbers, ranges in zip(numbered, run_tasks(session, _run_ranges, tasks), strict=True):
-        for number, (least, greatest) in zip(numbers, ranges, strict=True):
-            keys = wanted.get(None if request.global_keys else request.files[number].partition)
-            if keys is not None and _overlap(keys[0], keys[1], least, greatest):
-                kept.append(number)
-    return sorted(kept)
+        bounds_of.update(zip(numbers, ranges, strict=True))
+    kept: list[int] = []
+    for number, (least, greatest) in sorted(bounds_of.items()):
+        keys = wanted.get(None if request.global_keys else request.places[number].partition)
+        if keys is not None and _overlap(keys[0], keys[1], least, greatest):
+            kept.append(number)
+    return kept
 
 
 def _overlap(first: str | None, last: str | None, least: str | None, greatest: str | None) -> bool:

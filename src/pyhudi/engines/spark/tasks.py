@@ -4,6 +4,7 @@
     WritePartitions    rows of any number of partition paths; each path becomes new files
     CombineKeys        rows sorted by key; one row for each key
     SettleMoves        rows whose key stands in another partition; they become a delete there and an insert here
+    AskRecordIndex     keys, sorted by the record index's file group; each with its place, where it has one
 
 Each is a callable for `mapInArrow`.  In memory are the incoming rows of one file group, up to a budget; beyond it they lie in
 an Arrow file
@@ -39,6 +40,8 @@ from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteSt
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import MergeRule, combine_duplicates
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
+from pyhudi.table.metadata.indexes import find_records
 from pyhudi.table.slices import FileSlice
 
 GROUP = "_pyhudi_group"
@@ -53,10 +56,17 @@ FILE = "_pyhudi_file"
 ORDER = "_pyhudi_order"
 """Position of the row in the input: of two equal records the later one is newer."""
 
+HOME = "_pyhudi_home"
+"""Partition path of a file group that holds a key."""
+
+FILE_ID = "_pyhudi_file_id"
+"""Id of a file group that holds a key."""
+
 STATUS_SCHEMA = "`status` binary"
 """What writing tasks give: pickled tuples of WriteStatus."""
 
 _CHUNK_BYTES = 64 << 20
+_KEYS_PER_QUESTION = 250_000
 _PIECE_BYTES = 16 << 20
 _PIECE_ROWS = 1 << 16
 
@@ -79,7 +89,7 @@ class WriteGroups:
     """Rows in `schema` and GROUP, sorted by GROUP (and key and order when combining), to statuses.
 
     rule: between a stored and an incoming record.  combine: the rule between rows of one key, where a group may get several.
-    validity: which log blocks count, for groups that are appended to.
+    validity: which log blocks count, new_keys: rows may bring keys that the group has not, both for groups that are appended to.
     """
 
     spec: WriterSpec
@@ -90,6 +100,7 @@ class WriteGroups:
     combine: MergeRule | None
     validity: InstantValidity
     budget_bytes: int
+    new_keys: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
@@ -107,7 +118,7 @@ class WriteGroups:
         with tempfile.TemporaryDirectory(prefix="pyhudi-group-") as folder:
             incoming = _gathered(rows, self.schema, self.budget_bytes, folder)
             if target.appends or slice_.base is None:
-                appended = run_append(self.spec, AppendTask(slice_, token, self.validity), incoming, self.rule)
+                appended = run_append(self.spec, AppendTask(slice_, token, self.validity, self.new_keys), incoming, self.rule)
                 return () if appended is None else (appended,)
             task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys)
             return (run_merge(self.spec, task, incoming, self.rule),)
@@ -175,22 +186,47 @@ class SettleMoves:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        homes = np.array([file.partition for file in self.request.files], dtype=object)
+        homes = np.array([place.partition for place in self.request.places], dtype=object)
         for batch in batches:
             table = pa.Table.from_batches([batch])
             files = table.column(FILES).combine_chunks()
             rows = conform_table(table.select(self.schema.names), self.schema)
-            pairs_file = np.asarray(files.flatten(), dtype=np.int64)
+            pairs_place = np.asarray(files.flatten(), dtype=np.int64)
             pairs_row = np.asarray(pc.list_parent_indices(files), dtype=np.int64)
             own = np.array(rows.column(PARTITION_PATH).to_pylist(), dtype=object)
-            goes = homes[pairs_file] != own[pairs_row]
-            settled, at, numbers = resolve_moves(self.request, rows, pairs_row, pairs_file, goes)
+            goes = homes[pairs_place] != own[pairs_row]
+            settled, at, numbers = resolve_moves(self.request, rows, pairs_row, pairs_place, goes)
             found = np.zeros(settled.num_rows, dtype=np.bool_)
             found[at] = True
             new = np.flatnonzero(~found)
             taken = settled.take(pa.array(np.concatenate([at, new])))
             number = pa.concat_arrays([pa.array(numbers, pa.int32()), pa.nulls(len(new), pa.int32())])
             yield from taken.append_column(FILE, number).combine_chunks().to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class AskRecordIndex:
+    """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the record index knows.
+
+    Rows are sorted by the file group of the index that would hold them, so that a question to the index concerns few of them.
+    """
+
+    index: MetadataPartition
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader = PartitionReader(self.index)
+        held: list[pa.Array] = []
+        for batch in batches:
+            held.append(batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string()))
+            if sum(map(len, held)) >= _KEYS_PER_QUESTION:
+                yield from self._ask(reader, held)
+                held = []
+        if held:
+            yield from self._ask(reader, held)
+
+    def _ask(self, reader: PartitionReader, held: list[pa.Array]) -> Iterator[pa.RecordBatch]:
+        found = find_records(reader, pa.concat_arrays(held)).select(["key", "partition", "file_id"])
+        yield from found.rename_columns([RECORD_KEY, HOME, FILE_ID]).combine_chunks().to_batches()
 
 
 def task_token() -> WriteToken:

@@ -52,13 +52,16 @@ class MetadataSettings:
         """From checked options.
 
         Column and partition statistics are wanted unless the options say no, as in real Hudi on Spark.  Other indexes are dropped
-        when the options say no, and only then: a writer that says nothing of them keeps them.
+        when the options say no, and only then: a writer that says nothing of them keeps them.  A writer whose index the record
+        index is wants it.
         """
         wanted, unwanted = {FILES}, set()
         for partition, switch in _SWITCHES.items():
             given = options.given(switch)
             if given is None and partition == PARTITION_STATS:
                 given = options.given(_SWITCHES[COLUMN_STATS])
+            if given is None and partition == RECORD_INDEX and options.word("hoodie.index.type") == "RECORD_INDEX":
+                given = "true"
             if given == "true" or (given is None and partition in (COLUMN_STATS, PARTITION_STATS)):
                 wanted.add(partition)
             elif given == "false":

@@ -12,9 +12,9 @@ Source: storage format, "Metadata table", key to file group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -167,6 +167,11 @@ class MetadataPartition:
     name: str
     slices: tuple[FileSlice, ...]
     counted: frozenset[str]
+
+    def narrowed(self, shards: Collection[int]) -> MetadataPartition:
+        """The same for keys of some file groups only: the others are still counted, and look empty."""
+        slices = tuple(s if n in shards else replace(s, base=None, logs=()) for n, s in enumerate(self.slices))
+        return replace(self, slices=slices)
 
 
 class PartitionReader:

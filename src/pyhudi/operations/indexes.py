@@ -1,0 +1,215 @@
+"""The index by which a write finds records: what the options ask for, and how it looks keys up in the table as it stands.
+
+    SIMPLE, GLOBAL_SIMPLE    key columns of base files
+    BLOOM, GLOBAL_BLOOM      key ranges and key filters first: of footers, or with `hoodie.bloom.index.use.metadata` those that
+                             the metadata table has
+    RECORD_INDEX             the record index of the metadata table, which the write builds when it is missing; global
+    BUCKET                   the hash of the key; no lookup
+    INMEMORY                 key columns, held in this process
+
+An index that cannot answer is an error, never another index.  Keys that stand in log files alone are seen by RECORD_INDEX and
+BUCKET only, so the others refuse file groups without a base file.
+
+Source: writing and services, "Indexes used for writing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.execute.held_keys import forget_keys
+from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
+from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
+from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.format.names import format_bucket_prefix, format_file_id
+from pyhudi.options import Options
+from pyhudi.plan.buckets import BucketLayout, bucket_groups
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
+from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import Snapshot
+
+_SWITCH = "hoodie.metadata.record.index.enable"
+
+
+class IndexType(StrEnum):
+    """`hoodie.index.type`."""
+
+    SIMPLE = "SIMPLE"
+    GLOBAL_SIMPLE = "GLOBAL_SIMPLE"
+    BLOOM = "BLOOM"
+    GLOBAL_BLOOM = "GLOBAL_BLOOM"
+    RECORD_INDEX = "RECORD_INDEX"
+    BUCKET = "BUCKET"
+    INMEMORY = "INMEMORY"
+
+    @property
+    def is_global(self) -> bool:
+        """True when the record key alone names a record."""
+        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM, IndexType.RECORD_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSettings:
+    """The index of one write.
+
+    update_partition_path: under a global index a record whose partition changed moves.  prune_by_ranges, use_metadata: of BLOOM.
+    buckets: of BUCKET, else None.
+    """
+
+    kind: IndexType
+    update_partition_path: bool = True
+    prune_by_ranges: bool = True
+    use_metadata: bool = False
+    buckets: BucketLayout | None = None
+
+    @classmethod
+    def of(cls, options: Options) -> IndexSettings:
+        """From checked options.  Raises Unsupported for an index that is not built, InvalidRequest for options that forbid it."""
+        word = options.word("hoodie.index.type")
+        if word == "HBASE":
+            raise Unsupported("index type HBASE needs a table in HBase, which PyHudi does not talk to")
+        kind = IndexType(word)
+        if kind is IndexType.RECORD_INDEX:
+            for switch in ("hoodie.metadata.enable", _SWITCH):
+                if options.given(switch) == "false":
+                    raise InvalidRequest(f"hoodie.index.type=RECORD_INDEX needs the record index, and {switch}=false forbids it")
+        moves = {
+            IndexType.RECORD_INDEX: "hoodie.record.index.update.partition.path",
+            IndexType.GLOBAL_BLOOM: "hoodie.bloom.index.update.partition.path",
+        }.get(kind, "hoodie.simple.index.update.partition.path")
+        return cls(
+            kind,
+            update_partition_path=options.flag(moves),
+            prune_by_ranges=options.flag("hoodie.bloom.index.prune.by.ranges"),
+            use_metadata=options.flag("hoodie.bloom.index.use.metadata"),
+            buckets=_buckets(options) if kind is IndexType.BUCKET else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLookup:
+    """Where keys are looked up, and how.  source: what is asked, for the result of the write."""
+
+    places: tuple[Place, ...]
+    lookup: Lookup
+    source: str
+
+
+def plan_lookup(
+    settings: IndexSettings,
+    context: TableContext,
+    snapshot: Snapshot,
+    slices: Iterable[FileSlice],
+    new_uuid: Callable[[], str] | None,
+) -> PlannedLookup:
+    """How an index looks keys up in some file slices.
+
+    context: the table, with its properties as they are now.  new_uuid: names new file groups of buckets; None when the write
+    makes none.  Raises TableState when the index cannot answer for the table.
+    """
+    found = tuple(slices)
+    if settings.buckets is not None:
+        places = tuple(Place(s.partition, s.file_id, s) for s in bucket_groups(found, settings.buckets).values())
+        return PlannedLookup(places, ByBuckets(settings.buckets, _bucket_file_ids(new_uuid)), "hash of the key")
+    if settings.kind is IndexType.RECORD_INDEX:
+        if RECORD_INDEX not in context.config.metadata_partitions:
+            raise TableState(
+                f"the table at {context.storage.uri} has no record index that is ready, which index RECORD_INDEX asks"
+            )
+        index = MetadataTable(context, snapshot.timeline).partition(RECORD_INDEX)
+        return PlannedLookup(tuple(Place(s.partition, s.file_id, s) for s in found), ByRecordIndex(index), RECORD_INDEX)
+    _refuse_groups_of_logs(settings.kind, found)
+    if settings.kind in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
+        return _plan_filters(settings, context, snapshot, found)
+    places = tuple(Place(s.partition, s.file_id, s) for s in found)
+    if settings.kind is IndexType.INMEMORY:
+        forget_keys(context.storage, {s.partition for s in found}, (place.base for place in places))
+        return PlannedLookup(places, ByKeyColumns(held=True), "key columns in memory")
+    return PlannedLookup(places, ByKeyColumns(), "key columns")
+
+
+def read_layout(options: Options) -> BucketLayout | None:
+    """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it."""
+    if options.word("hoodie.index.type") != "BUCKET" or options.given("hoodie.bucket.index.num.buckets") is None:
+        return None
+    # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
+    if options.word("hoodie.index.bucket.engine") != "SIMPLE" or not options.flag("hoodie.bucket.index.query.pruning"):
+        return None
+    return _layout(options)
+
+
+def _buckets(options: Options) -> BucketLayout:
+    if options.word("hoodie.index.bucket.engine") != "SIMPLE":
+        raise Unsupported(
+            "tables of the bucket index engine CONSISTENT_HASHING are read and not written: "
+            "its rings of hashes are not kept up by PyHudi"
+        )
+    return _layout(options)
+
+
+def _layout(options: Options) -> BucketLayout:
+    return BucketLayout(options.integer("hoodie.bucket.index.num.buckets"), options.names("hoodie.bucket.index.hash.field"))
+
+
+def _bucket_file_ids(new_uuid: Callable[[], str] | None) -> Callable[[int], str] | None:
+    if new_uuid is None:
+        return None
+    return lambda bucket: format_file_id(format_bucket_prefix(bucket, new_uuid()), 0)
+
+
+def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None:
+    lost = [slice_ for slice_ in slices if slice_.base is None]
+    if lost:
+        raise TableState(
+            f"index {kind} looks keys up in base files, and {len(lost)} file groups have log files alone (such as "
+            f"{lost[0].file_id} in {lost[0].partition or 'the table'}); compact the table first, or write with the index that it "
+            "was written with"
+        )
+
+
+def _plan_filters(
+    settings: IndexSettings, context: TableContext, snapshot: Snapshot, slices: tuple[FileSlice, ...]
+) -> PlannedLookup:
+    there = context.config.metadata_partitions if settings.use_metadata and context.config.populate_meta_fields else ()
+    ranges: Mapping[tuple[str, str], tuple[str, str]] = {}
+    sources = []
+    metadata = MetadataTable(context, snapshot.timeline)
+    from_metadata = False
+    if settings.prune_by_ranges:
+        definition = metadata.definitions.get(COLUMN_STATS) if COLUMN_STATS in there else None
+        from_metadata = definition is not None and RECORD_KEY in definition.source_fields
+        sources.append(COLUMN_STATS if from_metadata else "footers")
+        if from_metadata:
+            ranges = _key_ranges(metadata, slices)
+    filters = metadata.partition(BLOOM_FILTERS) if BLOOM_FILTERS in there else None
+    sources.append("footers" if filters is None else BLOOM_FILTERS)
+    places = tuple(
+        Place(s.partition, s.file_id, s, ranges.get((s.partition, s.base.name.text)) if s.base else None) for s in slices
+    )
+    return PlannedLookup(
+        places, ByKeyFilters(settings.prune_by_ranges, from_metadata, filters), " and ".join(dict.fromkeys(sources))
+    )
+
+
+def _key_ranges(metadata: MetadataTable, slices: Iterable[FileSlice]) -> dict[tuple[str, str], tuple[str, str]]:
+    """(partition path, file name) -> least and greatest key, for base files of which the metadata table knows both."""
+    partitions = sorted({slice_.partition for slice_ in slices})
+    stats = find_column_stats(metadata, [RECORD_KEY], partitions)
+    paths = {of_path: path for path, of_path in hashes_of_partitions(partitions).items()}
+    least, known = unwrap(stats.column("min").combine_chunks(), pa.string())
+    greatest, known_too = unwrap(stats.column("max").combine_chunks(), pa.string())
+    hashed = partition_hashes(stats).to_pylist()
+    found: dict[tuple[str, str], tuple[str, str]] = {}
+    columns = zip(hashed, stats.column("file_name").to_pylist(), least.to_pylist(), greatest.to_pylist(), strict=True)
+    for usable, (partition, name, low, high) in zip((known & known_too).tolist(), columns, strict=True):
+        if usable and low is not None and high is not None and partition in paths:
+            found[paths[partition], name] = (low, high)
+    return found

@@ -1,0 +1,88 @@
+"""The simple bucket index: which file group of a partition takes a record key.
+
+A key's hash names its bucket, and a bucket is one file group, whose file id begins with the bucket's number.  So a write finds
+the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a partition.
+
+The table does not say how it is bucketed: all its writers have to agree on the number of buckets and on the hashed fields.  What
+file ids tell is checked.
+
+Source: writing and services, "BUCKET, SIMPLE engine".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.names import parse_bucket
+from pyhudi.records.hashing import bucket_ids
+from pyhudi.records.keys import KeySpec
+from pyhudi.table.slices import FileSlice
+
+MAX_BUCKETS = 99_999_999
+"""As many as eight digits can number."""
+
+
+@dataclass(frozen=True, slots=True)
+class BucketLayout:
+    """How a table of the simple bucket index is bucketed.
+
+    count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.
+    """
+
+    count: int
+    hash_fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MAX_BUCKETS:
+            raise InvalidRequest(f"option hoodie.bucket.index.num.buckets={self.count} has to be from 1 to {MAX_BUCKETS}")
+
+    def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
+        """The hashed fields.  Raises InvalidRequest for fields that are no record key fields."""
+        fields = self.hash_fields or keys.record_fields
+        unknown = [name for name in fields if name not in keys.record_fields]
+        if unknown:
+            raise InvalidRequest(
+                f"the bucket index cannot hash {', '.join(unknown)}: record key fields are {', '.join(keys.record_fields)}"
+            )
+        return fields
+
+    def buckets_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
+        """The bucket of each record key (string, no nulls)."""
+        return bucket_ids(texts, self.count, keys.record_fields, self.fields_of(keys))
+
+
+def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tuple[str, int], FileSlice]:
+    """The present slice of each bucket: (partition path, bucket) -> slice.
+
+    Raises TableState for file groups that no write with this layout makes: a file id without a bucket number, a number beyond the
+    count, two file groups of one bucket.
+    """
+    found: dict[tuple[str, int], FileSlice] = {}
+    for slice_ in slices:
+        place = slice_.partition or "the table"
+        bucket = parse_bucket(slice_.file_id)
+        if bucket is None:
+            raise TableState(
+                f"file group {slice_.file_id} in {place} was not written with a bucket index: its id names no bucket"
+            )
+        if bucket >= layout.count:
+            raise TableState(
+                f"file group {slice_.file_id} in {place} is bucket {bucket}, and hoodie.bucket.index.num.buckets={layout.count} "
+                "has no such bucket; every write has to give the number with which the table was begun"
+            )
+        other = found.setdefault((slice_.partition, bucket), slice_)
+        if other is not slice_:
+            raise TableState(f"bucket {bucket} in {place} has two file groups, {other.file_id} and {slice_.file_id}")
+    return found
+
+
+def in_buckets(file_id: str, numbers: Collection[int]) -> bool:
+    """Whether a file group belongs to one of some buckets, or to none that its file id tells."""
+    bucket = parse_bucket(file_id)
+    return bucket is None or bucket in numbers

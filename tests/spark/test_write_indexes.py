@@ -1,0 +1,43 @@
+"""Indexes for writing on Spark, with few keys (the driver places them) and with many (jobs do)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyhudi.engines.spark import engine as spark_engine
+from tests.write_index_suite import INDEXES, Checked, row, run_script
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize(("name", "table_type"), [("record index, moving", "mor"), ("bucket", "cow")])
+def test_script(spark: SparkSession, tmp_path: Path, name: str, table_type: str) -> None:
+    run_script(Checked.create(tmp_path / "t", table_type, INDEXES[name], spark.createDataFrame))
+
+
+@pytest.mark.parametrize(
+    ("name", "table_type", "many"),
+    [
+        ("record index", "cow", True),
+        ("record index, moving", "cow", True),
+        ("bucket", "mor", True),
+        ("bloom", "cow", True),
+        ("bloom", "mor", False),
+        ("in memory", "cow", False),
+    ],
+)
+def test_some_writes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, many: bool
+) -> None:
+    if many:
+        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    checked = Checked.create(tmp_path / "t", table_type, INDEXES[name], spark.createDataFrame)
+    first = checked.upsert(*(row(key, f"p{key % 2}", 1) for key in range(8)))
+    assert (first.index, first.index_source) == (INDEXES[name].kind, INDEXES[name].source)
+    checked.upsert(*(row(key, f"p{key % 2}", 2) for key in range(6, 10)), row(0, "p1", 2), row(7, "p1", 3))
+    checked.delete_anywhere("k0", "k5", "nobody")
+    checked.validate()
