@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import Table
+from pyhudi.execute.index_values import (
+    ExpressionIndex,
+    ExpressionTask,
+    FoundExpression,
+    SecondaryIndex,
+    run_expressions,
+)
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.schema import RecordType
-from pyhudi.plan.metadata import FileFilter, FileRanges, bloom_records, column_stats_records, partition_stats_records
+from pyhudi.operations.metadata.defined import load_defined_indexes, result_type
+from pyhudi.plan.metadata import (
+    FileFilter,
+    FileRanges,
+    bloom_records,
+    column_stats_records,
+    expression_records,
+    partition_stats_records,
+)
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import with_meta_fields
 from pyhudi.records.stats import merge_ranges
-from pyhudi.table.metadata.indexes import find_bloom_filters, find_records, scan_files, scan_records
+from pyhudi.records.text import value_text
+from pyhudi.table.metadata.indexes import (
+    find_bloom_filters,
+    find_expression_partition_stats,
+    find_records,
+    find_secondary_values,
+    scan_files,
+    scan_records,
+)
 from pyhudi.table.metadata.merge import merge_column_stats
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import FileSlice
@@ -58,6 +83,13 @@ def assert_metadata_is_true(table: Table) -> MetadataTable | None:
         _check_filters(metadata, [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom])
     if RECORD_INDEX in metadata.partitions:
         _check_records(metadata, table, slices)
+    defined = load_defined_indexes(context, metadata.partitions)
+    for secondary in defined.secondary:
+        _check_secondary(metadata, table, secondary)
+    validity = InstantValidity.of(snapshot.timeline)
+    for expression in defined.expressions:
+        of_files = ExpressionTask(context.storage.spec(), tuple(files), stored, (expression,), validity)
+        _check_expression(metadata, run_expressions(of_files), expression, stored, bool(context.config.keys.partition_fields))
     return metadata
 
 
@@ -81,6 +113,44 @@ def _check_cells(keys: pa.Array, values: pa.Array, metadata: MetadataTable, part
         assert key in found, f"{partition} has no record {key}"
         assert found[key] == value, f"{partition} says {found[key]!r} and not {value!r}"
     return len(found)
+
+
+def _check_secondary(metadata: MetadataTable, table: Table, index: SecondaryIndex) -> None:
+    rows = table.scan([RECORD_KEY, index.column]).to_arrow()
+    texts = value_text(rows.column(index.column).combine_chunks())
+    wanted = {(text, key) for text, key in zip(texts.to_pylist(), rows.column(0).to_pylist(), strict=True) if text is not None}
+    found = [
+        pair
+        for values, keys in find_secondary_values(metadata, index.partition)
+        for pair in zip(values.to_pylist(), keys.to_pylist(), strict=True)
+    ]
+    assert len(found) == len(set(found)), "a secondary index has a pair twice"
+    assert set(found) == wanted, f"{index.partition}: too many {set(found) - wanted}, missing {wanted - set(found)}"
+
+
+def _check_expression(
+    metadata: MetadataTable,
+    files: Sequence[FoundExpression],
+    index: ExpressionIndex,
+    stored: pa.Schema,
+    is_partitioned: bool,
+) -> None:
+    if index.filters is not None:
+        names: dict[str, list[str]] = {}
+        for file in files:
+            names.setdefault(file.partition, []).append(file.name)
+        said = find_bloom_filters(metadata, names, index.partition)
+        assert sorted(said["bloom_filter"].to_pylist()) == sorted(f.bloom[1].encode() for f in files if f.bloom is not None)
+        return
+    ranges = [(f.partition, f.name, f.range) for f in files if f.range is not None]
+    merged = {p: merge_ranges(r for q, _, r in ranges if q == p) for p, _, _ in ranges} if is_partitioned else {}
+    kind = result_type(index, stored)
+    of_files = expression_records(index.column, kind, ranges, {})
+    _check_cells(of_files.keys, of_files.values, metadata, index.partition, RecordType.COLUMN_STATS)
+    of_partitions = expression_records(index.column, kind, (), merged)
+    _check_cells(of_partitions.keys, of_partitions.values, metadata, index.partition, RecordType.PARTITION_STATS)
+    said_of = find_expression_partition_stats(metadata, index.partition, index.column)
+    assert said_of.num_rows == len(merged), f"{index.partition} knows of {said_of.num_rows} partitions, there are {len(merged)}"
 
 
 def _check_filters(metadata: MetadataTable, filters: list[FileFilter]) -> None:

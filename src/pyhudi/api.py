@@ -42,8 +42,22 @@ from pyhudi.operations.compact import (
     unschedule,
 )
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
+from pyhudi.operations.index import (
+    IndexInfo,
+    IndexRequest,
+    IndexSettings,
+    abort_index,
+    create_index,
+    drop_index,
+    drop_metadata_table,
+    index_request,
+    list_indexes,
+    rebuild_index,
+    run_index,
+    schedule_index,
+)
 from pyhudi.operations.lookup import plan_lookup
-from pyhudi.operations.metadata.drop import drop_index, drop_metadata_table
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.restore import run_restore
 from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
@@ -80,7 +94,7 @@ if TYPE_CHECKING:
 
     from pyhudi.engines.spark.convert import DataFrame, SparkSession
 
-__all__ = ["Filter", "Scan", "Table"]
+__all__ = ["Filter", "Indexes", "Scan", "Table"]
 
 
 class Table:
@@ -470,13 +484,6 @@ class Table:
         """
         drop_metadata_table(self._context, CommitSettings.of(self._parse(options)).lock_wait_ms)
 
-    def drop_index(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove one index of the metadata table, such as `record_index` or `secondary_index_by_city`.
-
-        Raises InvalidRequest when the table has no such index.
-        """
-        drop_index(self._context, name, CommitSettings.of(self._parse(options)).lock_wait_ms)
-
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
 
@@ -493,6 +500,11 @@ class Table:
         """
         engine = LocalEngine(self._options.integer("pyhudi.threads"))
         return run_validate(self._context.reloaded(), engine, sample=sample)
+
+    @property
+    def index(self) -> Indexes:
+        """The indexes of the table's metadata table: created, dropped, built anew, listed."""
+        return Indexes(self._context, self._parse)
 
     @property
     def inspect(self) -> Inspection:
@@ -685,6 +697,97 @@ class Table:
             if instant.request_time == request_time:
                 return instant
         raise InstantNotFound(f"the active timeline of {self.uri} has no write requested at {request_time}")
+
+
+class Indexes:
+    """The indexes of a table, as `Table.index` gives them.
+
+    t.index.create("record_index")
+    t.index.create("secondary_index", "city")
+    t.index.create("column_stats", "ts", function="to_date", name="day")         # an expression index
+
+    Writers may go on while an index is built.  Every method raises InvalidRequest for what the table has not or cannot have.
+    """
+
+    def __init__(self, context: TableContext, parse: Callable[[Mapping[str, object] | None], Options]) -> None:
+        self._context = context
+        self._parse = parse
+
+    def create(
+        self,
+        kind: str,
+        columns: str | Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        function: str | None = None,
+        function_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> IndexInfo:
+        """Build an index; what it is then.  One whose building died is built anew.
+
+        kind: `record_index`, `column_stats` (columns: with statistics; the table's first when left out), `partition_stats`,
+        `bloom_filters`, `secondary_index` (one column).  function: makes `column_stats` or `bloom_filters` an expression index
+        over one column, with function_options such as `format`.  name: of a secondary or expression index.
+        """
+        request = self._request(kind, columns, name, function, function_options)
+        engine, settings = self._settings(options)
+        create_index(self._context.reloaded(), engine, settings, request)
+        return next(info for info in self.list() if info.name == request.partition)
+
+    def schedule(
+        self,
+        kind: str,
+        columns: str | Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        function: str | None = None,
+        function_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> str:
+        """Plan an index, as `create` does, for `run` to build; the instant of the plan."""
+        engine, settings = self._settings(options)
+        request = self._request(kind, columns, name, function, function_options)
+        return schedule_index(self._context.reloaded(), engine, settings, request)
+
+    def run(self, instant: str, *, options: Mapping[str, object] | None = None) -> Instant:
+        """Build a planned index, also one whose building died; the completed instant.
+
+        Raises InstantNotFound, TableState when another process builds it.
+        """
+        return run_index(self._context.reloaded(), *self._settings(options), instant)
+
+    def abort(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Take back a planned index, or one whose building has not ended."""
+        abort_index(self._context.reloaded(), self._settings(options)[1], instant)
+
+    def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Remove one index, such as `record_index` or `secondary_index_by_city`."""
+        drop_index(self._context, name, CommitSettings.of(self._parse(options)).lock_wait_ms)
+
+    def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
+        """Build an index anew from the table's files, or the whole metadata table; what was built.  Mends what is damaged."""
+        return rebuild_index(self._context.reloaded(), *self._settings(options), name)
+
+    def list(self) -> tuple[IndexInfo, ...]:
+        """The indexes: ready, being built, planned."""
+        return list_indexes(self._context.reloaded())
+
+    def _settings(self, options: Mapping[str, object] | None) -> tuple[Engine, IndexSettings]:
+        parsed = self._parse(options)
+        wait_ms = 1000 * parsed.integer("hoodie.metadata.index.check.timeout.seconds")
+        settings = IndexSettings(CommitSettings.of(parsed), MetadataSettings.of(parsed), wait_ms)
+        return LocalEngine(parsed.integer("pyhudi.threads")), settings
+
+    def _request(
+        self,
+        kind: str,
+        columns: str | Sequence[str] | None,
+        name: str | None,
+        function: str | None,
+        function_options: Mapping[str, str] | None,
+    ) -> IndexRequest:
+        named = () if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+        return index_request(kind, named, name=name, function=function, function_options=function_options)
 
 
 class Scan:

@@ -223,6 +223,8 @@ HONOURED: dict[str, Option] = {
     "hoodie.metadata.index.column.stats.file.group.count": Option(int, "2"),
     "hoodie.metadata.index.partition.stats.file.group.count": Option(int, "1"),
     "hoodie.metadata.index.bloom.filter.file.group.count": Option(int, "4"),
+    "hoodie.metadata.index.expression.file.group.count": Option(int, "2"),
+    "hoodie.metadata.index.check.timeout.seconds": Option(int, "900"),
     "hoodie.metadata.record.index.min.filegroup.count": Option(int, "10"),
     "hoodie.metadata.record.index.max.filegroup.count": Option(int, "10000"),
     "hoodie.metadata.record.index.max.filegroup.size": Option(int, "1073741824"),

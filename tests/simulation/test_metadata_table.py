@@ -15,6 +15,7 @@ import pytest
 from pyhudi.engines.local import LocalEngine
 from pyhudi.operations.clean import CleanSettings, run_clean
 from pyhudi.operations.compact import CompactSettings, run_compaction
+from pyhudi.operations.index import IndexRequest, IndexSettings, create_index, index_request
 from pyhudi.operations.metadata.services import compact_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.restore import run_restore
@@ -171,6 +172,10 @@ def _check_after_crash(run: World, before: Rows, after: Rows, act: Act) -> None:
     run.upsert({"k2": 902})
     assert run.scanned() == run.rows or (act is roll_back and run.scanned() == {**after, "k2": 902})
     assert_metadata_is_true(run.table)
+    for info in run.table.index.list():
+        if info.instant is not None:
+            run.table.index.run(info.instant)
+            assert_metadata_is_true(run.table)
 
 
 @pytest.mark.parametrize("kind", ["cow", "mor"])
@@ -186,6 +191,43 @@ def test_the_first_write_builds_the_metadata_table() -> None:
 def _first(world: World, context: TableContext) -> Rows:
     write(world, context, WriteOperation.UPSERT, UPSERTED)
     return dict(UPSERTED)
+
+
+def create_secondary(world: World, context: TableContext) -> Rows:
+    return _create(world, context, index_request("secondary_index", ("value",)))
+
+
+def create_expression(world: World, context: TableContext) -> Rows:
+    return _create(world, context, index_request("column_stats", ("part",), function="upper"))
+
+
+def _create(world: World, context: TableContext, request: IndexRequest) -> Rows:
+    options = parse_options(world.options)
+    settings = IndexSettings(CommitSettings.of(options), MetadataSettings.of(options), 1000)
+    if request.partition not in context.reloaded().config.metadata_partitions:
+        create_index(context, ENGINE, settings, request)
+    return world.rows
+
+
+def indexed(kind: str) -> World:
+    world = grown(kind)
+    create_secondary(world, world.table.context)
+    create_expression(world, world.table.context)
+    return world
+
+
+@pytest.mark.parametrize("act", [upsert, roll_back])
+def test_writes_of_tables_with_indexes_of_values(act: Act) -> None:
+    assert killed_everywhere(indexed("mor" if act is upsert else "cow"), act) > 20
+
+
+@pytest.mark.parametrize("act", [create_secondary, create_expression])
+def test_indexing(act: Act) -> None:
+    def create_again(world: World, context: TableContext) -> Rows:
+        act(world, context)
+        return act(world, world.table.context)
+
+    assert killed_everywhere(grown("cow"), create_again) > 10
 
 
 @pytest.mark.parametrize("act", [drop_partition, clean, compact_metadata, roll_back, restore])

@@ -25,12 +25,14 @@ from pyhudi.format.log.commands import surviving_blocks, without_compacted
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.format.metadata.bloom_filters import decode_bloom_filters, encode_bloom_filters
+from pyhudi.format.metadata.codec import decode_payload
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
 from pyhudi.format.metadata.files import ALL_PARTITIONS, decode_files, encode_files
 from pyhudi.format.metadata.partitions import PartitionKind, parse_partition
 from pyhudi.format.metadata.record_index import decode_locations, encode_locations
-from pyhudi.format.metadata.schema import RecordType, has_our_layout
+from pyhudi.format.metadata.schema import Payload, RecordType, has_our_layout
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
+from pyhudi.records.metadata_keys import FILE_STATS_KEY_LENGTH
 from pyhudi.storage.base import Storage
 from pyhudi.table.metadata.files import MetadataFiles
 from pyhudi.table.metadata.merge import Cells, Deletes, GroupCells, merge_column_stats, merge_files, newest_cells
@@ -47,13 +49,15 @@ def merged_group(storage: Storage, partition: str, slice_: FileSlice) -> Iterato
     partition of a kind that is not written.
     """
     kind = parse_partition(partition)
-    if kind is None or kind is PartitionKind.EXPRESSION_INDEX:
+    if kind is None:
         raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
     files = MetadataFiles(storage)
     files.fetch(slice_.logs)
     layers = _layers(files, slice_)
     base = None if slice_.base is None else files.base(slice_.base)
     schema = _schema_of(base)
+    if kind is PartitionKind.EXPRESSION_INDEX and _holds_filters(base, schema, layers):
+        kind = PartitionKind.BLOOM_FILTERS
     touched = _distinct(layers)
     below = []
     if base is not None and len(touched):
@@ -63,6 +67,21 @@ def merged_group(storage: Storage, partition: str, slice_: FileSlice) -> Iterato
         yield from _interleaved(kind, base, schema, touched, overlay)
     except CorruptData as error:
         raise error.with_path(storage.absolute(slice_.base.path)) if slice_.base is not None else error from error
+
+
+def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes]) -> bool:
+    """Whether a file group of an expression index holds Bloom filters; one of column statistics holds none."""
+    first = next(iter(base.scan()), None) if base is not None else None
+    samples = [Cells(first.column("key"), first.column("value"), schema)] if first is not None else []
+    for cells in (*samples, *(layer for layer in layers if isinstance(layer, Cells))):
+        if len(cells.keys):
+            try:
+                _, payloads = decode_payload(cells.values.slice(0, 1), cells.schema, Payload.BLOOM_FILTER)
+            except CorruptData:
+                # It holds something else; what is damaged is found out when it is decoded as that.
+                return False
+            return bool(payloads.null_count == 0)
+    return False
 
 
 def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
@@ -116,10 +135,9 @@ def _overlay(kind: PartitionKind, group: GroupCells) -> Entries:
         keys, values = encode_files(merge_files(group), _listed(group))
         return keys.cast(pa.binary()), values
     found: list[Entries] = []
-    if kind in (PartitionKind.COLUMN_STATS, PartitionKind.PARTITION_STATS):
+    if kind in (PartitionKind.COLUMN_STATS, PartitionKind.PARTITION_STATS, PartitionKind.EXPRESSION_INDEX):
         for rows in merge_column_stats(group):
-            stats = rows.select(COLUMN_STATS_SCHEMA.names)
-            found.append((rows.column("key"), encode_column_stats(stats, _type_of(kind))))
+            found.append((rows.column("key"), _encoded_stats(kind, rows.column("key"), rows.select(COLUMN_STATS_SCHEMA.names))))
     else:
         for cells in newest_cells(group):
             found.append((cells.keys, _values(kind, cells)))
@@ -175,11 +193,18 @@ def _values(kind: PartitionKind, cells: Cells) -> pa.BinaryArray:
     if kind is PartitionKind.SECONDARY_INDEX:
         return encode_secondary_values(len(cells.keys))
     stats, _ = decode_column_stats(cells.values, cells.schema)
-    return encode_column_stats(stats, _type_of(kind))
+    return _encoded_stats(kind, cells.keys, stats)
 
 
-def _type_of(kind: PartitionKind) -> RecordType:
-    return RecordType.COLUMN_STATS if kind is PartitionKind.COLUMN_STATS else RecordType.PARTITION_STATS
+def _encoded_stats(kind: PartitionKind, keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
+    """Statistics as values; an expression index holds those of files and of partitions, whose keys differ in length."""
+    if kind is PartitionKind.COLUMN_STATS:
+        return encode_column_stats(stats, RecordType.COLUMN_STATS)
+    if kind is PartitionKind.PARTITION_STATS:
+        return encode_column_stats(stats, RecordType.PARTITION_STATS)
+    of_files = pc.greater_equal(pc.binary_length(keys), FILE_STATS_KEY_LENGTH)
+    encoded = [encode_column_stats(stats, which) for which in (RecordType.COLUMN_STATS, RecordType.PARTITION_STATS)]
+    return pc.if_else(of_files, *encoded)
 
 
 _ALL = ALL_PARTITIONS.encode()

@@ -1,7 +1,7 @@
 """Tasks that write files of the metadata table: one log file or one base file each, for one file group.
 
     run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
-    run_key_log          as that, for the record index: its records are made here, from the side files of the writing tasks
+    run_key_log          as that, for the record index and secondary indexes: made here, from side files of tasks
     run_metadata_base    a file group's first base file, from records or from side files of keys
     run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
     run_slice_keys       the keys of one file slice of the table, as a side file
@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
+from pyhudi.execute.index_values import log_batches
 from pyhudi.execute.indexing import (
     FileIndexing,
     IndexedFile,
@@ -33,26 +33,26 @@ from pyhudi.execute.indexing import (
     read_key_changes,
 )
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.log_scan import InstantValidity, find_blocks
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import merged_group
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.execute.write_base import path_in
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.hfile.writer import HFileEncoder, encode_hfile
-from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
+from pyhudi.format.metadata.partitions import RECORD_INDEX
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
 from pyhudi.format.metadata.schema import RECORD_SCHEMA
-from pyhudi.format.names import BaseFileName, LogFileName, parse_log_file
+from pyhudi.format.metadata.secondary_index import encode_secondary_values
+from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.plan.metadata import MetadataRecords, records_of
 from pyhudi.records.keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import avro_to_arrow, conform
 from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.table.slices import FileSlice, LogFile
+from pyhudi.table.slices import FileSlice
 
 LOG_VERSION = 1
 BASE_EXTENSION = ".hfile"
@@ -93,7 +93,10 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class KeyTask:
-    """Write the records of one file group of the record index.  table: the table's storage, where the side files lie."""
+    """Write the records of one file group of the record index or of a secondary index.
+
+    table: the table's storage, where the side files lie.
+    """
 
     file: MetadataFile
     table: StorageSpec
@@ -229,30 +232,20 @@ def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str,
 def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
     if not task.indexing.columns:
         return ()
-    log_name = parse_log_file(path.rsplit("/", 1)[-1])
-    assert log_name is not None, "only data files are asked about"
     collector = RangeCollector(task.indexing.columns)
     heads = {column.split(".")[0] for column in task.indexing.columns}
     schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
     row_count = 0
-    blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], task.validity, skip_compacted=False)
-    for found in blocks:
-        if found.block.kind is BlockType.DELETE:
-            continue
-        text = found.block.required(HeaderKey.SCHEMA)
-        content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
-        names = [name for name in avro_to_arrow(text).names if name in heads]
-        try:
-            for batch in decode_content(found.block.kind, text, content, names):
-                collector.add(conform(batch, schema))
-                row_count += batch.num_rows
-        except CorruptData as error:
-            raise error.with_path(storage.absolute(path)) from error
+    for batch in log_batches(storage, path, size_bytes, schema, task.validity):
+        collector.add(batch)
+        row_count += batch.num_rows
     return log_ranges(collector, row_count)
 
 
 def _key_records(task: KeyTask) -> MetadataRecords:
     table = open_storage(task.table)
+    if task.file.partition != RECORD_INDEX:
+        return _secondary_records(table, task)
     keys: list[pa.Array] = [pa.array([], pa.string())]
     gone: list[pa.Array] = [pa.array([], pa.string())]
     owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
@@ -279,6 +272,19 @@ def _key_records(task: KeyTask) -> MetadataRecords:
         schema=LOCATION_SCHEMA,
     )
     return records_of(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
+
+
+def _secondary_records(table: Storage, task: KeyTask) -> MetadataRecords:
+    """The key of a secondary index says it all."""
+    came: list[pa.Array] = [pa.array([], pa.string())]
+    gone: list[pa.Array] = [pa.array([], pa.string())]
+    for source in task.sources:
+        changes = read_key_changes(table, source.path, task.shard)
+        flags = changes.column("is_deleted")
+        gone.append(changes.column("key").filter(flags))
+        came.append(changes.column("key").filter(pc.invert(flags)))
+    keys = pc.unique(pa.concat_arrays(came))
+    return records_of(keys, encode_secondary_values(len(keys)), pa.concat_arrays(gone))
 
 
 def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:

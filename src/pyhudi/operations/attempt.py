@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InstantNotFound, Unsupported
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.metadata.defined import load_defined_indexes
 from pyhudi.operations.metadata.store import maintained_partitions
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.transaction import Transaction
@@ -32,7 +33,7 @@ def check_writable(context: TableContext) -> None:
         raise Unsupported(f"the table's base files are {config.base_file_format}; only Parquet is written")
     if config.drop_partition_columns:
         raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
-    maintained_partitions(config)
+    load_defined_indexes(context, maintained_partitions(config))
 
 
 class Phases:

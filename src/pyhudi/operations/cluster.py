@@ -218,7 +218,8 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata("CLUSTER", statuses, schema_text, {}, replaced)
         schema = snapshot.schema.arrow if snapshot.schema else None
-        mirror = CommitMirror(engine, tasks[0].spec.indexing if tasks else None, schema, statuses)
+        mirror = CommitMirror(engine, tasks[0].spec.indexing if tasks else None, schema, statuses, replaced=replaced)
+        mirror = mirror.prepare(context, snapshot, instant_time, "CLUSTER")
         done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
     return _result(instant_time, done.completion_time, groups, statuses, sort_columns)
 

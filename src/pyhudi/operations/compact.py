@@ -383,6 +383,7 @@ def _execute(
         metadata = commit_metadata(kind.operation, statuses, snapshot.schema.avro, {}, compacted=True)
         verify = partial(_check_still_newest, context, plan, request_time) if kind is _LOG_COMPACTION else None
         mirror = CommitMirror(engine, spec.indexing, snapshot.schema.arrow, statuses)
+        mirror = mirror.prepare(context, snapshot, request_time, kind.operation)
         done = transaction.commit(metadata, None, mirror=mirror, verify=verify)
     phases.end("run")
     return _run_result(done, plan, statuses, phases)

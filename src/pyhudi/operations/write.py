@@ -262,7 +262,9 @@ def _delete_partitions(
         metadata = commit_metadata("DELETE_PARTITION", (), schema_text, dict(settings.extra_metadata), replaced)
         schema = snapshot.schema.arrow if snapshot.schema else None
         indexing = indexing_of(context, settings.metadata, schema, schema) if schema is not None else None
-        mirror = mirror_of(context, engine, indexing, schema, (), snapshot, transaction.instant_time, replaced)
+        mirror = mirror_of(
+            context, engine, indexing, schema, (), snapshot, transaction.instant_time, "DELETE_PARTITION", replaced
+        )
         done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
     phases.end("commit")
     result = WriteResult(
@@ -448,6 +450,7 @@ class _Write:
                 statuses,
                 snapshot,
                 spec.instant_time,
+                self.operation.name,
                 replaced,
             )
             done = transaction.commit(metadata, start, touched, mirror)

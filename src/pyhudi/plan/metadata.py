@@ -15,7 +15,7 @@ Source: storage format, "Metadata table", partitions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,7 @@ from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.metadata_keys import (
     bloom_filter_keys,
     column_stats_keys,
+    expression_partition_key,
     file_hashes,
     partition_stats_key,
 )
@@ -181,6 +182,41 @@ def partition_stats_records(
     return rows.records(RecordType.PARTITION_STATS, is_tight=True, deletes=pa.array(deletes, pa.string()))
 
 
+def expression_records(
+    column: str,
+    kind: pa.DataType,
+    files: Sequence[tuple[str, str, ColumnRange]],
+    partitions: Mapping[str, ColumnRange | None],
+) -> MetadataRecords:
+    """Records of an expression index of ranges.
+
+    column: of the table; kind: of the results.  files: partition path, bare name and range of each.  partitions: the range over
+    all files of each; None for a partition in which nothing is left.  value_count of the ranges is with nulls; the index stores
+    it without.
+    """
+    of_files = _Rows(pa.schema([]))
+    keys = np.empty(len(files), dtype=object)
+    hashes = file_hashes([name for _, name, _ in files])
+    for partition, places in _places([partition for partition, _, _ in files]).items():
+        keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
+    of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(found) for _, _, found in files], kind)
+    of_partitions = _Rows(pa.schema([]))
+    there = {partition: found for partition, found in partitions.items() if found is not None}
+    of_partitions.add(
+        column,
+        [expression_partition_key(column, partition) for partition in there],
+        list(there),
+        [_without_nulls(found) for found in there.values()],
+        kind,
+    )
+    gone = [expression_partition_key(column, partition) for partition, found in partitions.items() if found is None]
+    first = of_files.records(RecordType.COLUMN_STATS, is_tight=False)
+    second = of_partitions.records(RecordType.PARTITION_STATS, is_tight=True, deletes=pa.array(gone, pa.string()))
+    return records_of(
+        pa.concat_arrays([first.keys, second.keys]), pa.concat_arrays([first.values, second.values]), second.deletes
+    )
+
+
 def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataRecords:
     """Records of bloom_filters."""
     keys = _file_keys((one.partition, one.name) for one in filters)
@@ -217,6 +253,12 @@ def by_shard(records: MetadataRecords, shard_count: int) -> dict[int, MetadataRe
     }
 
 
+def _without_nulls(found: ColumnRange) -> ColumnRange:
+    if found.value_count is None or found.null_count is None:
+        raise Internal("the results of an expression are counted")
+    return replace(found, value_count=found.value_count - found.null_count)
+
+
 def _listed(partition: str) -> str:
     return partition or ROOT
 
@@ -250,13 +292,22 @@ class _Rows:
         self._keys: list[str] = []
         self._columns: list[list[pa.Array]] = [[] for _ in COLUMN_STATS_SCHEMA]
 
-    def add(self, column: str, keys: Sequence[str], names: Sequence[str], ranges: Sequence[ColumnRange]) -> None:
+    def add(
+        self,
+        column: str,
+        keys: Sequence[str],
+        names: Sequence[str],
+        ranges: Sequence[ColumnRange],
+        kind: pa.DataType | None = None,
+    ) -> None:
+        """kind: of an expression's results, whose ranges count values without nulls; None for the column itself."""
         if not keys:
             return
         for found, name in zip(ranges, names, strict=True):
-            if found.min is None and not found.is_all_null:
+            is_known = found.min is not None or (found.is_all_null if kind is None else found.value_count == 0)
+            if not is_known:
                 raise Internal(f"the range of column {column} in {name or 'the table'} is not known; readers would pass it over")
-        kind = field_at(self._schema, column).type
+        kind = field_at(self._schema, column).type if kind is None else kind
         count = len(keys)
         self._keys.extend(keys)
         values = [

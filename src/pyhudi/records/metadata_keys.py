@@ -21,6 +21,9 @@ import pyarrow.compute as pc
 
 from pyhudi.records.hashing import file_hash, name_hash
 
+FILE_STATS_KEY_LENGTH = 48
+"""Characters of the key of a column's statistics in a file; keys of other statistics are shorter."""
+
 _PARTITION_STATISTICS = "__partition_stat__"
 
 

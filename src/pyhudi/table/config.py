@@ -8,6 +8,7 @@ Source: storage format, "Table properties"; timeline document, "hoodie.propertie
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -145,6 +146,18 @@ class TableConfig:
             bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,
             properties=tuple(sorted(values.items())),
         )
+
+
+def local_zone_name() -> str | None:
+    """The IANA name of this process's time zone; None when the system does not tell."""
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named and not named.startswith("/"):
+        return named
+    target = os.path.realpath("/etc/localtime")
+    _, found, name = target.partition("zoneinfo/")
+    if found:
+        return name
+    return None if os.path.exists("/etc/localtime") else "UTC"
 
 
 def local_zone() -> tzinfo:

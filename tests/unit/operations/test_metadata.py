@@ -156,10 +156,10 @@ def test_options_build_and_drop(tmp_path: Path) -> None:
 def test_dropping(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(range(5)))
-    table.drop_index("column_stats")
+    table.index.drop("column_stats")
     assert set(true(table).partitions) == {"files", "record_index", "bloom_filters"}
     with pytest.raises(InvalidRequest, match="no index 'nonsense'"):
-        table.drop_index("nonsense")
+        table.index.drop("nonsense")
     table.upsert(rows(range(5), 2))
     assert set(true(table).partitions) > DEFAULTS
     table.drop_metadata_table()
@@ -174,9 +174,9 @@ def test_an_index_that_is_not_kept_forbids_writing_until_it_is_dropped(tmp_path:
     partitions = ",".join((*context.config.metadata_partitions, "secondary_index_x"))
     store_table_config(context.storage, {"hoodie.table.metadata.partitions": partitions}, context.env)
     for write in (lambda: table.upsert(rows(range(5), 2)), table.cluster, lambda: table.delete_partitions("*")):
-        with pytest.raises(Unsupported, match=r"secondary_index_x.*drop_index"):
+        with pytest.raises(Unsupported, match=r"secondary_index_x.*index.drop"):
             write()
-    table.drop_index("secondary_index_x")
+    table.index.drop("secondary_index_x")
     table.upsert(rows(range(5), 2))
     true(table)
 

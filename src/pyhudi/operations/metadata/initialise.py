@@ -19,7 +19,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.index_values import SecondaryTask, run_secondary, secondary_reader
 from pyhudi.execute.indexing import SIDE_FOLDER, FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import (
@@ -38,17 +40,22 @@ from pyhudi.execute.metadata_records import (
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import WriteStat
-from pyhudi.format.instants import INIT_INSTANT_TIME, Action, parse_instant_time
+from pyhudi.format.actions.indexing import IndexPlan
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State, parse_instant_time
 from pyhudi.format.metadata.partitions import (
     BLOOM_FILTERS,
     COLUMN_STATS,
     FILES,
     PARTITION_STATS,
     RECORD_INDEX,
+    PartitionKind,
     encode_first_log,
+    parse_partition,
 )
 from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
+from pyhudi.operations.metadata.defined import DefinedIndexes, is_defined, load_defined_indexes, result_type
 from pyhudi.operations.metadata.mirror import CommitMirror, columns_to_index, store_definition
+from pyhudi.operations.metadata.prepare import find_expressions, index_reader, key_sources
 from pyhudi.operations.metadata.settings import BUILD_ORDER, MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,
@@ -68,15 +75,17 @@ from pyhudi.plan.metadata import (
     bloom_records,
     by_shard,
     column_stats_records,
+    expression_records,
     files_records,
     partition_stats_records,
 )
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import with_meta_fields
-from pyhudi.records.stats import merge_ranges
+from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.records import load_index_definitions
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
 
@@ -122,10 +131,9 @@ def build_partitions(
         store.undo_pending()
     snapshot = load_snapshot(store.table, directory_listing)
     columns = columns_to_index(context, settings, data_schema, before)
-    builder = _Builder(store, engine, settings, snapshot, columns, with_meta_fields(data_schema))
-    for partition in BUILD_ORDER:
-        if partition in partitions:
-            builder.build(partition)
+    builder = PartitionBuilder(store, engine, settings, snapshot, columns, with_meta_fields(data_schema))
+    for partition in (*(p for p in BUILD_ORDER if p in partitions), *(p for p in partitions if p not in BUILD_ORDER)):
+        builder.build(partition)
     return builder.table
 
 
@@ -139,17 +147,46 @@ def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ..
         wanted.discard(PARTITION_STATS)
     if not config.populate_meta_fields:
         wanted.discard(BLOOM_FILTERS)
-    return tuple(p for p in BUILD_ORDER if p in wanted - there - set(config.metadata_partitions_inflight))
+    building = set(config.metadata_partitions_inflight)
+    missing = [p for p in BUILD_ORDER if p in wanted - there - building]
+    # A definition without its partition is an index that has to be built, as after the metadata table was dropped.
+    defined = [name for name in load_index_definitions(context) if is_defined(name)]
+    secondary_needs = RECORD_INDEX in there or RECORD_INDEX in missing
+    for name in defined:
+        needs_records = parse_partition(name) is PartitionKind.SECONDARY_INDEX
+        if needs_records and not secondary_needs and RECORD_INDEX not in building:
+            missing.append(RECORD_INDEX)
+            secondary_needs = True
+    planned = planned_partitions(context) if defined else frozenset()
+    return (*missing, *(name for name in defined if name not in there | building | planned))
 
 
 def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, ...]:
     there = context.config.metadata_partitions
     if not settings.enabled:
         return (FILES,) if there or context.config.metadata_partitions_inflight else ()
-    return tuple(p for p in there if p in settings.unwanted)
+    unwanted = tuple(p for p in there if p in settings.unwanted)
+    secondary = [name for name in there if parse_partition(name) is PartitionKind.SECONDARY_INDEX]
+    if RECORD_INDEX in unwanted and secondary:
+        raise InvalidRequest(
+            f"hoodie.metadata.record.index.enable=false would drop the record index, which {', '.join(secondary)} needs; "
+            "drop that index first"
+        )
+    return unwanted
 
 
-class _Builder:
+def planned_partitions(context: TableContext) -> frozenset[str]:
+    """The partitions that a pending indexing action is going to build."""
+    store = context.timeline
+    names: set[str] = set()
+    for instant in store.load().pending(Action.INDEXING):
+        data = store.read_state(instant.request_time, Action.INDEXING, State.REQUESTED)
+        for info in (IndexPlan.decode(data).index_partition_infos or ()) if data else ():
+            names.add(info.metadata_partition_path or "")
+    return frozenset(names)
+
+
+class PartitionBuilder:
     """Partitions of one metadata table in the making."""
 
     def __init__(
@@ -175,27 +212,52 @@ class _Builder:
         """Build one partition and name it in the table's properties."""
         store, storage = self._store, self._store.storage
         storage.delete_folder(partition)
-        time = self._free_instant()
+        time = self.free_instant()
         requested = store.context.timeline.request(time, Action.DELTACOMMIT)
         store.context.timeline.start(requested)
-        count = self._settings.group_count(partition, self._record_count() if partition == RECORD_INDEX else 0)
-        file_ids = group_file_ids(partition, count)
-        storage.make_folder(partition)
-        store_partition_marker(storage, partition, time, self.table.env.now_ms())
-        for file_id in file_ids:
-            seed = LogFileName(file_id, time, 1, str(WriteToken(0, 0, 0)))
-            storage.put(join_path(partition, seed.text), encode_first_log(time))
-        files = [MetadataFile(storage.spec(), partition, f, time, str(WriteToken(n, 0, 0))) for n, f in enumerate(file_ids)]
-        stats = self._index_keys(files, time) if partition == RECORD_INDEX else self._write(files, self._records(partition, time))
+        stats = self.fill(partition, self.seed(partition, time), time)
         store.complete(requested, commit_of(stats, "BULK_INSERT"), self._snapshot.timeline)
         if partition in (COLUMN_STATS, PARTITION_STATS):
             self.table = store_definition(self.table, self._columns)
         self.table = set_partitions(self.table, (*self.table.config.metadata_partitions, partition))
 
-    def _free_instant(self) -> str:
+    def seed(self, partition: str, time: str) -> list[MetadataFile]:
+        """Make the file groups of a partition; the base files that they are to get."""
+        storage = self._store.storage
+        counted = parse_partition(partition) in (PartitionKind.RECORD_INDEX, PartitionKind.SECONDARY_INDEX)
+        count = self._settings.group_count(partition, self._record_count() if counted else 0)
+        file_ids = group_file_ids(partition, count)
+        storage.make_folder(partition)
+        store_partition_marker(storage, partition, time, self.table.env.now_ms())
+        for file_id in file_ids:
+            first = LogFileName(file_id, time, 1, str(WriteToken(0, 0, 0)))
+            storage.put(join_path(partition, first.text), encode_first_log(time))
+        return [MetadataFile(storage.spec(), partition, f, time, str(WriteToken(n, 0, 0))) for n, f in enumerate(file_ids)]
+
+    def fill(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
+        """Write the base files of what the partition says of the snapshot."""
+        kind = parse_partition(partition)
+        if kind is PartitionKind.RECORD_INDEX:
+            return self._index_keys(files, time)
+        if kind is PartitionKind.SECONDARY_INDEX:
+            return self._index_values(partition, files, time)
+        if kind is PartitionKind.EXPRESSION_INDEX:
+            return self._write(files, self._expression_records(partition, time))
+        return self._write(files, self._records(partition, time))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns with statistics."""
+        return self._columns
+
+    def free_instant(self) -> str:
+        """The first instant of initialisation that is not taken."""
         timeline = self._store.load()
         taken = {i.request_time for i in timeline.instants}
         taken.update(time for time in timeline.archived_completions if time.startswith(INIT_INSTANT_TIME))
+        for partition in self.table.config.metadata_partitions_inflight:
+            # An indexing under way puts its instant on the timeline when it has built its files.
+            taken.update(parse_data_file_instant(name) or "" for name in self._store.sizes(partition))
         number = 0
         while f"{INIT_INSTANT_TIME}{number:03d}" in taken:
             number += 1
@@ -268,9 +330,47 @@ class _Builder:
         )
         spec = self.table.storage.spec()
         tasks = [KeyTask(file, spec, shard, sources) for shard, file in enumerate(files)] if sources else []
+        return self._write_keys(tasks, time)
+
+    def _index_values(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
+        index = replace(load_defined_indexes(self.table, (partition,)).secondary[0], shards=len(files))
+        self._check(DefinedIndexes(secondary=(index,)))
+        validity = InstantValidity.of(self._snapshot.timeline)
+        reader = secondary_reader(index_reader(self.table, self._schema, validity), (index,))
+        tasks = [
+            SecondaryTask(reader, validity, None, slice_, (index,), time, f"{slice_.file_id}_{number}")
+            for number, slice_ in enumerate(self._live())
+        ]
+        found = key_sources(path for part in self._engine.map(run_secondary, tasks) for path in part)
+        sources = found.get(partition, ())
+        spec = self.table.storage.spec()
+        return self._write_keys([KeyTask(file, spec, n, sources) for n, file in enumerate(files)] if sources else [], time)
+
+    def _write_keys(self, tasks: Sequence[KeyTask], time: str) -> list[WriteStat]:
         stats = [stat for stat in self._engine.map(run_key_base, tasks) if stat is not None]
         self.table.storage.delete_folder(join_path(SIDE_FOLDER, time))
         return stats
+
+    def _expression_records(self, partition: str, time: str) -> MetadataRecords:
+        indexes = load_defined_indexes(self.table, (partition,))
+        self._check(indexes)
+        index = indexes.expressions[0]
+        files = [
+            (s.partition, file.path, file.size_bytes) for s in self._live() for file in (*((s.base,) if s.base else ()), *s.logs)
+        ]
+        validity = InstantValidity.of(self._snapshot.timeline)
+        found = find_expressions(self.table, self._engine, indexes, files, self._schema, validity)
+        if index.filters is not None:
+            return bloom_records([FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None], time)
+        ranges = [(f.partition, f.name, f.range) for f in found if f.range is not None]
+        by_partition: dict[str, list[ColumnRange]] = {}
+        for path, _, range_ in ranges if self.table.config.keys.partition_fields else ():
+            by_partition.setdefault(path, []).append(range_)
+        merged = {path: merge_ranges(parts) for path, parts in by_partition.items()}
+        return expression_records(index.column, result_type(index, self._schema), ranges, merged)
+
+    def _check(self, indexes: DefinedIndexes) -> None:
+        indexes.check(self._schema)
 
 
 def keys_of_slices(
@@ -316,12 +416,13 @@ def mirror_of(
     statuses: Sequence[WriteStatus],
     snapshot: Snapshot,
     time: str,
+    operation: str,
     replaced: Mapping[str, Sequence[str]] | None = None,
 ) -> CommitMirror:
     """The mirror of a write.
 
-    snapshot: on which the write was planned; time: its instant; replaced: partition -> file groups that it replaces, whose keys
-    leave the record index unless the write brings them back.
+    snapshot: on which the write was planned; time: its instant; operation: as its metadata says; replaced: partition ->
+    file groups that it replaces, whose keys leave the record index unless the write brings them back.
     """
     left: tuple[KeySource, ...] = ()
     if replaced and indexing is not None and indexing.key_shards and data_schema is not None:
@@ -330,4 +431,5 @@ def mirror_of(
         left = keys_of_slices(
             context, engine, snapshot, slices, with_meta_fields(data_schema), time, indexing.key_shards, deleted=True
         )
-    return CommitMirror(engine, indexing, data_schema, statuses, left)
+    mirror = CommitMirror(engine, indexing, data_schema, statuses, left, replaced=replaced)
+    return mirror.prepare(context, snapshot, time, operation)

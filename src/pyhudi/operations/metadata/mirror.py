@@ -1,7 +1,8 @@
 """What a commit, a clean or a rollback of the table makes its metadata table say, written just before the table says so itself.
 
-    commit     records of its files, of the columns and partitions that it touched, of the keys that came and left
-    clean      the deleted files leave `files`, `column_stats` and `bloom_filters`
+    commit     records of its files, of the columns and partitions that it touched, of the keys that came and left, of the values
+               that changed
+    clean      the deleted files leave `files`, `column_stats`, `bloom_filters` and expression indexes
     rollback   the metadata table's own rollback of the same instant: its log files are deleted
 
 All of it under the table's lock.  What a writing task found out about its files comes with its status (`execute.indexing`); when
@@ -15,14 +16,16 @@ Source: storage format, "Metadata table", sections partitions, and protocol for 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, WriteConflict
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.index_values import ExpressionIndex, FoundExpression
 from pyhudi.execute.indexing import SIDE_FOLDER, FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, KeySource, run_index_files
@@ -31,12 +34,14 @@ from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.index_definitions import DEFAULT_PATH, column_stats_definition, format_index_definitions
-from pyhudi.format.instants import Action, Instant, State, completed_action, parse_instant_time
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, completed_action, parse_instant_time
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_data_file_instant
+from pyhudi.operations.metadata.defined import DefinedIndexes, load_defined_indexes, result_type
+from pyhudi.operations.metadata.prepare import MOVE_NO_KEYS, PreparedIndexes, find_expressions, prepare_indexes, with_shards
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.metadata.store import MetadataStore, drop_store, maintained_partitions
+from pyhudi.operations.metadata.store import MetadataStore, drop_partitions, drop_store, maintained_partitions
 from pyhudi.operations.transaction import Transaction
 from pyhudi.plan.metadata import (
     FileFilter,
@@ -46,6 +51,7 @@ from pyhudi.plan.metadata import (
     bloom_records,
     column_stats_deletes,
     column_stats_records,
+    expression_records,
     files_records,
     partition_stats_records,
 )
@@ -61,11 +67,10 @@ from pyhudi.table.metadata.indexes import find_column_stats, find_files, partiti
 from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import SlicingState, build_file_groups, visible_slices
-from pyhudi.table.snapshot import load_replaced_groups
+from pyhudi.table.snapshot import Snapshot, load_replaced_groups, load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
-_MOVE_NO_KEYS = frozenset({"COMPACT", "LOG_COMPACT"})
-"""Operations after which every key is in the file group in which it was."""
+_LOG = logging.getLogger("pyhudi.operations.metadata")
 
 
 def indexing_of(
@@ -122,7 +127,8 @@ class CommitMirror:
     """The hook of one commit; see `Transaction.commit`.
 
     indexing: what the tasks were asked for; statuses: what they answered.  data_schema: the table's columns after the commit.
-    left_keys: side files of keys that leave the table with the file groups that are replaced.
+    left_keys: side files of keys that leave the table with the file groups that are replaced.  prepared: what was found out for
+    secondary and expression indexes; replaced: partition -> file groups that the commit replaces.
     """
 
     engine: Engine | None
@@ -130,6 +136,20 @@ class CommitMirror:
     data_schema: pa.Schema | None
     statuses: Sequence[WriteStatus]
     left_keys: Sequence[KeySource] = ()
+    prepared: PreparedIndexes = field(default_factory=PreparedIndexes)
+    replaced: Mapping[str, Sequence[str]] | None = None
+
+    def prepare(self, context: TableContext, snapshot: Snapshot, time: str, operation: str) -> CommitMirror:
+        """The same, having found out what secondary and expression indexes have to be told.  snapshot: before the commit."""
+        indexes = load_defined_indexes(context, maintained_partitions(context.config))
+        return replace(self, prepared=self._found(context, snapshot, time, operation, indexes))
+
+    def _found(
+        self, context: TableContext, snapshot: Snapshot, time: str, operation: str, indexes: DefinedIndexes
+    ) -> PreparedIndexes:
+        return prepare_indexes(
+            context, self.engine, indexes, snapshot, self.data_schema, self.statuses, time, operation, self.replaced
+        )
 
     def __call__(self, transaction: Transaction, metadata: CommitMetadata, now: Timeline) -> None:
         """Write the delta commit of the metadata table.  Raises WriteConflict when the tasks were asked for something else."""
@@ -143,20 +163,56 @@ class CommitMirror:
         # What a dead attempt of this instant left must not be taken for the state before it.
         store.undo_pending()
         store.undo(time)
+        indexes = load_defined_indexes(context, partitions)
+        prepared = self._caught_up(context, indexes, time, metadata.operation_type or "")
         records: dict[str, MetadataRecords] = {FILES: files_records(_added_files(metadata))}
         if self.indexing is not None and self.data_schema is not None and self.indexing.columns:
             store_definition(context, self.indexing.columns)
         if COLUMN_STATS in partitions:
             records[COLUMN_STATS] = column_stats_records(self._ranges(), self._stored())
+        done = Instant(time, completed_action(transaction.action), State.COMPLETED, store.next_time(now, store.load()))
+        touched = _Touched(context, metadata, now, done)
         if PARTITION_STATS in partitions:
-            done = Instant(time, completed_action(transaction.action), State.COMPLETED, store.next_time(now, store.load()))
-            records[PARTITION_STATS], found = self._partition_stats(context, metadata, now, done)
-            if found and COLUMN_STATS in partitions:
+            records[PARTITION_STATS], found = self._partition_stats(context, touched)
+            # While the index is being built, whoever builds it sees to the files that are there: counts of two records add up.
+            if found and COLUMN_STATS in context.config.metadata_partitions:
                 records[COLUMN_STATS] = column_stats_records([*self._ranges(), *found], self._stored())
         if BLOOM_FILTERS in partitions:
             records[BLOOM_FILTERS] = bloom_records(self._filters(), time)
-        store.commit(self.engine, time, now, records, self._key_sources(context, time))
+        for index in indexes.expressions:
+            found_here = [one for one in prepared.expressions if one.index == index.partition]
+            records[index.partition] = self._expression_records(context, touched, index, found_here, time)
+        keys = {RECORD_INDEX: self._key_sources(context, time), **prepared.secondary}
+        store.commit(self.engine, time, now, records, keys)
         context.storage.delete_folder(join_path(SIDE_FOLDER, time))
+
+    def _caught_up(self, context: TableContext, indexes: DefinedIndexes, time: str, operation: str) -> PreparedIndexes:
+        """What is known of the indexes that there are now: some may have come since the commit was prepared, or gone."""
+        shards = {index.partition: index.shards for index in with_shards(MetadataStore.open(context), indexes.secondary)}
+        known = {name for name in self.prepared.names if self.prepared.shards.get(name) == shards.get(name)}
+        late = indexes.only(indexes.names - known)
+        if not late.names:
+            return self.prepared
+        found = self._found(context, load_snapshot(context), time, operation, late)
+        return self.prepared.joined(found)
+
+    def _expression_records(
+        self, context: TableContext, touched: _Touched, index: ExpressionIndex, found: Sequence[FoundExpression], time: str
+    ) -> MetadataRecords:
+        if index.filters is not None:
+            return bloom_records([FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None], time)
+        partitions: dict[str, ColumnRange | None] = {}
+        files = [(f.partition, f.name, f.range) for f in found if f.range is not None]
+        if self.data_schema is None:
+            return expression_records(index.column, pa.null(), (), {})
+        kind = result_type(index, self._stored())
+        if context.config.keys.partition_fields:
+            known = {(f.partition, f.name): f.range for f in found}
+            partitions, more = expression_partition_ranges(
+                context, touched.reader, touched.files(), known, index, kind, self._stored(), touched.now
+            )
+            files += more
+        return expression_records(index.column, kind, files, partitions)
 
     def _check_asked(
         self, context: TableContext, store: MetadataStore, partitions: Sequence[str], metadata: CommitMetadata
@@ -168,7 +224,7 @@ class CommitMirror:
                 missing.append(COLUMN_STATS)
             if BLOOM_FILTERS in partitions and context.config.populate_meta_fields and not (asked and asked.bloom_filters):
                 missing.append(BLOOM_FILTERS)
-        if RECORD_INDEX in partitions and metadata.operation_type not in _MOVE_NO_KEYS:
+        if RECORD_INDEX in partitions and metadata.operation_type not in MOVE_NO_KEYS:
             shards = store.groups.count(RECORD_INDEX)
             if asked is None or asked.key_shards != shards:
                 missing.append(RECORD_INDEX)
@@ -208,23 +264,18 @@ class CommitMirror:
         ]
         return (*sorted(came, key=lambda source: source.path), *self.left_keys)
 
-    def _partition_stats(
-        self, context: TableContext, metadata: CommitMetadata, now: Timeline, done: Instant
-    ) -> tuple[MetadataRecords, list[FileRanges]]:
+    def _partition_stats(self, context: TableContext, touched: _Touched) -> tuple[MetadataRecords, list[FileRanges]]:
         """The records of the partitions that are touched, and ranges of old files that column_stats turned out not to have."""
-        replaced = metadata.partition_to_replace_file_ids or {}
-        touched = tuple(dict.fromkeys((*metadata.partition_to_write_stats, *replaced)))
         columns = self.indexing.columns if self.indexing is not None else _defined_columns(context)
-        if not touched or not columns or self.data_schema is None:
+        files = touched.files()
+        if not files or not columns or self.data_schema is None:
             return partition_stats_records({}, (), pa.schema([])), []
-        reader = MetadataTable(context, now)
-        files = _live_files(context, reader, metadata, now, done, touched)
         known = {
             (status.stat.partition_path or "", _name(status.stat.path)): dict(status.indexed.ranges)
             for status in self.statuses
             if status.indexed is not None
         }
-        ranges, found = _ranges_of_partitions(context, reader, files, known, columns, self._stored(), now)
+        ranges, found = _ranges_of_partitions(context, touched.reader, files, known, columns, self._stored(), touched.now)
         return partition_stats_records(ranges, columns, self._stored()), found
 
 
@@ -240,6 +291,11 @@ def mirror_clean(context: TableContext, request_time: str, clean: CleanMetadata,
     records = {FILES: files_records({}, deleted, gone)}
     if COLUMN_STATS in partitions:
         records[COLUMN_STATS] = column_stats_deletes(deleted, _defined_columns(context))
+    for index in load_defined_indexes(context, partitions).expressions:
+        if index.filters is None:
+            records[index.partition] = column_stats_deletes(deleted, (index.column,))
+        else:
+            records[index.partition] = bloom_deletes(deleted)
     if BLOOM_FILTERS in partitions:
         bases = {partition: [name for name in names if not name.startswith(".")] for partition, names in deleted.items()}
         records[BLOOM_FILTERS] = bloom_deletes(bases)
@@ -250,7 +306,8 @@ def mirror_rollback(context: TableContext, request_time: str, target: str, parti
     """Roll the delta commit of an instant back, as part of the table's own rollback.  The caller holds the lock.
 
     request_time: of the rollback; target: of what is rolled back; partitions: those in which it wrote files.  Where the metadata
-    table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew.
+    table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew; so is a partition
+    that was built when the target was there already.
     """
     context = context.reloaded()
     if FILES not in (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight):
@@ -267,6 +324,12 @@ def mirror_rollback(context: TableContext, request_time: str, target: str, parti
     if completed is not None and any(i.request_time > completed for i in timeline.completed(Action.COMMIT)):
         drop_store(context)
         return
+    late = _built_after(store, timeline, completed) if completed is not None else frozenset()
+    if late:
+        _LOG.warning("rollback of %s drops %s of the metadata table, built with it", target, ", ".join(sorted(late)))
+        drop_partitions(context, late)
+        if FILES in late:
+            return
     _roll_back(store, request_time, target, now)
 
 
@@ -284,6 +347,16 @@ def store_definition(context: TableContext, columns: Sequence[str]) -> TableCont
         changes = {"hoodie.table.index.defs.path": DEFAULT_PATH}
         context = replace(context, config=store_table_config(context.storage, changes, context.env))
     return context
+
+
+def _built_after(store: MetadataStore, timeline: Timeline, completed: str) -> frozenset[str]:
+    """The partitions that were built after a time: their first files say what the table was like then."""
+    late = {
+        i.request_time
+        for i in timeline.completed(Action.DELTACOMMIT)
+        if i.request_time.startswith(INIT_INSTANT_TIME) and (i.completion_time or "") > completed
+    }
+    return frozenset(path.rpartition("/")[0] for time in late for path in store.files_of(time))
 
 
 def _lists_files_of(reader: MetadataTable, target: str, partitions: Iterable[str]) -> bool:
@@ -337,6 +410,65 @@ def _added_files(metadata: CommitMetadata) -> dict[str, dict[str, int]]:
     return added
 
 
+def expression_partition_ranges(
+    context: TableContext,
+    reader: MetadataTable,
+    files: Mapping[str, Sequence[FileInfo]],
+    known: Mapping[tuple[str, str], ColumnRange | None],
+    index: ExpressionIndex,
+    kind: pa.DataType,
+    schema: pa.Schema,
+    now: Timeline,
+) -> tuple[dict[str, ColumnRange | None], list[tuple[str, str, ColumnRange]]]:
+    """The ranges of an expression index in partitions, None for one without files; and those of files that it should have had.
+
+    files: of the partitions' newest slices; known: ranges of files that the index does not have yet; kind: of the results.
+    """
+    old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
+    of_column = _stored_ranges(reader, [p for p, infos in old.items() if infos], {index.column: kind}, index.partition)
+    every: dict[tuple[str, str], ColumnRange | None] = dict(known)
+    for place, by_column in of_column.items():
+        stored = by_column[index.column]
+        if stored.min is not None or stored.is_all_null:
+            every.setdefault(place, stored)
+    unread = tuple((p, info.path, info.size_bytes) for p, infos in old.items() for info in infos if (p, info.name) not in every)
+    added = []
+    if unread:
+        validity = InstantValidity.of(now)
+        for one in find_expressions(context, None, DefinedIndexes(expressions=(index,)), unread, schema, validity):
+            every[one.partition, one.name] = one.range
+            is_new = index.partition in reader.partitions and (one.partition, one.name) not in of_column
+            if one.range is not None and is_new:
+                added.append((one.partition, one.name, one.range))
+    result: dict[str, ColumnRange | None] = {}
+    for partition, infos in files.items():
+        there = [found for info in infos if (found := every[partition, info.name]) is not None]
+        result[partition] = merge_ranges(there) if there else None
+    return result, added
+
+
+class _Touched:
+    """The partitions that a commit touches, as they will be once it is there."""
+
+    def __init__(self, context: TableContext, metadata: CommitMetadata, now: Timeline, done: Instant) -> None:
+        self.now = now
+        self.reader = MetadataTable(context, now)
+        self._context = context
+        self._metadata = metadata
+        self._done = done
+        self._files: dict[str, list[FileInfo]] | None = None
+
+    def files(self) -> dict[str, list[FileInfo]]:
+        """The files of the newest slices, by partition."""
+        if self._files is None:
+            replaced = self._metadata.partition_to_replace_file_ids or {}
+            names = tuple(dict.fromkeys((*self._metadata.partition_to_write_stats, *replaced)))
+            self._files = {}
+            if names:
+                self._files = _live_files(self._context, self.reader, self._metadata, self.now, self._done, names)
+        return self._files
+
+
 def _live_files(
     context: TableContext,
     reader: MetadataTable,
@@ -380,7 +512,8 @@ def _ranges_of_partitions(
     known: of files that the metadata table does not have yet.
     """
     old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
-    stored = _stored_ranges(reader, [p for p, infos in old.items() if infos], columns, schema)
+    kinds = {column: field_at(schema, column).type for column in columns}
+    stored = _stored_ranges(reader, [p for p, infos in old.items() if infos], kinds)
     every: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **known}
     unread = tuple(
         (p, info.path, info.size_bytes)
@@ -413,20 +546,26 @@ def _is_complete(ranges: Mapping[str, ColumnRange] | None, columns: Iterable[str
 
 
 def _stored_ranges(
-    reader: MetadataTable, partitions: Sequence[str], columns: Sequence[str], schema: pa.Schema
+    reader: MetadataTable, partitions: Sequence[str], kinds: Mapping[str, pa.DataType], index: str = COLUMN_STATS
 ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
-    """What column_stats has of the files of some partitions: (partition, name) -> column -> range."""
+    """What an index of ranges has of the files of some partitions: (partition, name) -> column -> range.
+
+    kinds: the columns, with the type of their values or, in an expression index, of the results.
+    """
     found: dict[tuple[str, str], dict[str, ColumnRange]] = {}
-    if not partitions or COLUMN_STATS not in reader.partitions:
+    if not partitions or index not in reader.partitions:
         return found
-    rows = find_column_stats(reader, columns, partitions)
+    rows = find_column_stats(reader, list(kinds), partitions, index=index)
     rows = rows.append_column("partition_hash", partition_hashes(rows))
     partition_of = {name_hash(partition): partition for partition in partitions}
-    for column in columns:
+    for column, kind in kinds.items():
         part = rows.filter(pc.equal(rows.column("column_name"), column)).combine_chunks()
         if not part.num_rows:
             continue
-        kind = field_at(schema, column).type
+        if index != COLUMN_STATS:
+            # Expression indexes count values without nulls.
+            at = part.schema.get_field_index("value_count")
+            part = part.set_column(at, part.schema.field(at), pc.add(part["value_count"], part["null_count"]))
         low, low_known = unwrap(part.column("min").combine_chunks(), kind)
         high, high_known = unwrap(part.column("max").combine_chunks(), kind)
         usable = low_known & high_known

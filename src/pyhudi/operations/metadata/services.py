@@ -130,7 +130,8 @@ def _plan(store: MetadataStore, now: Timeline) -> list[CompactionOperation]:
     reader = MetadataTable(store.table, now)
     config = store.table.config
     operations = []
-    for partition in dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)):
+    # The base files of a partition that is being built come later than its first logs and are older than they.
+    for partition in config.metadata_partitions:
         for slice_ in reader.slices(partition):
             if any(not log.name.instant_time.startswith(INIT_INSTANT_TIME) for log in slice_.logs):
                 operations.append(_operation(slice_))

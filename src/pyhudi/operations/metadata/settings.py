@@ -8,15 +8,18 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.metadata.partitions import (
     BLOOM_FILTERS,
     COLUMN_STATS,
+    EXPRESSION_INDEX_PREFIX,
     FILES,
     PARTITION_STATS,
     RECORD_INDEX,
+    PartitionKind,
     estimate_file_group_count,
+    parse_partition,
 )
 from pyhudi.options import Options
 
 BUILD_ORDER = (FILES, COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX, PARTITION_STATS)
-"""The partitions that PyHudi builds and keeps, in the order in which they are built."""
+"""The partitions that writers' options ask for, in the order in which they are built; defined indexes come after them."""
 
 _SWITCHES = {
     COLUMN_STATS: "hoodie.metadata.index.column.stats.enable",
@@ -79,6 +82,7 @@ class MetadataSettings:
                 (COLUMN_STATS, options.integer("hoodie.metadata.index.column.stats.file.group.count")),
                 (PARTITION_STATS, options.integer("hoodie.metadata.index.partition.stats.file.group.count")),
                 (BLOOM_FILTERS, options.integer("hoodie.metadata.index.bloom.filter.file.group.count")),
+                (EXPRESSION_INDEX_PREFIX, options.integer("hoodie.metadata.index.expression.file.group.count")),
             ),
             min_index_groups=options.integer("hoodie.metadata.record.index.min.filegroup.count"),
             max_index_groups=options.integer("hoodie.metadata.record.index.max.filegroup.count"),
@@ -88,8 +92,14 @@ class MetadataSettings:
         )
 
     def group_count(self, partition: str, record_count: int) -> int:
-        """How many file groups a new partition gets.  record_count: records of the table, for the record index."""
-        if partition == RECORD_INDEX:
+        """How many file groups a new partition gets.
+
+        record_count: records of the table, for the record index and secondary indexes.
+        """
+        kind = parse_partition(partition)
+        if kind is PartitionKind.EXPRESSION_INDEX:
+            partition = EXPRESSION_INDEX_PREFIX
+        if kind in (PartitionKind.RECORD_INDEX, PartitionKind.SECONDARY_INDEX):
             return estimate_file_group_count(
                 record_count,
                 min_count=self.min_index_groups,

@@ -21,12 +21,11 @@ from pyhudi.errors import CorruptData, TableNotFound, TableState, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import KeySource, KeyTask, LogTask, MetadataFile, run_key_log, run_metadata_log
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, WriteStat
-from pyhudi.format.instants import Action, Instant
-from pyhudi.format.metadata.partitions import RECORD_INDEX, format_file_id, parse_file_group_index
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
+from pyhudi.format.metadata.partitions import format_file_id, parse_file_group_index, parse_partition
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA
 from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
-from pyhudi.operations.metadata.settings import BUILD_ORDER
 from pyhudi.plan.metadata import MetadataRecords, by_shard
 from pyhudi.storage.base import FileInfo, Storage, join_path
 from pyhudi.table.config import TableConfig, create_table_files, load_table_config, store_table_config
@@ -49,11 +48,11 @@ def maintained_partitions(config: TableConfig) -> tuple[str, ...]:
     Raises Unsupported for one that PyHudi does not keep.
     """
     every = tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)))
-    strange = [partition for partition in every if partition not in BUILD_ORDER]
+    strange = [partition for partition in every if parse_partition(partition) is None]
     if strange:
         raise Unsupported(
             f"the table has {', '.join(strange)} in its metadata table, which PyHudi reads and does not keep up to date yet; "
-            f"drop it before writing: Table.drop_index({strange[0]!r}), or DROP INDEX in real Hudi"
+            f"drop it before writing: Table.index.drop({strange[0]!r}), or DROP INDEX in real Hudi"
         )
     return every
 
@@ -110,6 +109,10 @@ class MetadataStore:
         if not own:
             return ()
         deleted = self.files_of(request_time)
+        if request_time.startswith(INIT_INSTANT_TIME):
+            # A partition that is being built needs its file groups, into which writers go on writing, until somebody builds it.
+            building = self.table.config.metadata_partitions_inflight
+            deleted = tuple(path for path in deleted if path.rpartition("/")[0] not in building)
         self.storage.delete(deleted)
         self.storage.delete([store.path(i) for i in sorted(own, key=lambda i: -i.state)])
         return deleted
@@ -137,11 +140,12 @@ class MetadataStore:
         request_time: str,
         now: Timeline,
         records: Mapping[str, MetadataRecords],
-        keys: Sequence[KeySource] = (),
+        keys: Mapping[str, Sequence[KeySource]] | None = None,
     ) -> None:
         """Write a delta commit and complete it.
 
-        now: the table's timeline.  records: by partition; keys: of the record index, from side files.  What stood there under the
+        now: the table's timeline.  records: by partition; keys: of the record index and of secondary indexes, from side files, by
+        partition.  What stood there under the
         same instant, and what a dead writer left pending, is taken back first.
         """
         store = self.context.timeline
@@ -158,13 +162,16 @@ class MetadataStore:
             for shard, piece in by_shard(said, self.groups.count(partition)).items():
                 tasks.append(LogTask(self._file(partition, shard, request_time), piece))
         statistics.extend(in_threads(run_metadata_log, tasks))
-        if keys:
-            self._ensure_partition(RECORD_INDEX, request_time)
-            spec = self.table.storage.spec()
-            key_tasks = [
-                KeyTask(self._file(RECORD_INDEX, shard, request_time), spec, shard, tuple(keys))
-                for shard in range(self.groups.count(RECORD_INDEX))
-            ]
+        spec = self.table.storage.spec()
+        key_tasks = []
+        for partition, sources in (keys or {}).items():
+            if sources:
+                self._ensure_partition(partition, request_time)
+                key_tasks += [
+                    KeyTask(self._file(partition, shard, request_time), spec, shard, tuple(sources))
+                    for shard in range(self.groups.count(partition))
+                ]
+        if key_tasks:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
         self.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now)

@@ -1,0 +1,248 @@
+"""Indexes that are asked for: created, kept true by every operation, dropped, built anew, and built while others write."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.instants import Action, State
+from pyhudi.table.metadata.records import MetadataTable
+from tests.metadata_truth import assert_metadata_is_true
+
+OPTIONS = {
+    "hoodie.metadata.record.index.min.filegroup.count": 2,
+    "hoodie.index.bloom.num_entries": 100,
+    "hoodie.metadata.compact.max.delta.commits": 4,
+}
+SMALL_FILTER = {"numentries": "100", "fpp": "0.01"}
+
+
+@pytest.fixture(autouse=True)
+def no_damage() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        yield
+
+
+def rows(keys: Sequence[int], ts: int = 1, note: str = "n") -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"k{key:03d}" for key in keys],
+            "part": ["ab"[key % 2] for key in keys],
+            "ts": pa.array([ts * 86_400 + key for key in keys], pa.int64()),
+            "note": [None if key % 5 == 4 else f"{note}${key % 3}\\" for key in keys],
+            "moment": pa.array([ts * 86_400_000_000 + key for key in keys], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def create(path: Path, kind: str = "cow", **options: Any) -> Table:
+    merged = {**OPTIONS, **options}
+    return Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=kind, options=merged)
+
+
+def indexed(path: Path, kind: str = "cow") -> Table:
+    table = create(path, kind)
+    table.upsert(rows(range(12)))
+    table.index.create("record_index")
+    table.index.create("secondary_index", "note")
+    table.index.create("column_stats", "moment", function="to_date", name="day")
+    table.index.create("bloom_filters", "note", function="upper", function_options=SMALL_FILTER)
+    return table
+
+
+def true(table: Table) -> MetadataTable:
+    found = assert_metadata_is_true(table)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_every_operation_keeps_them_true(tmp_path: Path, kind: str) -> None:
+    table = indexed(tmp_path, kind)
+    names = {"record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note"}
+    assert names < set(true(table).partitions)
+    table.upsert(rows(range(6, 18), 2, "m"))
+    true(table)
+    table.delete(keys=rows(range(2)))
+    true(table)
+    table.upsert(rows([0, 20], 3, "q"))
+    true(table)
+    if kind == "mor":
+        table.compact()
+        true(table)
+    table.cluster(order_by="ts")
+    true(table)
+    table.insert_overwrite(rows([3, 31], 4))
+    true(table)
+    last = table.timeline().last_completed_write()
+    assert last is not None
+    table.delete_partitions("a")
+    true(table)
+    last = table.timeline().last_completed_write()
+    assert last is not None
+    table.rollback(last.request_time)
+    metadata = true(table)
+    assert names < set(metadata.partitions)
+    assert metadata.timeline.completed(Action.COMMIT), "the metadata table was never compacted"
+    plan = table.scan(filter="note = 'n$0\\\\'").explain()
+    assert "secondary index secondary_index_note" in str(plan)
+
+
+def test_keys_that_move_between_partitions(tmp_path: Path) -> None:
+    table = create(tmp_path, **{"hoodie.index.type": "GLOBAL_SIMPLE"})
+    table.upsert(rows(range(6)))
+    table.index.create("record_index")
+    table.index.create("secondary_index", "note")
+    moved = rows(range(6), 2)
+    table.upsert(moved.set_column(1, "part", pa.array(["c"] * 6)))
+    true(table)
+
+
+def test_definitions_as_real_hudi_writes_them(tmp_path: Path) -> None:
+    table = indexed(tmp_path)
+    document = json.loads((tmp_path / ".hoodie/.index_defs/index.json").read_text())["indexDefinitions"]
+    assert document["secondary_index_note"] == {
+        "indexName": "secondary_index_note",
+        "indexType": "secondary_index",
+        "indexFunction": "identity",
+        "sourceFields": ["note"],
+        "indexOptions": {},
+    }
+    assert document["expr_index_day"]["indexOptions"] == {"expr": "to_date"}
+    assert document["expr_index_day"]["indexType"] == "column_stats"
+    assert document["expr_index_upper_note"]["indexOptions"] == {"expr": "upper", **SMALL_FILTER}
+    indexings = table.timeline().completed(Action.INDEXING)
+    assert len(indexings) == 4 and all(instant.completion_time for instant in indexings)
+    assert {info.name: (info.columns, info.state) for info in table.index.list()}["expr_index_day"] == (("moment",), "ready")
+
+
+def test_dropping(tmp_path: Path) -> None:
+    table = indexed(tmp_path)
+    with pytest.raises(InvalidRequest, match="secondary_index_note needs the record index"):
+        table.index.drop("record_index")
+    with pytest.raises(InvalidRequest, match="secondary_index_note needs"):
+        table.upsert(rows([1]), options={"hoodie.metadata.record.index.enable": False})
+    for name in ("secondary_index_note", "record_index", "expr_index_upper_note"):
+        table.index.drop(name)
+        assert name not in true(table).partitions
+        assert not (tmp_path / ".hoodie/metadata" / name).exists()
+    table.upsert(rows(range(3), 2))
+    assert {info.name for info in table.index.list()} == {"column_stats", "partition_stats", "expr_index_day"}
+    assert "secondary_index_note" not in (tmp_path / ".hoodie/.index_defs/index.json").read_text()
+
+
+def test_the_whole_metadata_table_comes_back_with_its_defined_indexes(tmp_path: Path) -> None:
+    table = indexed(tmp_path)
+    table.drop_metadata_table()
+    table.upsert(rows(range(3), 2))
+    assert {"record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note"} < set(true(table).partitions)
+
+
+@pytest.mark.parametrize(
+    "name", ["record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note", "column_stats", "files", None]
+)
+def test_rebuilding_mends(tmp_path: Path, name: str | None) -> None:
+    table = indexed(tmp_path)
+    for path in (tmp_path / ".hoodie/metadata" / (name or "files")).iterdir():
+        if path.suffix == ".hfile" and not path.name.endswith(".crc"):
+            path.write_bytes(b"nothing")
+    table.index.rebuild(name)
+    true(table)
+    table.upsert(rows(range(3), 2, "z"))
+    true(table)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("secondary_index", "note"), {}, "needs the record index"),
+        (("record_index", "note"), {}, "not over columns"),
+        (("nonsense",), {}, "no index is of kind 'nonsense'"),
+        (("secondary_index", ["note", "id"]), {}, "over one column, not 2"),
+        (("column_stats",), {}, "has the index column_stats already"),
+        (("column_stats", "note"), {"function": "nonsense"}, "no expression index has the function"),
+        (("column_stats", "note"), {"function": "year"}, "needs a column of dates"),
+        (("column_stats", "absent"), {"function": "upper"}, "absent"),
+        (("column_stats", "note"), {"function": "upper", "name": "a b"}, "cannot be named"),
+        (("column_stats", "note"), {"function": "upper", "function_options": {"format": "x"}}, "options of upper are none"),
+    ],
+)
+def test_requests_that_are_wrong(tmp_path: Path, arguments: tuple[Any, ...], options: dict[str, Any], message: str) -> None:
+    table = create(tmp_path)
+    table.upsert(rows(range(3)))
+    with pytest.raises(InvalidRequest, match=message):
+        table.index.create(*arguments, **options)
+    assert not table.timeline().pending(Action.INDEXING)
+    table.upsert(rows(range(3), 2))
+    true(table)
+
+
+def test_an_index_over_a_column_that_is_gone(tmp_path: Path) -> None:
+    table = indexed(tmp_path)
+    options = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": True}
+    with pytest.raises(Unsupported, match=r"secondary_index_note.*note.*index\.drop"):
+        table.upsert(rows(range(3), 2).drop_columns(["note"]), options=options)
+    true(table)
+    table.index.drop("secondary_index_note")
+    table.index.drop("expr_index_upper_note")
+    table.upsert(rows(range(3), 2).drop_columns(["note"]), options=options)
+    assert table.scan(filter="moment >= TIMESTAMP'1970-01-03 00:00:00'").count() == 3
+
+
+def test_a_plan_is_carried_out_or_taken_back(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    table.upsert(rows(range(6)))
+    first = table.index.schedule("record_index")
+    second = table.index.schedule("column_stats", "note", function="lower")
+    assert {(info.name, info.state) for info in table.index.list() if info.instant} == {
+        ("record_index", "planned"),
+        ("expr_index_lower_note", "planned"),
+    }
+    with pytest.raises(InvalidRequest, match="already"):
+        table.index.schedule("record_index")
+    table.upsert(rows(range(3, 9), 2))
+    assert "record_index" not in true(table).partitions
+    assert table.index.run(first).state is State.COMPLETED
+    assert "record_index" in true(table).partitions
+    table.index.abort(second)
+    with pytest.raises(TableState):
+        table.index.abort(second)
+    table.upsert(rows(range(3, 9), 3))
+    assert "expr_index_lower_note" not in true(table).partitions
+    assert not table.timeline().pending(Action.INDEXING)
+
+
+def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:
+    options = {
+        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+        "hoodie.write.num.retries.on.conflict.failures": 9,
+    }
+    table = create(tmp_path, **options)
+    table.upsert(rows(range(40)))
+
+    def write(first: int) -> None:
+        own = Table(tmp_path, options={**OPTIONS, **options})
+        for ts in range(2, 7):
+            own.upsert(rows(range(first, first + 20, 2), ts, f"t{ts}"))
+
+    def build() -> None:
+        own = Table(tmp_path, options={**OPTIONS, **options})
+        own.index.create("record_index")
+        own.index.create("secondary_index", "note")
+        own.index.create("column_stats", "moment", function="to_date")
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(write, 0), pool.submit(write, 21), pool.submit(build)]:
+            done.result()
+    assert {"record_index", "secondary_index_note", "expr_index_to_date_moment"} < set(true(table).partitions)
+    assert table.validate().ok
