@@ -24,6 +24,7 @@ from pyhudi.format.instants import Action, Instant
 from pyhudi.inspect import Inspection
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.attempt import check_writable
+from pyhudi.operations.batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.changes import ChangeQuery, plan_change_query
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.cluster import (
@@ -263,6 +264,23 @@ class Table:
         return self._beside_services(
             lambda settings: run_delete_partitions(self._context.reloaded(), paths, settings, engine), settings
         )
+
+    def write_batch(
+        self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
+        """Write a batch of a stream, unless it or a later one of the same stream is committed already.
+
+        The result has no instant when the batch had landed before.
+        """
+        parsed = self._parse(options)
+        settings = replace(WriteSettings.of(parsed, operation), batch=batch)
+        try:
+            context = self._context.reloaded()
+            check_not_landed(context, batch, context.timeline.load())
+            engine = _engine_for(data, parsed)
+            return self._beside_services(lambda chosen: run_write(self._context.reloaded(), engine, data, chosen), settings)
+        except BatchLanded:
+            return WriteResult(str(operation), None, None)
 
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
         """Undo the write requested at `instant`, completed or not.  Raises InstantNotFound, and TableState when later writes

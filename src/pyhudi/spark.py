@@ -5,6 +5,7 @@ from pyhudi import spark as hs
 df = hs.read(spark, path)                                          # spark.read.format("hudi").load(path)
 hs.write(df, path, mode="append", options={...})                   #
 df.write.format("hudi").options(...).mode("append").save(path)
+hs.write_stream(stream, path, {...}, checkpoint=...)               # stream.writeStream.format("hudi")
 hs.enable(spark)                                                   # spark.read.format("hudi") reads through PyHudi
 
 Works on classic sessions and on Spark Connect.  Workers need PyHudi installed beside PySpark.
@@ -14,9 +15,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pyhudi.api import Filter, Table
-from pyhudi.engines.spark.convert import DataFrame, SparkSession
+from pyhudi.engines.spark.convert import DataFrame, SparkSession, StreamingQuery
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
@@ -26,8 +28,9 @@ from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_pa
 from pyhudi.options import Options, parse_options
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
+from pyhudi.stream import StreamSink, start
 
-__all__ = ["enable", "read", "write"]
+__all__ = ["StreamSink", "enable", "read", "write", "write_stream"]
 
 _MODES = {
     "append": "append",
@@ -105,6 +108,31 @@ def write(
         paths = parsed.names("hoodie.datasource.write.partitions.to.delete") or engine.partition_paths(df, context.config.keys)
         return run_delete_partitions(context, paths, settings)
     return run_write(context, engine, df, settings)
+
+
+def write_stream(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    output_mode: str = "append",
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+) -> StreamingQuery:
+    """Start a streaming query that writes to a table, creating it from the options when there is none.
+
+    Each micro-batch becomes one commit, exactly once: its number stands in the commit, so a restart from the checkpoint, wherever
+    the last run died, loses and repeats nothing.  Compactions and clusterings that the batches plan run in a thread beside.
+
+    checkpoint: Spark's checkpoint location; required unless the session has a default one.  output_mode: append, update, or
+    complete (each batch replaces the table).  trigger: arguments of `DataStreamWriter.trigger`, such as `{"availableNow": True}`.
+    options: Hudi's; `hoodie.datasource.write.streaming.checkpoint.identifier` names the stream in commits, and is the query's id
+    in its checkpoint when left out.
+    """
+    sink = StreamSink(path, options, storage_options, output_mode=output_mode)
+    return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
 
 
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:

@@ -33,6 +33,7 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.batches import StreamBatch, check_not_landed
 from pyhudi.operations.cluster import ClusteringTaken, drop_clustering
 from pyhudi.operations.create import check_columns
 from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
@@ -89,7 +90,7 @@ class WriteSettings:
     """One write, parsed.  extra_metadata: what the commit carries beside the schema.
 
     clustering_updates: whether writes may change file groups of a pending clustering, reject or allow; drops_clusterings: whether
-    they drop the plan then, so that nobody works for nothing.
+    they drop the plan then, so that nobody works for nothing.  batch: what of a stream is written, so that it lands once.
     """
 
     operation: WriteOperation
@@ -112,6 +113,7 @@ class WriteSettings:
     metadata: MetadataSettings
     clustering_updates: str
     drops_clusterings: bool
+    batch: StreamBatch | None = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -437,9 +439,9 @@ class _Write:
             else:
                 statuses, lookup = self._write_by_key(incoming, counts, snapshot, transaction, spec)
             self.phases.end("write")
-            metadata = commit_metadata(
-                self.operation.name, statuses, self.schemas.schema_text, dict(self.settings.extra_metadata), replaced
-            )
+            batch = self.settings.batch
+            extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
+            metadata = commit_metadata(self.operation.name, statuses, self.schemas.schema_text, extra, replaced)
             touched = [(p, f) for p, ids in (replaced or {}).items() for f in ids]
             touched += self._claims(statuses, lookup)
             mirror = mirror_of(
@@ -453,7 +455,8 @@ class _Write:
                 self.operation.name,
                 replaced,
             )
-            done = transaction.commit(metadata, start, touched, mirror)
+            verify = partial(check_not_landed, self.context, batch) if batch else None
+            done = transaction.commit(metadata, start, touched, mirror, verify)
             self.phases.end("commit")
         return self._result(done, statuses, replaced, lookup, attempt)
 

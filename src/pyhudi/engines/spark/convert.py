@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pyhudi.errors import InvalidRequest, Unsupported
 
@@ -24,6 +25,7 @@ __all__ = [
     "Column",
     "DataFrame",
     "SparkSession",
+    "StreamingQuery",
     "column",
     "ddl",
     "same_type",

@@ -1,0 +1,83 @@
+"""Batches of a stream, each committed once: its number stands in the metadata of the commit that holds it.
+
+    `_hudi_streaming_sink_checkpoint` = {"<identifier>": "<batch number>"}
+
+A batch whose number a commit of the same identifier has reached is not written again.  That is looked up before the write, in the
+active timeline and then the history, and once more under the lock of the commit, so that of two attempts at one batch one lands.
+
+Source: writing and services, "Streaming sink".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Action
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import read_commit
+from pyhudi.timeline.timeline import Timeline
+
+SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
+
+_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBatch:
+    """One batch.  identifier: of the stream, of its own in the table.  number: from 0, larger with each batch."""
+
+    identifier: str
+    number: int
+
+    @property
+    def metadata(self) -> tuple[str, str]:
+        """What its commit carries: key and value."""
+        return SINK_CHECKPOINT_KEY, json.dumps({self.identifier: str(self.number)})
+
+
+class BatchLanded(TableState):
+    """The batch is in the table already.  Nothing was written."""
+
+
+def find_last_batch(context: TableContext, timeline: Timeline, identifier: str) -> int | None:
+    """The number of the newest batch of a stream that is committed; None when there is none."""
+    for document in _documents(context, timeline):
+        number = _number_in(document, identifier)
+        if number is not None:
+            return number
+    return None
+
+
+def check_not_landed(context: TableContext, batch: StreamBatch, now: Timeline) -> None:
+    """Raises BatchLanded when the batch, or one after it, is committed."""
+    last = find_last_batch(context, now, batch.identifier)
+    if last is not None and last >= batch.number:
+        raise BatchLanded(f"batch {batch.number} of stream {batch.identifier} is in {context.storage.uri} already")
+
+
+def _documents(context: TableContext, timeline: Timeline) -> Iterator[CommitMetadata]:
+    """Commit metadata, newest first."""
+    for instant in reversed(timeline.completed_writes()):
+        yield read_commit(context.timeline, instant)
+    history = context.timeline.history
+    for found in sorted(history.instants(), key=lambda i: i.request_time, reverse=True):
+        if found.action not in _WRITES:
+            continue
+        row = history.find(found.request_time, found.action)
+        if row is not None and row.metadata:
+            yield CommitMetadata.decode(row.metadata)
+
+
+def _number_in(document: CommitMetadata, identifier: str) -> int | None:
+    text = document.extra_metadata.get(SINK_CHECKPOINT_KEY)
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+        return int(found[identifier]) if identifier in found else None
+    except (ValueError, TypeError) as error:
+        raise CorruptData(f"the batch number of a stream cannot be read: {text[:200]!r}") from error

@@ -1,0 +1,183 @@
+"""The streaming sink: every row once, whatever dies between the commit and Spark's checkpoint."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import pyhudi as hp
+from pyhudi import spark as hs
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.instants import Action
+from pyhudi.operations.batches import SINK_CHECKPOINT_KEY
+from pyhudi.table.snapshot import read_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPTIONS = {
+    "hoodie.table.name": "events",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.datasource.write.operation": "bulk_insert",
+    "hoodie.datasource.write.streaming.retry.interval.ms": "10",
+    "hoodie.metadata.enable": "false",
+}
+ONCE = {"availableNow": True}
+
+
+def put_file(folder: Path, number: int, ids: range) -> None:
+    """Rows of one micro-batch; a bulk insert of them twice would show."""
+    folder.mkdir(exist_ok=True)
+    table = pa.table({"id": [str(i) for i in ids], "ts": pa.array([number] * len(ids), pa.int64())})
+    pq.write_table(table, folder / f"{number:04}.parquet")
+
+
+def source(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.schema("id string, ts long").option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def ids_of(path: Path) -> list[int]:
+    return sorted(int(value) for value in hp.Table(path).scan(["id"]).to_arrow()["id"].to_pylist())
+
+
+def test_every_batch_is_one_commit_and_a_restart_goes_on(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path = tmp_path / "in", tmp_path / "t"
+    for number in range(3):
+        put_file(folder, number, range(number * 10, number * 10 + 10))
+    query = hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=tmp_path / "c", trigger=ONCE)
+    query.awaitTermination()
+    assert ids_of(path) == list(range(30))
+    put_file(folder, 3, range(30, 40))
+    hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=tmp_path / "c", trigger=ONCE).awaitTermination()
+    assert ids_of(path) == list(range(40))
+    table = hp.Table(path)
+    numbers = [
+        read_commit(table.context.timeline, i).extra_metadata[SINK_CHECKPOINT_KEY] for i in table.timeline().completed_writes()
+    ]
+    # The query's id in its checkpoint names the stream, so these are four batches of one.
+    assert len(set(text.split('"')[1] for text in numbers)) == 1
+    assert [text.split('"')[3] for text in numbers] == ["0", "1", "2", "3"]
+
+
+def test_a_failure_between_commit_and_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path = tmp_path / "in", tmp_path / "t"
+    for number in range(2):
+        put_file(folder, number, range(number * 10, number * 10 + 10))
+    sink = hs.StreamSink(path, OPTIONS)
+
+    def dies(batch: DataFrame, number: int) -> None:
+        sink(batch, number)
+        if number == 1:
+            raise OSError("the driver is gone")
+
+    failing = source(spark, folder).writeStream.option("checkpointLocation", str(tmp_path / "c")).trigger(**ONCE)
+    with pytest.raises(Exception, match="the driver is gone"):
+        failing.foreachBatch(dies).start().awaitTermination()
+    sink.close()
+    assert ids_of(path) == list(range(20))
+    hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=tmp_path / "c", trigger=ONCE).awaitTermination()
+    assert ids_of(path) == list(range(20))
+
+
+KILLED = """
+    import os, sys
+    from pyspark.sql import SparkSession
+    from pyhudi import spark as hs
+    folder, path, checkpoint = sys.argv[1:4]
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
+    sink = hs.StreamSink(path, {options})
+    def dies(batch, number):
+        sink(batch, number)
+        if number == 1:
+            os.kill(os.getpid(), 9)
+    stream = spark.readStream.schema("id string, ts long").option("maxFilesPerTrigger", 1).parquet(folder)
+    stream.writeStream.option("checkpointLocation", checkpoint).foreachBatch(dies).start().awaitTermination()
+"""
+
+
+def test_a_driver_that_is_killed_between_commit_and_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path = tmp_path / "in", tmp_path / "t"
+    for number in range(2):
+        put_file(folder, number, range(number * 10, number * 10 + 10))
+    script = textwrap.dedent(KILLED).replace("{options}", repr(OPTIONS))
+    where = [str(folder), str(path), str(tmp_path / "c")]
+    done = subprocess.run([sys.executable, "-c", script, *where], env=dict(os.environ), capture_output=True, timeout=240)
+    assert done.returncode == -9, done.stderr.decode()[-2000:]
+    assert ids_of(path) == list(range(20))
+    hs.write_stream(source(spark, folder), path, OPTIONS, checkpoint=tmp_path / "c", trigger=ONCE).awaitTermination()
+    assert ids_of(path) == list(range(20))
+
+
+def test_compactions_and_clusterings_run_beside(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path = tmp_path / "in", tmp_path / "t"
+    options = {
+        **OPTIONS,
+        "hoodie.datasource.write.operation": "upsert",
+        "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+        "hoodie.compact.inline.max.delta.commits": "2",
+        "hoodie.clustering.async.enabled": "true",
+        "hoodie.clustering.async.max.commits": "3",
+        "hoodie.clustering.updates.strategy": "SparkAllowUpdateStrategy",
+    }
+    for number in range(5):
+        put_file(folder, number, range(10))
+    hs.write_stream(source(spark, folder), path, options, checkpoint=tmp_path / "c", trigger=ONCE).awaitTermination()
+    table = hp.Table(path)
+    deadline = time.monotonic() + 60
+    while table.timeline().pending() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not table.timeline().pending()
+    kinds = {read_commit(table.context.timeline, i).operation_type for i in table.timeline().completed_writes()}
+    assert "UPSERT" in kinds and "COMPACT" in kinds
+    assert ids_of(path) == list(range(10))
+    assert set(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == {4}
+
+
+def test_complete_mode_replaces_the_table(spark: SparkSession, tmp_path: Path) -> None:
+    folder, path = tmp_path / "in", tmp_path / "t"
+    for number in range(2):
+        put_file(folder, number, range(10))
+    counts = source(spark, folder).groupBy("id").count()
+    options = {key: value for key, value in OPTIONS.items() if "precombine" not in key and "operation" not in key}
+    hs.write_stream(counts, path, options, checkpoint=tmp_path / "c", output_mode="complete", trigger=ONCE).awaitTermination()
+    assert hp.Table(path).scan(["count"]).to_arrow()["count"].to_pylist() == [2] * 10
+
+
+def test_a_batch_is_tried_again_and_dropped_only_on_demand(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    frame = spark.createDataFrame([("a", 1)], "id string, ts long")
+    named = {**OPTIONS, "hoodie.datasource.write.streaming.checkpoint.identifier": "me"}
+    hs.StreamSink(path, named)(frame, 0)
+    hs.StreamSink(path, named)(frame, 0)
+    assert hp.Table(path).scan().count() == 1
+    bad = frame.selectExpr("struct(id) as id", "ts")
+    with pytest.raises(InvalidRequest):
+        hs.StreamSink(path, named)(bad, 1)
+    hs.write(frame, str(path), options=OPTIONS)
+    time_ = hp.Table(path).timeline().latest_time()
+    store = hp.Table(path).context.timeline
+    store.request(str(int(time_) + 1), Action.RESTORE, b"")
+    dropping: dict[str, Any] = {**named, "hoodie.datasource.write.streaming.ignore.failed.batch": True}
+    hs.StreamSink(path, dropping)(frame, 1)
+    with pytest.raises(hp.errors.TableState, match="restore"):
+        hs.StreamSink(path, named)(frame, 1)
+
+
+def test_what_a_stream_cannot_have(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="output mode"):
+        hs.StreamSink(tmp_path, OPTIONS, output_mode="sometimes")
+    with pytest.raises(InvalidRequest, match="complete replaces"):
+        hs.StreamSink(tmp_path, OPTIONS, output_mode="complete")
+    with pytest.raises(InvalidRequest, match="delete partitions"):
+        hs.StreamSink(tmp_path, {**OPTIONS, "hoodie.datasource.write.operation": "delete_partition"})
