@@ -38,7 +38,7 @@ types: .venv/.done
 	$(PY) -m mypy
 
 unit: .venv/.done
-	$(PY) -m pytest -m 'not spark and not interop and not slow' tests
+	$(PY) -m pytest -n auto -m 'not spark and not interop and not slow' tests
 
 test-spark: setup
 	$(PY) -m pytest -m 'spark and not interop' tests

@@ -17,11 +17,16 @@ _TESTS = Path(__file__).resolve().parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test in spark/ or interop/ carries the marker of its folder; these come last, so that quick failures show first."""
+    """A test in spark/ or interop/ carries the marker of its folder; these come last, so that quick failures show first.
+
+    Simulations and models run for minutes, and a server has to start for S3: `make check` leaves them to `make test`.
+    """
     ranks = {}
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
         if folder in {"spark", "interop"}:
             item.add_marker(folder)
+        if folder in {"simulation", "model"} or "s3_endpoint" in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])

@@ -381,4 +381,4 @@ class CopyOnWriteTable(RuleBasedStateMachine):
 
 
 TestCopyOnWriteTable = CopyOnWriteTable.TestCase
-TestCopyOnWriteTable.settings = settings(stateful_step_count=14, derandomize=True)
+TestCopyOnWriteTable.settings = settings(max_examples=60, stateful_step_count=14, derandomize=True)

