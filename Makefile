@@ -68,7 +68,7 @@ demo: setup
 
 docs: .venv/.done
 	scripts/setup.sh python --group docs
-	$(PY) -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build site artifacts spark-warehouse

@@ -1,12 +1,28 @@
-"""The documents do not lie: worked bytes are what the codecs make, and the snippets of the README run."""
+"""The documents do not lie: worked bytes are what the codecs make, and every snippet of the README and the pages runs.
+
+The snippets of a page run in order, as a reader would run them: Python in one namespace, shell lines in one folder, `pyhudi` as
+the command line.  Where a shell line ends in `# exit code N`, that is what it must give.  `TABLE` stands for a table that the
+page made.  Blocks that use `spark` run in tests/spark/test_pages.py.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import string
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
+from typer.testing import CliRunner
 
+import pyhudi as hp
+from pyhudi.cli.app import app
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
@@ -35,16 +51,115 @@ def test_the_worked_filter() -> None:
     assert worked_bytes("bloom-filter.md", "bloom-simple") == simple.encode()
 
 
-def snippets(path: Path) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", path.read_text(), re.S)
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    language: str
+    text: str
+
+    @property
+    def needs_spark(self) -> bool:
+        return self.language == "python" and re.search(r"\bspark\b", self.text) is not None
 
 
-def test_the_quick_start_runs(tmp_path: Path) -> None:
-    first = snippets(ROOT / "README.md")[0].replace("/tmp/pyhudi-quick-start", str(tmp_path))
-    names: dict[str, object] = {}
-    exec(compile(first, "README.md", "exec"), names)
-    trips = names["trips"]
-    assert {row["id"] for row in trips.scan(["id"]).to_arrow().to_pylist()} == {"t1", "t2", "t4"}  # type: ignore[attr-defined]
+def snippets(page: Path) -> list[Snippet]:
+    return [Snippet(*found) for found in re.findall(r"^```(python|sh)\n(.*?)^```", page.read_text("utf-8"), re.S | re.M)]
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_SNIPPETS = [page for page in PAGES if any(not snippet.needs_spark for snippet in snippets(page))]
+
+
+def run_page(page: Path, folder: Path, names: dict[str, object], *, on_spark: bool) -> None:
+    """Run a page's snippets in a folder.  on_spark: also those that need Spark."""
+    shell = Shell(folder)
+    for snippet in snippets(page):
+        if snippet.needs_spark and not on_spark:
+            continue
+        # Absolute paths are for readers; a test keeps to its own folder.
+        text = re.sub(r"/tmp/pyhudi-[a-z-]+", str(folder), snippet.text)
+        if snippet.language == "python":
+            exec(compile(text, str(page), "exec"), names)
+        else:
+            shell.run(text)
+
+
+class Shell:
+    """Runs the lines of shell blocks: `pyhudi` in this process where the line is a plain call, the rest by sh."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.names: dict[str, str] = {}
+        programs = folder / "programs"
+        programs.mkdir()
+        program = programs / "pyhudi"
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pyhudi "$@"\n')
+        program.chmod(0o755)
+        path = os.pathsep.join([str(programs), os.environ["PATH"]])
+        python_path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+        self.environment = {**os.environ, "PATH": path, "PYTHONPATH": python_path}
+
+    def run(self, text: str) -> None:
+        pending = ""
+        for line in text.splitlines():
+            if not pending and line.startswith(("pip install ", "make ")):
+                self.check_tool(line.split("#")[0].split())
+                continue
+            pending += line + "\n"
+            here = re.search(r"<<'(\w+)'", pending)
+            if line.endswith("\\") or (here and line != here[1]):
+                continue
+            self.run_line(pending)
+            pending = ""
+        assert pending == "", f"a line is not finished: {pending!r}"
+
+    def run_line(self, line: str) -> None:
+        expected = re.search(r"# exit code (\d)\s*$", line)
+        code = int(expected[1]) if expected else 0
+        line = re.sub(r"\s+#.*$", "", line.rstrip("\n")) if "<<" not in line else line
+        if line.startswith("pyhudi ") and not re.search(r"[|<>;&`]|\$\(", line):
+            words = [string.Template(word).substitute(self.names) for word in shlex.split(line)[1:]]
+            words = [str(self.made_table()) if word == "TABLE" else word for word in words]
+            done = CliRunner().invoke(app, words)
+            # Errors of ours reach the runner as code 1, before the program maps them: only success and findings stand here.
+            assert done.exit_code == code, f"{line}: {done.output} {done.exception}"
+            return
+        assigned = re.match(r"(\w+)=\$\(", line)
+        script = f'{line}\nprintf "\\0%s" "${assigned[1]}"' if assigned else line
+        environment = {**self.environment, **self.names}
+        ran = subprocess.run(["sh", "-ec", script], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=120)
+        assert ran.returncode == code, f"{line}: {ran.stdout}{ran.stderr}"
+        if assigned:
+            self.names[assigned[1]] = ran.stdout.rpartition("\0")[2]
+
+    def made_table(self) -> Path:
+        found = sorted(path.parent for path in self.folder.glob("*/.hoodie"))
+        if not found:
+            hp.Table.create(self.folder / "made", record_key="id")
+            return self.folder / "made"
+        return found[0]
+
+    def check_tool(self, words: list[str]) -> None:
+        """What must be downloaded or takes long is not run: its names must be known to the project."""
+        if words[0] == "make":
+            targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.M)
+            assert set(words[1:]) <= set(targets), words
+            return
+        for extras in re.findall(r"\[(.*?)\]", words[2]):
+            known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+            assert set(extras.split(",")) <= set(known), words
+
+
+@pytest.mark.parametrize("page", WITH_SNIPPETS, ids=lambda page: page.stem)
+def test_the_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page, tmp_path, {}, on_spark=False)
+
+
+def test_every_page_with_commands_is_among_those_that_run() -> None:
+    """A fence in another spelling would be passed over in silence."""
+    for page in PAGES:
+        fences = set(re.findall(r"^```([^\n`]+)$", page.read_text("utf-8"), re.M))
+        assert all(fence in ("python", "sh", "text") or fence.startswith("hex ") for fence in fences), (page, fences)
 
 
 def test_every_page_that_is_linked_exists() -> None:

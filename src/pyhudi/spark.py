@@ -1,12 +1,10 @@
 """Hudi tables in Spark jobs, with Hudi's own option names.
 
-from pyhudi import spark as hs
-
-df = hs.read(spark, path)                                          # spark.read.format("hudi").load(path)
-hs.write(df, path, mode="append", options={...})                   #
-df.write.format("hudi").options(...).mode("append").save(path)
-hs.write_stream(stream, path, {...}, checkpoint=...)               # stream.writeStream.format("hudi")
-hs.enable(spark)                                                   # spark.read.format("hudi") reads through PyHudi
+    from pyhudi import spark as hs
+    df = hs.read(spark, path)                             # spark.read.format("hudi").load(path)
+    hs.write(df, path, mode="append", options={...})      # df.write.format("hudi").options(...).mode("append").save(path)
+    hs.write_stream(stream, path, {...}, checkpoint=...)  # stream.writeStream.format("hudi")
+    hs.enable(spark, alias="hudi")                        # spark.read.format("hudi") reads through PyHudi
 
 Works on classic sessions and on Spark Connect.  Workers need PyHudi installed beside PySpark.
 """

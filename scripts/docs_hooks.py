@@ -1,0 +1,56 @@
+"""What `mkdocs build` makes from the code itself: the list of commands on docs/command-line.md."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, get_args, get_type_hints
+
+from typer.models import ArgumentInfo, OptionInfo
+
+PLACE = "<!-- commands -->"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Called by MkDocs for each page."""
+    return markdown.replace(PLACE, render_commands()) if PLACE in markdown else markdown
+
+
+def render_commands() -> str:
+    """Each command of the application with its arguments and options, as Markdown."""
+    from pyhudi.cli.app import app
+
+    parts = []
+    for command in app.registered_commands:
+        assert command.callback is not None
+        parts.append(_render(command.name or command.callback.__name__.strip("_").replace("_", "-"), command.callback))
+    return "\n\n".join(parts)
+
+
+def _render(name: str, callback: Callable[..., Any]) -> str:
+    hints = get_type_hints(callback, include_extras=True)
+    usage, options = ["pyhudi", name], []
+    for parameter in inspect.signature(callback).parameters.values():
+        kind, info = get_args(hints[parameter.name])[:2]
+        if isinstance(info, ArgumentInfo):
+            text = info.metavar or parameter.name.upper()
+            usage.append(text if parameter.default is parameter.empty else f"[{text}]")
+        elif isinstance(info, OptionInfo):
+            declared = info.param_decls or (f"--{parameter.name.replace('_', '-')}",)
+            options.append(
+                f"| {', '.join(f'`{text}`' for text in declared)} | {_told(info.help or '', kind, parameter.default)} |"
+            )
+    lines = [f"### {name}", "", inspect.getdoc(callback) or "", "", f"```text\n{' '.join(usage)}\n```"]
+    if options:
+        lines += ["", "| option | |", "| --- | --- |", *options]
+    return "\n".join(lines)
+
+
+def _told(text: str, kind: Any, default: Any) -> str:
+    told = text.replace("|", "\\|")
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        told += " One of " + ", ".join(f"`{choice.value}`" for choice in kind) + "."
+    if not isinstance(default, bool) and default not in (None, ""):
+        told += f" Default: `{default.value if isinstance(default, Enum) else default}`."
+    return told
