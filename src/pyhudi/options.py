@@ -212,6 +212,7 @@ HONOURED: dict[str, Option] = {
         ("snapshot", "read_optimized", "incremental"), "snapshot", ("hoodie.datasource.view.type",)
     ),
     "hoodie.datasource.query.incremental.format": Option(("latest_state", "cdc"), "latest_state"),
+    "hoodie.datasource.streaming.startOffset": Option(str, "earliest"),
     "as.of.instant": Option(str, None),
     "hoodie.datasource.read.begin.instanttime": Option(str, None),
     "hoodie.datasource.read.end.instanttime": Option(str, None),
@@ -242,6 +243,9 @@ HONOURED: dict[str, Option] = {
     "pyhudi.threads": Option(int, "0"),
     "pyhudi.columns": Option(str, None),
     "pyhudi.filter": Option(str, None),
+    "pyhudi.stream.max.instants": Option(int, None),
+    "pyhudi.stream.max.files": Option(int, None),
+    "pyhudi.stream.max.bytes": Option(int, None),
 }
 """Honoured options by canonical key."""
 
@@ -328,6 +332,7 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         ("DYNAMIC",),
     ),
     "hoodie.datasource.read.incr.table.version": ("incremental queries go by completion time", ("8",)),
+    "hoodie.datasource.read.streaming.table.version": ("streams go by completion time", ("8",)),
     "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
     "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),
     "hoodie.bootstrap.base.path": ("bootstrap tables are not written", ("",)),

@@ -88,7 +88,7 @@ def plan_change_query(
     schema = change_schema(reader.table_schema, typed=typed)
     spec = ChangeSpec(
         reader=reader,
-        output=_chosen(schema, columns),
+        output=chosen_change_columns(schema, columns),
         condition=None if condition is None else bind(parse_filter(condition), schema),
         typed=typed,
     )
@@ -106,7 +106,8 @@ def plan_change_query(
     return ChangeQuery(snapshot, spec, ChangePlan(sources, prunings))
 
 
-def _chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+def chosen_change_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Those of the columns of change data that are asked for; None or "*" for all.  Raises InvalidRequest for others."""
     names = list(schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
     if "*" in names:
         names = [other for name in names for other in (schema.names if name == "*" else [name])]

@@ -30,11 +30,13 @@ from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_t
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_frame
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import open_base_file
+from pyhudi.execute.changes import change_schema
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
-from pyhudi.operations.changes import ChangeQuery, plan_change_query
-from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query
+from pyhudi.operations.changes import ChangeQuery, chosen_change_columns, plan_change_query
+from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, read_spec
 from pyhudi.operations.skipping import ReadSettings
+from pyhudi.operations.streams import reads_changes
 from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange, RequestRange
 from pyhudi.plan.read import ReadPlan
@@ -46,7 +48,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, TableSchema, read_commit
+from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot, read_commit
 from pyhudi.timeline.store import TimelineStore
 
 _GLOB_CHARACTERS = frozenset("{}[]*?\\")
@@ -91,12 +93,13 @@ def plan_query(
     wanted = condition if condition is not None else options.text("pyhudi.filter")
     from_path = options.flag("hoodie.datasource.read.extract.partition.values.from.path")
     kind = options.word("hoodie.datasource.query.type")
+    reads_changes(options)
     if kind == "incremental":
         start = options.text("hoodie.datasource.read.begin.instanttime")
         if start is None:
             raise InvalidRequest("an incremental query needs hoodie.datasource.read.begin.instanttime")
         end = options.text("hoodie.datasource.read.end.instanttime")
-        if options.word("hoodie.datasource.query.incremental.format") == "cdc":
+        if reads_changes(options):
             return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
         range_ = CompletionRange.parse(start, end)
         fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
@@ -118,6 +121,15 @@ def plan_query(
         values_from_path=from_path,
         settings=ReadSettings.of(options),
     )
+
+
+def streamed_schema(context: TableContext, options: Options) -> pa.Schema:
+    """The columns that a stream, or an incremental query of any range, gives: those of `pyhudi.columns`, else all."""
+    chosen = options.names("pyhudi.columns") or ["*"]
+    if reads_changes(options):
+        stored = read_spec(load_snapshot(context), ["*"], None).table_schema
+        return chosen_change_columns(change_schema(stored, typed=False), chosen)
+    return read_spec(load_snapshot(context), chosen, None).output
 
 
 def _divided(

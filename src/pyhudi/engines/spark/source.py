@@ -7,6 +7,8 @@ Reading: one input partition holds some file slices.  Spark prunes no columns fo
 or the option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`;
 they choose partitions and row groups, and Spark applies them again.
 
+Streams: see stream_source.py.
+
 Writing is refused with the name of `pyhudi.spark.write`: a source cannot ask Spark for the shuffle that an upsert needs.
 
 Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are handed to the storage without that prefix.
@@ -26,6 +28,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamReader,
     EqualTo,
     GreaterThan,
     GreaterThanOrEqual,
@@ -40,7 +43,8 @@ from pyspark.sql.datasource import Filter as PushedFilter
 from pyspark.sql.types import StructType
 
 from pyhudi.engines.spark.convert import same_type, to_arrow_schema, to_spark_schema
-from pyhudi.engines.spark.read import plan_query
+from pyhudi.engines.spark.read import plan_query, streamed_schema
+from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.operations.changes import ChangeQuery
@@ -64,7 +68,11 @@ _STORAGE_PREFIX = "pyhudi.storage."
 _PARTITION_BYTES = 64 << 20
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 # Spark hands the keys of options over in lower case; these of Hudi's have capitals.
-_CAPITALS = {"primarykey": "primaryKey", "precombinefield": "preCombineField"}
+_CAPITALS = {
+    "primarykey": "primaryKey",
+    "precombinefield": "preCombineField",
+    "hoodie.datasource.streaming.startoffset": "hoodie.datasource.streaming.startOffset",
+}
 
 
 def register(spark: SparkSession, alias: str | None) -> None:
@@ -85,12 +93,16 @@ class HudiSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that a read without a schema of its own gives."""
-        return to_spark_schema(self._query(None).schema)
+        context, options = _open_table(self.options)
+        if options.word("hoodie.datasource.query.type") == "incremental" and not _begins(options):
+            # What a stream gives is known without a range; a batch query will say that it lacks one.
+            return to_spark_schema(streamed_schema(context, options))
+        return to_spark_schema(plan_query(context, options, None, None).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, which are some of the table's."""
         wanted = to_arrow_schema(schema)
-        query = self._query(wanted.names)
+        query = plan_query(*_open_table(self.options), wanted.names, None)
         for field, stored in zip(wanted, query.schema, strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
@@ -104,14 +116,9 @@ class HudiSource(DataSource):
         """Refused: see `pyhudi.spark.write`."""
         raise Unsupported("writing through format() is not built yet; use pyhudi.spark.write(df, path, options=...)")
 
-    def _query(self, columns: Sequence[str] | None) -> Query | ChangeQuery:
-        options, storage_options, path = _divided_options(self.options)
-        storage = open_storage(path, storage_options)
-        config = load_table_config(storage)
-        check_against_table(options, config)
-        environment = SystemEnvironment()
-        context = TableContext(storage, environment, config, open_lock(lock_settings(options), storage, environment))
-        return plan_query(context, options, columns, None)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A stream of the columns of `schema`."""
+        return HudiStreamReader(partial(_open_table, dict(self.options)), to_arrow_schema(schema), _packed_tasks)
 
 
 @dataclass(frozen=True)
@@ -164,12 +171,7 @@ def arrow_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a partition in the very types that Spark expects."""
     for task in partition.tasks:
-        for rows in read(task):
-            for batch in rows.to_batches():
-                if batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(
-                        [c.cast(f.type) for c, f in zip(batch.columns, wanted, strict=True)], schema=wanted
-                    )
+        yield from arrow_batches(read(task), wanted)
 
 
 class PushedHudiReader(HudiReader):
@@ -223,6 +225,24 @@ def _as_expression(pushed: PushedFilter) -> Expr | None:
         # A value that our filters have no type for (an interval, say) is left to Spark.
         return None
     return None
+
+
+def _packed_tasks(tasks: Sequence[FileSlice | ChangeSource]) -> Sequence[tuple[Any, ...]]:
+    return [partition.tasks for partition in packed(tasks)]
+
+
+def _begins(options: Options) -> bool:
+    return options.text("hoodie.datasource.read.begin.instanttime") is not None
+
+
+def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
+    """The table that a source's options name, and the options of Hudi and PyHudi among them."""
+    options, storage_options, path = _divided_options(given)
+    storage = open_storage(path, storage_options)
+    config = load_table_config(storage)
+    check_against_table(options, config)
+    environment = SystemEnvironment()
+    return TableContext(storage, environment, config, open_lock(lock_settings(options), storage, environment)), options
 
 
 def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:

@@ -1,0 +1,173 @@
+"""`spark.readStream.format("pyhudi")`: a table as a source of Structured Streaming.
+
+Offset     {"completion_time": "20261121054507123"}: everything that completed up to then was read
+Batch      the instants that completed after its start, up to its end: their records in the latest state as of the end, or with
+           `hoodie.datasource.query.incremental.format=cdc` every single change
+Limits     pyhudi.stream.max.instants, .max.files, .max.bytes: whole instants, at least one; they hold for each batch unless the
+           trigger asks for everything at once.  Trigger.AvailableNow stops at what had completed when the query began
+Restart    a batch that was begun is planned again over the same two offsets, so nothing is lost or read twice
+
+The driver's Python worker plans; a partition carries how it is read, and executors read it into Arrow.
+
+Source: reading and merging, "Streaming source".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from pyhudi.engines.spark.convert import same_type
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.streams import (
+    check_stream_options,
+    initial_position,
+    latest_position,
+    next_position,
+    plan_batch,
+)
+from pyhudi.options import Options
+from pyhudi.plan.streams import BatchLimits
+from pyhudi.table.context import TableContext
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxBytes,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # PySpark 4.1 asks for the latest offset alone.
+    HAS_LIMITS = False
+else:
+    HAS_LIMITS = True
+
+_POSITION = "completion_time"
+_MANY_FILES = (1 << 31) - 1
+
+OpenTable = Callable[[], tuple[TableContext, Options]]
+"""Opens the table anew; picklable."""
+
+
+@dataclass(frozen=True)
+class BatchPartition(InputPartition):
+    """Tasks of one batch, and what reads them."""
+
+    tasks: tuple[Any, ...]
+    read: Callable[[Any], Iterator[pa.Table]]
+
+    def __init__(self, tasks: tuple[Any, ...], read: Callable[[Any], Iterator[pa.Table]]) -> None:
+        object.__setattr__(self, "tasks", tasks)
+        object.__setattr__(self, "read", read)
+        object.__setattr__(self, "value", None)
+
+
+class _StreamReader(DataSourceStreamReader):
+    """What the readers for all releases of PySpark share."""
+
+    def __init__(
+        self,
+        open_table: OpenTable,
+        wanted: pa.Schema,
+        pack: Callable[[Sequence[Any]], Sequence[tuple[Any, ...]]],
+    ) -> None:
+        """open_table: see `OpenTable`.  wanted: the columns as Spark expects them.  pack: tasks for each Spark task."""
+        # Nothing is checked here: what a constructor raises, Spark covers with an error of its own.
+        self._open_table = open_table
+        self._wanted = wanted
+        self._pack = pack
+        self._until: str | None = None
+
+    def initialOffset(self) -> dict[str, str]:
+        """Where a new stream begins."""
+        return {_POSITION: initial_position(*self._open())}
+
+    def reportLatestOffset(self) -> dict[str, str]:
+        """What has completed by now, for the progress of the query."""
+        context, _ = self._open()
+        return {_POSITION: latest_position(context)}
+
+    def _open(self) -> tuple[TableContext, Options]:
+        context, options = self._open_table()
+        check_stream_options(options)
+        return context, options
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch."""
+        first, last = _position(start), _position(end)
+        if first == last:
+            return []
+        context, options = self._open()
+        condition = options.text("pyhudi.filter")
+        query = plan_batch(context, options, first, last, self._wanted.names, condition)
+        for field, stored in zip(self._wanted, query.schema, strict=True):
+            if not same_type(field.type, stored.type):
+                raise InvalidRequest(
+                    f"column {field.name!r} is {stored.type} now, and the stream began with {field.type}; start the query again"
+                )
+        return [BatchPartition(tasks, query.reader) for tasks in self._pack(query.tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        assert isinstance(partition, BatchPartition)
+        for task in partition.tasks:
+            yield from arrow_batches(partition.read(task), self._wanted)
+
+
+def arrow_batches(tables: Iterator[pa.Table], wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows in the very types that Spark expects."""
+    for rows in tables:
+        for batch in rows.to_batches():
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(
+                    [c.cast(f.type) for c, f in zip(batch.columns, wanted, strict=True)], schema=wanted
+                )
+
+
+def _position(offset: Mapping[str, Any]) -> str:
+    found = offset.get(_POSITION)
+    if not isinstance(found, str) or not found.isdigit():
+        raise InvalidRequest(f"the checkpoint holds an offset that is none of this source: {dict(offset)!r}")
+    return found
+
+
+if HAS_LIMITS:
+
+    class HudiStreamReader(_StreamReader, SupportsTriggerAvailableNow):
+        """The reader for PySpark 4.2 and newer, with limits."""
+
+        def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, str]:
+            """Where the next batch ends; `start` when nothing completed."""
+            context, options = self._open()
+            limits = BatchLimits() if isinstance(limit, ReadAllAvailable) else BatchLimits.of(options)
+            return {_POSITION: next_position(context, _position(start), limits, self._until)}
+
+        def getDefaultReadLimit(self) -> ReadLimit:
+            """A limit of Spark's that stands for ours, of which it has no kind."""
+            limits = BatchLimits.of(self._open()[1])
+            if not limits.any:
+                return ReadAllAvailable()
+            if limits.size_bytes is not None:
+                return ReadMaxBytes(limits.size_bytes)
+            return ReadMaxFiles(_MANY_FILES if limits.files is None else limits.files)
+
+        def prepareForTriggerAvailableNow(self) -> None:
+            """What completes from now on is left to the next run."""
+            context, _ = self._open()
+            self._until = latest_position(context)
+
+else:
+
+    class HudiStreamReader(_StreamReader):  # type: ignore[no-redef]
+        """The reader for PySpark 4.1, which knows no limits."""
+
+        def latestOffset(self) -> dict[str, str]:  # type: ignore[override]
+            """What has completed by now."""
+            if BatchLimits.of(self._open()[1]).any:
+                raise Unsupported("limits of a batch (pyhudi.stream.max...) need PySpark 4.2 or newer")
+            return self.reportLatestOffset()

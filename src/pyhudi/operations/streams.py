@@ -1,0 +1,103 @@
+"""What a stream that reads a table asks it: what completed after a position, and the query of one batch.
+
+Source: reading and merging, "Streaming source".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.operations.changes import ChangeQuery, plan_change_query
+from pyhudi.operations.query import Filter, Query, archived_instants, plan_incremental_query
+from pyhudi.operations.skipping import ReadSettings
+from pyhudi.options import Options
+from pyhudi.plan.changes import changes_records
+from pyhudi.plan.incremental import CompletionRange, select_instants
+from pyhudi.plan.streams import BEGINNING, BatchLimits, StreamStep, batch_end, parse_start
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_snapshot, read_commit
+
+
+def check_stream_options(options: Options) -> None:
+    """Raises InvalidRequest or Unsupported for options of queries that no stream carries out."""
+    if options.word("hoodie.datasource.query.type") == "read_optimized":
+        raise Unsupported("a stream reads what was committed, base files and logs; read_optimized is a batch query")
+    for key in ("as.of.instant", "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"):
+        if options.text(key) is not None:
+            raise InvalidRequest(f"option {key} is for batch queries; a stream begins at hoodie.datasource.streaming.startOffset")
+    BatchLimits.of(options)
+    parse_start(options.word("hoodie.datasource.streaming.startOffset"))
+
+
+def reads_changes(options: Options) -> bool:
+    """Whether the options ask for change data.  Raises InvalidRequest when they do so halfway."""
+    wanted = options.word("hoodie.datasource.query.incremental.format") == "cdc"
+    if wanted and options.word("hoodie.datasource.query.type") != "incremental":
+        raise InvalidRequest(
+            "hoodie.datasource.query.incremental.format=cdc goes with hoodie.datasource.query.type=incremental alone"
+        )
+    return wanted
+
+
+def initial_position(context: TableContext, options: Options) -> str:
+    """The position before the first batch of a new stream."""
+    start = parse_start(options.word("hoodie.datasource.streaming.startOffset"))
+    return latest_position(context) if start is None else start
+
+
+def latest_position(context: TableContext) -> str:
+    """The completion time of the newest write that changed records; the beginning without one."""
+    store = context.timeline
+    writes = store.load().completed_writes()
+    for instant in sorted(writes, key=lambda i: i.completion_time or i.request_time, reverse=True):
+        if changes_records(read_commit(store, instant)):
+            return instant.completion_time or instant.request_time
+    return BEGINNING
+
+
+def next_position(context: TableContext, start: str, limits: BatchLimits, until: str | None = None) -> str:
+    """Where the batch that begins at `start` ends; `start` itself when nothing completed.
+
+    until: what completes after it does not count.
+    """
+    range_ = CompletionRange(start, until, open_start=True)
+    snapshot = load_snapshot(context)
+    steps = []
+    for instant in select_instants(snapshot.timeline, range_):
+        metadata = read_commit(context.timeline, instant)
+        if changes_records(metadata):
+            steps.append(_step(instant.completion_time or instant.request_time, metadata))
+    for instant in archived_instants(snapshot, range_):
+        steps.append(StreamStep(instant.completion_time or instant.request_time, 0, 0, is_archived=True))
+    return batch_end(steps, limits) or start
+
+
+def plan_batch(
+    context: TableContext, options: Options, start: str, end: str, columns: Sequence[str] | None, condition: Filter | None
+) -> Query | ChangeQuery:
+    """The rows of a batch: what completed after `start` and up to `end`.
+
+    Raises TableState where files of the batch were cleaned: of change data always, of records when the fallback to the latest
+    state is off.
+    """
+    range_ = CompletionRange(start, end, open_start=True)
+    settings = ReadSettings.of(options)
+    if reads_changes(options):
+        return plan_change_query(context, range_, columns, condition, settings=settings)
+    return plan_incremental_query(
+        context,
+        range_,
+        columns,
+        condition,
+        fall_back=options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),
+        values_from_path=options.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+        settings=settings,
+    )
+
+
+def _step(completion_time: str, metadata: CommitMetadata) -> StreamStep:
+    stats = metadata.write_stats
+    size_bytes = sum(max(stat.file_size_in_bytes, stat.total_write_bytes) for stat in stats)
+    return StreamStep(completion_time, sum(1 for stat in stats if stat.path), size_bytes)
