@@ -59,7 +59,7 @@ from pyhudi.operations.index import (
 )
 from pyhudi.operations.lookup import plan_lookup
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, table_schema
+from pyhudi.operations.query import Filter, Query, incremental_range, plan_incremental_query, plan_snapshot_query, table_schema
 from pyhudi.operations.restore import run_restore
 from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
@@ -609,7 +609,7 @@ class Table:
             return Scan(changes, parsed.integer("pyhudi.threads"))
         query = plan_incremental_query(
             self._context.reloaded(),
-            CompletionRange.parse(start, end),
+            incremental_range(parsed, start, end),
             columns,
             filter,
             fall_back=parsed.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),

@@ -216,6 +216,7 @@ HONOURED: dict[str, Option] = {
     "as.of.instant": Option(str, None),
     "hoodie.datasource.read.begin.instanttime": Option(str, None),
     "hoodie.datasource.read.end.instanttime": Option(str, None),
+    "hoodie.datasource.read.incr.table.version": Option(("6", "8"), "8"),
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable": Option(bool, "true"),
     "hoodie.datasource.read.extract.partition.values.from.path": Option(bool, "false"),
     # The metadata table.
@@ -331,7 +332,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "it chooses between two operations for SQL; name insert_overwrite or insert_overwrite_table",
         ("DYNAMIC",),
     ),
-    "hoodie.datasource.read.incr.table.version": ("incremental queries go by completion time", ("8",)),
     "hoodie.datasource.read.streaming.table.version": ("streams go by completion time", ("8",)),
     "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
     "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),

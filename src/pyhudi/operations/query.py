@@ -26,6 +26,7 @@ from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.skipping import ReadSettings, plan_filtered_read
+from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
@@ -100,9 +101,18 @@ def plan_snapshot_query(
     return Query(snapshot, spec, plan)
 
 
+def incremental_range(options: Options, start: str, end: str | None) -> CompletionRange | RequestRange:
+    """The range of an incremental query: completion times, both ends included; with
+    `hoodie.datasource.read.incr.table.version=6` request times, the start left out, as before table version 8.
+    """
+    if options.word("hoodie.datasource.read.incr.table.version") == "6":
+        return RequestRange.parse(start, end)
+    return CompletionRange.parse(start, end)
+
+
 def plan_incremental_query(
     context: TableContext,
-    range_: CompletionRange,
+    range_: CompletionRange | RequestRange,
     columns: Sequence[str] | None = None,
     condition: Filter | None = None,
     *,
@@ -110,7 +120,7 @@ def plan_incremental_query(
     values_from_path: bool = False,
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> Query:
-    """The records changed by the instants that completed within the range, both ends included.
+    """The records changed by the instants of the range, in their state as of the last of them.
 
     fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
     whose commit time lies in the range: versions that were overwritten since are gone.  False: raises TableState then.
@@ -135,7 +145,7 @@ def plan_incremental_query(
     if slices is None:
         if not fall_back:
             raise TableState(
-                f"files of the instants completed in [{range_.start}, {range_.end or 'now'}] were cleaned, or the instants "
+                f"files of the instants from {range_.start} to {range_.end or 'now'} were cleaned, or the instants "
                 f"archived; allow the "
                 f"fallback to the latest "
                 "state (hoodie.datasource.read.incr.fallback.fulltablescan.enable=true) or begin later"

@@ -34,11 +34,11 @@ from pyhudi.execute.changes import change_schema
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
 from pyhudi.operations.changes import ChangeQuery, chosen_change_columns, plan_change_query
-from pyhudi.operations.query import Filter, Query, plan_incremental_query, plan_snapshot_query, read_spec
+from pyhudi.operations.query import Filter, Query, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.streams import reads_changes
 from pyhudi.options import Options
-from pyhudi.plan.incremental import CompletionRange, RequestRange
+from pyhudi.plan.incremental import RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.keys import path_valued_columns
 from pyhudi.records.meta_fields import META_COLUMNS
@@ -101,7 +101,7 @@ def plan_query(
         end = options.text("hoodie.datasource.read.end.instanttime")
         if reads_changes(options):
             return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
-        range_ = CompletionRange.parse(start, end)
+        range_ = incremental_range(options, start, end)
         fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
         return plan_incremental_query(
             context,

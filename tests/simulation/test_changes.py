@@ -1,0 +1,63 @@
+"""Writers of a table with change data, killed at every call: what is told adds up to the rows, and no change log is left over."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pyhudi.storage.faults import Outcome, SimulatedCrash
+from pyhudi.table.snapshot import read_commit
+from tests.simulation.tables import World
+from tests.simulation.test_writes import ACTS, OPTIONS, check_next_writer, faults_of, faulty, through
+
+
+def told(world: World) -> dict[str, int]:
+    """The rows after all changes, each of which has to fit those before it."""
+    rows: dict[str, int] = {}
+    ranks = {"d": 0, "u": 1, "i": 2}
+    changes = world.table.changes().to_arrow().to_pylist()
+    for change in sorted(changes, key=lambda row: (row["ts_ms"], ranks[row["op"]])):
+        before, after = (json.loads(text) if text else {} for text in (change["before"], change["after"]))
+        assert rows.pop((before or after)["id"], None) == before.get("value"), change
+        if after:
+            rows[after["id"]] = after["value"]
+    return rows
+
+
+def reported(world: World) -> set[str]:
+    table = world.table
+    commits = [read_commit(table.context.timeline, instant) for instant in table.timeline().completed_writes()]
+    return {path for metadata in commits for stat in metadata.write_stats for path in stat.cdc_stats or ()}
+
+
+@pytest.fixture(scope="module")
+def grown() -> World:
+    world = World("cow", {**OPTIONS, "hoodie.table.cdc.enabled": True})
+    world.upsert({f"k{number}": number for number in range(6)})
+    world.upsert({f"k{number}": 10 + number for number in range(0, 6, 2)})
+    return world
+
+
+@pytest.mark.parametrize("name", ["upsert", "delete"])
+def test_a_killed_writer(grown: World, name: str) -> None:
+    act, change = ACTS[name]
+    whole = grown.copy()
+    storage = faulty(whole)
+    act(whole, through(whole, storage))
+    assert told(whole) == change(grown.rows) and reported(whole) > reported(grown)
+    for fault in faults_of(storage, Outcome.CRASH):
+        run = grown.copy()
+        known = len(run.table.timeline().completed_writes())
+        with pytest.raises(SimulatedCrash):
+            act(run, through(run, faulty(run, fault)))
+        landed = len(run.table.timeline().completed_writes()) > known
+        run.rows = change(run.rows) if landed else run.rows
+        try:
+            assert told(run) == run.rows
+            check_next_writer(run)
+            assert told(run) == run.rows
+            assert {path for path in run.files() if path.endswith(".cdc")} == reported(run)
+        except BaseException as failure:
+            failure.add_note(f"after {fault}")
+            raise
