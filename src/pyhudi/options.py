@@ -108,8 +108,10 @@ HONOURED: dict[str, Option] = {
     "hoodie.record.size.estimator.average.metadata.size": Option(int, "0"),
     "hoodie.copyonwrite.insert.auto.split": Option(bool, "true"),
     "hoodie.copyonwrite.insert.split.size": Option(int, "500000"),
-    "hoodie.logfile.data.block.format": Option(("avro", "parquet"), "avro"),
+    "hoodie.logfile.data.block.format": Option(("avro", "parquet", "hfile"), "avro"),
     "hoodie.logfile.data.block.max.size": Option(int, "268435456"),
+    "hoodie.write.record.positions": Option(bool, "true"),
+    "hoodie.merge.use.record.positions": Option(bool, "true"),
     "hoodie.merge.small.file.group.candidates.limit": Option(int, "1"),
     "hoodie.bulkinsert.sort.mode": Option(_SORT_MODES, "NONE"),
     "hoodie.bulkinsert.shuffle.parallelism": Option(int, "0"),
@@ -485,7 +487,7 @@ _CANONICAL = {alias: key for key, option in HONOURED.items() for alias in (key, 
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How base files and log files come out.  Sizes in bytes."""
+    """How base files and log files come out, and how they are put together.  Sizes in bytes."""
 
     max_file_size_bytes: int
     block_size_bytes: int
@@ -499,6 +501,8 @@ class FileSettings:
     bloom_max_entries: int
     log_format: str
     log_block_size_bytes: int
+    record_positions: bool
+    use_positions: bool
 
     @classmethod
     def of(cls, options: Options) -> FileSettings:
@@ -516,6 +520,8 @@ class FileSettings:
             bloom_max_entries=options.positive("hoodie.bloom.index.filter.dynamic.max.entries"),
             log_format=options.word("hoodie.logfile.data.block.format"),
             log_block_size_bytes=options.positive("hoodie.logfile.data.block.max.size"),
+            record_positions=options.flag("hoodie.write.record.positions"),
+            use_positions=options.flag("hoodie.merge.use.record.positions"),
         )
 
 

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.execute.read_slice import merge_columns, merge_slice
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.query import read_spec
 from pyhudi.table.plans import load_compaction_plan
-from pyhudi.table.snapshot import read_commit
+from pyhudi.table.snapshot import load_snapshot, read_commit
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows
 
@@ -203,6 +205,30 @@ def same_outcome(hudi: RealHudi, mine: Path, real: Path, instant: str, before: p
     for path in (mine, real):
         entries = {(e.action, e.state) for e in hudi.timeline(path) if e.request_time == instant}
         assert entries == {("commit", "COMPLETED")}
+
+
+def merged_by_position(path: Path) -> list[bool]:
+    """For each file group with logs, whether they say which rows of the base file they stand for, all of them."""
+    table = Table(str(path))
+    snapshot = load_snapshot(table.context)
+    reader = read_spec(snapshot, ["*"], None)
+    slices = [found for part in snapshot.slices(snapshot.listing.partitions()).values() for found in part if found.logs]
+    scans = [merge_slice(table.context.storage, reader, found, merge_columns(reader))[0] for found in slices]
+    return [scan.records.positions is not None for scan in scans]
+
+
+@pytest.mark.parametrize(("mode", "log_format"), MODES)
+def test_logs_of_either_side_are_merged_by_position_on_both(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+    by_key: dict[str, Any] = {"hoodie.merge.use.record.positions": False}
+    mine, its = tmp_path / "mine", tmp_path / "its"
+    filled_by_us(mine, mode, log_format)
+    filled_by_hudi(hudi, its, mode, log_format)
+    for path in (mine, its):
+        assert merged_by_position(path) == [True, True]
+        expected = Table(str(path)).scan("*", options=by_key).to_arrow()
+        assert_same_rows(ours(path), expected)
+        assert_same_rows(theirs(hudi, path), expected)
+        assert_same_rows(hudi.read(path, **{"hoodie.metadata.enable": False, **by_key}), expected)
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.errors import Unsupported
 from tests.interop.alternation import COMMON, OPERATION, READ
 from tests.interop.oracle import HudiFailure, RealHudi
 
@@ -191,11 +190,21 @@ def test_nulls_in_arrays(hudi: RealHudi, tmp_path: Path) -> None:
 
 
 def test_hfile_blocks_in_logs(hudi: RealHudi, tmp_path: Path) -> None:
-    """Nobody reads what the real Hudi can write here; we say so."""
+    """The real Hudi writes them and reads them with its old reader alone; we read its blocks, and it reads ours with that one."""
     options = MOR | {"hoodie.logfile.data.block.format": "hfile"}
-    hudi.write(made("abc", 1, note="old"), tmp_path, **options)
-    hudi.write(made("ad", 2, note="new"), tmp_path, **options)
-    with pytest.raises(HudiFailure, match="ClassCastException"):
-        hudi.read(tmp_path, **READ)
-    with pytest.raises(Unsupported, match="HFILE block"):
-        seen(tmp_path, "note")
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    hudi.write(made("abc", 1, note="old"), theirs, **options)
+    hudi.write(made("ad", 2, note="new"), theirs, **options)
+    table = Table.create(ours, options=options)
+    table.insert(made("abc", 1, note="old"))
+    table.upsert(made("ad", 2, note="new"))
+    for path in (theirs, ours):
+        with pytest.raises(HudiFailure, match="ClassCastException"):
+            hudi.read(path, **READ)
+        assert seen(path, "note", "_hoodie_record_key") == {
+            key: (note, key) for key, note in zip("abcd", ("new", "old", "old", "new"), strict=True)
+        }
+    old_reader = READ | {"hoodie.file.group.reader.enabled": False}
+    assert {row["id"]: row["note"] for row in hudi.read(ours, **old_reader).to_pylist()} == seen(ours, "note")
+    table.compact()
+    assert {row["id"]: row["note"] for row in hudi.read(ours, **READ).to_pylist()} == seen(ours, "note")

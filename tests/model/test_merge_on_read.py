@@ -26,7 +26,7 @@ _names = itertools.count()
 class MergeOnRead(RuleBasedStateMachine):
     @initialize(
         by_event_time=st.booleans(),
-        log_format=st.sampled_from(["avro", "parquet"]),
+        log_format=st.sampled_from(["avro", "parquet", "hfile"]),
         small_files=st.booleans(),
         seed=st.integers(0, 99),
     )

@@ -349,7 +349,7 @@ def test_no_log_compaction_is_planned_beside_a_write() -> None:
 
 
 @pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
-@pytest.mark.parametrize("log_format", ["avro", "parquet"])
+@pytest.mark.parametrize("log_format", ["avro", "parquet", "hfile"])
 def test_repeated_log_compactions_keep_what_was_deleted(mode: str, log_format: str) -> None:
     world = grown(**{"hoodie.write.record.merge.mode": mode, "hoodie.logfile.data.block.format": log_format})
     for number in range(5):

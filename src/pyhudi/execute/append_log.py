@@ -5,6 +5,10 @@
     so that ties delete,
                    later upserts bring the key back, and every reader can compare the values
 
+Where every one of those records stands in the base file, and in one row of it, the blocks are sorted by row and say which rows
+they are (record positions), so that readers need not look keys up; else no block has positions.  HFile blocks are sorted by key
+and never have them.
+
 A delete without an ordering value is written only where the table orders by commit time, or where no value can be had: readers of
 mixed types stumble over it.
 
@@ -21,15 +25,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.errors import Unsupported
 from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.execute.tag import read_keys
 from pyhudi.execute.write_base import WriterSpec, WriteStatus, live_rows, path_in, plain_deletes, stored_rows
 from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.avro_columns import avro_records
+from pyhudi.format.hfile.writer import encode_hfile
 from pyhudi.format.log.data import encode_avro, encode_parquet
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
+from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.options import FileSettings
@@ -70,7 +79,8 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
         return None
     name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
-    blocks = _blocks(spec, file_id, task.token, rows, deletes, collector)
+    rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
+    blocks = _blocks(spec, file_id, task.token, rows, deletes, positions, collector)
     stat = write_log_file(storage, partition, name, blocks, rows.num_rows, sum(batch.num_rows for batch in deletes))
     if spec.changes is not None:
         stat = _with_slice(stat, task.slice, name)
@@ -139,10 +149,23 @@ def block_rows(rows: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
 
 def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table) -> tuple[BlockType, bytes]:
     """The content of a data block in the format that the settings ask for.  rows: the stored layout."""
+    if spec.log_format == "hfile":
+        return BlockType.HFILE, _encode_hfile(avro_schema, rows)
     batches = rows.combine_chunks().to_batches()
     if spec.log_format == "avro":
         return BlockType.AVRO, encode_avro(avro_schema, batches)
     return BlockType.PARQUET, encode_parquet(avro_schema, batches, spec.codec)
+
+
+def _encode_hfile(avro_schema: str, rows: pa.Table) -> bytes:
+    """Rows as an HFile, by key.  Raises InvalidRequest for a key that comes twice, of which an HFile holds one."""
+    keys = rows.column(RECORD_KEY).combine_chunks()
+    if keys.null_count:
+        raise Unsupported("HFile log blocks in a table without meta columns; use hoodie.logfile.data.block.format=avro")
+    order = pc.sort_indices(keys.cast(pa.binary()))
+    # The record keeps its key column too, so that no reader has to put it back.
+    values = avro_records(avro_schema).encode(as_batch(rows.take(order)))
+    return encode_hfile([(keys.take(order), values)])
 
 
 def _key_changes(
@@ -190,6 +213,7 @@ def _key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
         rule=spec.rule,
         validity=validity,
         populate_meta_fields=spec.populate_meta_fields,
+        use_positions=spec.files.use_positions,
     )
 
 
@@ -199,12 +223,14 @@ def _blocks(
     token: WriteToken,
     rows: pa.Table,
     deletes: list[pa.RecordBatch],
+    positions: _Places | None,
     collector: RangeCollector | None,
 ) -> Iterator[Block]:
     headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
     sequence = 0
     for part in block_rows(rows, spec.files.log_block_size_bytes):
         stored = stored_rows(spec, part, token.partition, sequence)
+        places = {} if positions is None else positions.headers(positions.rows[sequence : sequence + part.num_rows])
         sequence += part.num_rows
         if collector is not None:
             collector.add(as_batch(stored))
@@ -212,9 +238,51 @@ def _blocks(
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
         kind, content = encode_rows(spec.files, spec.avro_schema, stored)
-        yield kind, headers, content
+        yield kind, {**headers, **places}, content
     if deletes:
-        yield BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time}, encode_deletes(deletes)
+        places = {} if positions is None else positions.headers(positions.deletes)
+        yield BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time, **places}, encode_deletes(deletes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The rows of a base file that rows and deletes stand for, both rising.  instant_time: of the base file."""
+
+    instant_time: str
+    rows: Positions
+    deletes: Positions
+
+    def headers(self, positions: Positions) -> dict[HeaderKey, str]:
+        return {
+            HeaderKey.RECORD_POSITIONS: encode_positions(positions),
+            HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS: self.instant_time,
+        }
+
+
+def _in_row_order(
+    storage: Storage, spec: WriterSpec, task: AppendTask, rows: pa.Table, deletes: list[pa.RecordBatch]
+) -> tuple[pa.Table, list[pa.RecordBatch], _Places | None]:
+    """Rows and deletes sorted by the base row that they stand for; as they are, and None, where one of them has no such row."""
+    base = task.slice.base
+    if base is None or not spec.files.record_positions or spec.files.log_format == "hfile":
+        return rows, deletes, None
+    keys = pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(batch.column("record_key") for batch in deletes)])
+    stored = read_keys(storage, base.path, spec.keys, spec.populate_meta_fields)
+    found = pc.index_in(stored, value_set=keys)
+    at = np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_))
+    positions = np.full(len(keys), -1, dtype=np.int64)
+    positions[np.asarray(found.drop_null(), dtype=np.int64)] = at
+    # A key that the base file holds twice, or that comes twice, leaves another count or another record without a row.
+    if len(at) != len(keys) or (positions < 0).any():
+        return rows, deletes, None
+    row_places, delete_places = positions[: rows.num_rows], positions[rows.num_rows :]
+    order = np.argsort(row_places, kind="stable")
+    rows = rows.take(pa.array(order))
+    if deletes:
+        delete_order = np.argsort(delete_places, kind="stable")
+        deletes = [as_batch(pa.Table.from_batches(deletes)).take(pa.array(delete_order))]
+        delete_places = delete_places[delete_order]
+    return rows, deletes, _Places(base.name.instant_time, row_places[order], delete_places)
 
 
 def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:
@@ -257,6 +325,7 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
         rule=rule,
         validity=task.validity,
         populate_meta_fields=spec.populate_meta_fields,
+        use_positions=spec.files.use_positions,
     )
     found_keys: list[pa.Array] = []
     found_values: list[pa.Array] = []

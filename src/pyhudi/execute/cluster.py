@@ -124,6 +124,7 @@ def _gathered(storage: Storage, task: ClusterTask, folder: str) -> pa.Table:
         rule=spec.rule,
         validity=task.validity,
         populate_meta_fields=spec.populate_meta_fields,
+        use_positions=spec.files.use_positions,
     )
     held: list[pa.Table] = []
     held_bytes = 0

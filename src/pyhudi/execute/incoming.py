@@ -142,6 +142,7 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
         rule=request.rule,
         validity=request.validity,
         populate_meta_fields=spec.populate_meta_fields,
+        use_positions=spec.files.use_positions,
     )
     loose = pa.schema([field.with_nullable(True) for field in spec.stored_schema])
     found: list[pa.Table] = []

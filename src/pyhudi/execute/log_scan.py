@@ -3,16 +3,17 @@
     1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
     2. a rollback block removes the blocks of its target that were found before it; torn blocks are passed over; blocks that a
        log compaction merged give way to its own
-    3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order
+    3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order; when every one of them
+       names the rows of the slice's own base file that its records stand for, by those rows instead of keys
 
 Contents are read one block at a time.
 
-Source: reading and merging, "Block scan"; storage format, "Log file format".
+Source: reading and merging, "Block scan" and "Position buffer"; storage format, "Log file format".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,12 +21,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.layout import as_batch
+from pyhudi.format.hfile.reader import open_hfile_bytes
 from pyhudi.format.log.commands import without_compacted
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
+from pyhudi.format.log.positions import Positions, decode_positions
 from pyhudi.format.ordering_values import unwrap_ordering
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.log_merge import LogMerger, LogRecords
@@ -106,26 +109,56 @@ def scan_logs(
     rule: MergeRule,
     validity: InstantValidity,
     populate_meta_fields: bool = True,
+    base_instant: str | None = None,
 ) -> LogScan:
     """The merged records of a slice's logs.
 
     schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
-    them; key fields too when meta fields are not populated. Raises CorruptData naming file and offset, Unsupported for blocks
-    that are not read.
+    them; key fields too when meta fields are not populated.  base_instant: that of the slice's base file, to merge by record
+    positions where all blocks name rows of that file; None to merge by key.
+    Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
     """
     blocks, corrupt, rollbacks = find_blocks(storage, logs, validity)
-    merger = LogMerger(schema, rule)
-    count = 0
+    positions = None if base_instant is None else _positions(storage, blocks, base_instant)
+    for places in [positions, None] if positions is not None else [None]:
+        merger = LogMerger(schema, rule)
+        count = 0
+        for number, found in enumerate(blocks):
+            block_places = None if places is None else places[number]
+            try:
+                read = _add_block(storage, found, merger, schema, keys, rule, populate_meta_fields, block_places)
+            except CorruptData as error:
+                if error.offset is not None and error.path is None:
+                    error.offset += found.block.content_offset
+                raise error.with_path(storage.absolute(found.path)) from error
+            except Unsupported as error:
+                raise Unsupported(f"{error} [{storage.absolute(found.path)}, byte {found.block.offset}]") from error
+            if read is None:
+                break
+            count += read
+        else:
+            return LogScan(merger.finish(), len(blocks), corrupt, rollbacks, count)
+    raise Internal("a log scan by key came to no end")
+
+
+def _positions(storage: Storage, blocks: Sequence[FoundBlock], base_instant: str) -> list[Positions] | None:
+    """The base rows that the records of each block stand for; None unless every block names rows of this base file."""
+    texts = []
     for found in blocks:
+        text = found.block.header(HeaderKey.RECORD_POSITIONS)
+        of = found.block.header(HeaderKey.BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS)
+        if not text or of != base_instant:
+            return None
+        texts.append(text)
+    places = []
+    for found, text in zip(blocks, texts, strict=True):
         try:
-            count += _add_block(storage, found, merger, schema, keys, rule, populate_meta_fields)
+            places.append(decode_positions(text))
         except CorruptData as error:
-            if error.offset is not None and error.path is None:
-                error.offset += found.block.content_offset
-            raise error.with_path(storage.absolute(found.path)) from error
-        except Unsupported as error:
-            raise Unsupported(f"{error} [{storage.absolute(found.path)}, byte {found.block.offset}]") from error
-    return LogScan(merger.finish(), len(blocks), corrupt, rollbacks, count)
+            raise CorruptData(f"the record positions of a block: {error}", offset=found.block.offset).with_path(
+                storage.absolute(found.path)
+            ) from error
+    return places if all(map(len, places)) else None
 
 
 def find_blocks(
@@ -182,38 +215,52 @@ def _add_block(
     keys: KeySpec,
     rule: MergeRule,
     populate_meta_fields: bool,
-) -> int:
+    positions: Positions | None,
+) -> int | None:
+    """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
     block = found.block
     content = block.read_content(lambda offset, size: storage.read_range(found.path, offset, size))
     count = 0
     if block.kind is BlockType.DELETE:
         for deletes in decode_deletes(content):
+            places = None if positions is None else positions[count : count + deletes.num_rows]
             count += deletes.num_rows
-            _add_deletes(merger, deletes, schema, rule)
-        return count
+            if places is not None and len(places) != deletes.num_rows:
+                return None
+            _add_deletes(merger, deletes, schema, rule, places)
+        return count if positions is None or len(positions) == count else None
     if block.kind not in _DATA:
         raise Unsupported(f"a log block of type {block.kind.name} is not read")
     text = block.required(HeaderKey.SCHEMA)
     stored = avro_to_arrow(text)
     wanted = [name for name in schema.names if name in stored.names]
     loose = pa.schema([field.with_nullable(True) for field in schema])
-    for batch in decode_content(block.kind, text, content, wanted):
+    for batch in decode_content(block.kind, text, content, wanted, _hfile_entries, RECORD_KEY):
+        places = None if positions is None else positions[count : count + batch.num_rows]
         count += batch.num_rows
+        if places is not None and len(places) != batch.num_rows:
+            return None
         rows = pa.Table.from_batches([conform(batch, loose)])
         if not populate_meta_fields:
             position = rows.schema.get_field_index(RECORD_KEY)
             rows = rows.set_column(position, rows.schema.field(position), record_keys(keys, as_batch(rows)))
-        merger.add_rows(rows, wanted if block.is_partial else None)
-    return count
+        merger.add_rows(rows, wanted if block.is_partial else None, positions=places)
+    return count if positions is None or len(positions) == count else None
 
 
-def _add_deletes(merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: MergeRule) -> None:
+def _add_deletes(
+    merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: MergeRule, positions: Positions | None
+) -> None:
     column = deletes.column("ordering")
     if rule.ordering_field is None:
-        merger.add_deletes(deletes.column("record_key"), None, _every(deletes.num_rows))
+        merger.add_deletes(deletes.column("record_key"), None, _every(deletes.num_rows), positions)
         return
     values, absent = unwrap_ordering(column, field_at(schema, rule.ordering_field).type)
-    merger.add_deletes(deletes.column("record_key"), values, absent.to_numpy(zero_copy_only=False))
+    merger.add_deletes(deletes.column("record_key"), values, absent.to_numpy(zero_copy_only=False), positions)
+
+
+def _hfile_entries(content: bytes) -> Iterator[pa.RecordBatch]:
+    return open_hfile_bytes(content).scan()
 
 
 def _every(count: int) -> npt.NDArray[np.bool_]:

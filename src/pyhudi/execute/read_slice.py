@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.layout import as_batch, conform_table
 from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
@@ -51,6 +52,7 @@ class ReadSpec:
     condition: bound to table_schema; rows to give, None for all.
     rule, validity: how logs are merged and which of their blocks count.
     values_from_path: partition columns are taken from the path even where the file has them.
+    use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
     """
 
     storage: StorageSpec
@@ -62,6 +64,7 @@ class ReadSpec:
     validity: InstantValidity
     populate_meta_fields: bool = True
     values_from_path: bool = False
+    use_positions: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ def merge_slice(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.
 
     needed: the columns of the rows, those that merging needs among them (see `merge_columns`).
     """
-    scan = scan_logs(storage, slice_.logs, needed, spec.keys, spec.rule, spec.validity, spec.populate_meta_fields)
+    base_instant = slice_.base.name.instant_time if slice_.base is not None and spec.use_positions else None
+    scan = scan_logs(storage, slice_.logs, needed, spec.keys, spec.rule, spec.validity, spec.populate_meta_fields, base_instant)
     return scan, _merged_parts(storage, spec, slice_, needed, scan.records)
 
 
@@ -149,15 +153,40 @@ def _merged_parts(
 ) -> Iterator[SlicePart]:
     seen = np.zeros(len(records.keys), dtype=np.bool_)
     if slice_.base is not None:
-        for rows in _base_rows(storage, spec, slice_.partition, slice_.base.path, needed):
-            if spec.populate_meta_fields:
+        path = slice_.base.path
+        by_position = records.positions is not None
+        read = _columns_by_position(spec, needed) if by_position else needed
+        first_row = 0
+        for rows in _base_rows(storage, spec, slice_.partition, path, read):
+            if by_position:
+                keys = None
+            elif spec.populate_meta_fields:
                 keys = rows.column(RECORD_KEY)
             else:
                 keys = pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
             before = int(np.count_nonzero(seen))
-            merged = records.merge_base(rows, keys, seen)
+            try:
+                merged = records.merge_base(rows, keys, seen, first_row)
+            except CorruptData as error:
+                raise error.with_path(storage.absolute(path)) from error
+            first_row += rows.num_rows
             yield SlicePart(merged, True, int(np.count_nonzero(seen)) - before, rows.num_rows - merged.num_rows)
+        if by_position and not seen.all():
+            raise CorruptData(
+                f"record positions of the logs go beyond the base file, which has {first_row} rows; read with "
+                "hoodie.merge.use.record.positions=false to merge by key"
+            ).with_path(storage.absolute(path))
     yield SlicePart(records.inserts(seen), False)
+
+
+def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
+    """The columns of the base file that are read when no key is looked up: without the key, unless it is asked for."""
+    asked = {name.split(".")[0] for name in spec.output.names}
+    if spec.condition is not None:
+        asked |= {name.split(".")[0] for name in columns(spec.condition)}
+    if RECORD_KEY in asked or not spec.rule.picks:
+        return needed
+    return pa.schema([field for field in needed if field.name != RECORD_KEY])
 
 
 def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:

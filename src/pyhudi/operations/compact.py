@@ -434,6 +434,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         rule=merge_rule(config.merge),
         validity=InstantValidity.of(snapshot.timeline, request_time),
         populate_meta_fields=config.populate_meta_fields,
+        use_positions=settings.files.use_positions,
     )
     schema = snapshot.schema.arrow
     indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)

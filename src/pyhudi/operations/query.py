@@ -96,7 +96,7 @@ def plan_snapshot_query(
     snapshot = load_snapshot(context, settings.listing, as_of=as_of)
     if as_of is not None:
         _check_as_of(snapshot, as_of)
-    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline, as_of), values_from_path)
+    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline, as_of), values_from_path, settings)
     plan = plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only)
     return Query(snapshot, spec, plan)
 
@@ -132,7 +132,7 @@ def plan_incremental_query(
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
-    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), values_from_path)
+    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), values_from_path, settings)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
     if not instants:
@@ -188,6 +188,7 @@ def _read_spec(
     condition: Filter | None,
     validity: InstantValidity,
     values_from_path: bool,
+    settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> ReadSpec:
     config = snapshot.config
     stored = table_schema(snapshot, meta_columns=True)
@@ -201,6 +202,7 @@ def _read_spec(
         validity=validity,
         populate_meta_fields=config.populate_meta_fields,
         values_from_path=values_from_path,
+        use_positions=settings.use_positions,
     )
 
 

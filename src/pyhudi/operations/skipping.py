@@ -86,12 +86,16 @@ _IDENTITY = "identity"
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How a read finds its files.  buckets: how the table is bucketed, when the caller says so."""
+    """How a read finds its files.  buckets: how the table is bucketed, when the caller says so.
+
+    use_positions: whether logs and base files are merged by record positions where that can be done.
+    """
 
     use_metadata_table: bool = True
     skip_data: bool = True
     strict: bool = False
     buckets: BucketLayout | None = None
+    use_positions: bool = True
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
@@ -101,6 +105,7 @@ class ReadSettings:
             skip_data=options.flag("hoodie.enable.data.skipping"),
             strict=options.word("hoodie.fileIndex.dataSkippingFailureMode") == "strict",
             buckets=read_layout(options),
+            use_positions=options.flag("hoodie.merge.use.record.positions"),
         )
 
     @property

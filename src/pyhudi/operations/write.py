@@ -604,6 +604,11 @@ class _Write:
             changes=self._change_log_spec(),
         )
 
+    def _file_settings(self) -> FileSettings:
+        """Under a bucket index nobody reads keys, so no record's row is known."""
+        files = self.settings.files
+        return replace(files, record_positions=False) if self.settings.index.kind is IndexType.BUCKET else files
+
     def _change_log_spec(self) -> ChangeLogSpec | None:
         config = self.context.config
         if not config.cdc_enabled:

@@ -14,9 +14,13 @@ the column has another type, and lets the base row come back where it has; a bar
     other one's is larger
     partial          from the first partial block on, columns that the winner lacks are taken from the loser
 
+Entries meet by their record key, or by the row of the base file that they stand for where every block of the logs names those
+rows (its record
+positions): then no key is looked up, and the reader may leave the key column of the base file alone.
+
 Whole columns throughout: the fold takes as many passes as a key has entries, not as many as there are keys.
 
-Source: reading and merging, "Applying blocks", "Deletes" and "Partial updates".
+Source: reading and merging, "Applying blocks", "Position buffer", "Deletes" and "Partial updates".
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.errors import CorruptData
 from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes
 
 Ints = npt.NDArray[np.int64]
@@ -47,6 +52,7 @@ class LogRecords:
     last word is a delete.
     barrier: the base row does not count.  ordering: the ordering value that competes with the base row's, None when none does.
     present: for each column which rows have it, None when all rows are whole.
+    positions: the row of the base file that each record stands for, rising; None when they meet base rows by key.
     """
 
     keys: pa.Array
@@ -56,22 +62,22 @@ class LogRecords:
     ordering: pa.ChunkedArray | None
     present: dict[str, BoolMask] | None
     rule: MergeRule
+    positions: Ints | None = None
 
-    def merge_base(self, base: pa.Table, keys: pa.ChunkedArray, seen: BoolMask) -> pa.Table:
+    def merge_base(self, base: pa.Table, keys: pa.ChunkedArray | None, seen: BoolMask, first_row: int = 0) -> pa.Table:
         """The rows of a base batch after merging, in the base's columns; rows that the logs delete are left out.
 
-        keys: the record key of each base row.  seen: set to True for the log records that met a row; what is left at the end are
-        inserts.
+        keys: the record key of each base row; None when records have positions, which count from `first_row`, the number of the
+        batch's first row in the file.  seen: set to True for the log records that met a row; what is left at the end are
+        inserts.  Raises CorruptData where the batch has the key column and a position names the row of another key.
         """
-        found = pc.index_in(keys, value_set=self.keys)
-        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-        hits = np.asarray(found.is_valid(), dtype=np.bool_)
-        if not hits.any():
+        at, source = self._meet(base.num_rows, keys, first_row)
+        if not len(at):
             return base
-        at = np.flatnonzero(hits)
-        source = np.asarray(found.drop_null(), dtype=np.int64)
         seen[source] = True
         older = base.take(pa.array(at))
+        if self.positions is not None:
+            self._check_keys(older, source, first_row + at)
         wins = self._beats(older, source)
         gone = wins & self.deleted[source]
         changed = wins & ~gone
@@ -96,6 +102,31 @@ class LogRecords:
     def inserts(self, seen: BoolMask) -> pa.Table:
         """The records that met no base row and are not deleted."""
         return self.rows.filter(pa.array(~seen & ~self.deleted))
+
+    def _meet(self, row_count: int, keys: pa.ChunkedArray | None, first_row: int) -> tuple[Ints, Ints]:
+        """Pairs of a base row (its number in the batch) and the log record that stands for it, by base row."""
+        if self.positions is not None:
+            first, last = np.searchsorted(self.positions, [first_row, first_row + row_count]).tolist()
+            return self.positions[first:last] - first_row, np.arange(first, last, dtype=np.int64)
+        assert keys is not None, "records without positions meet base rows by key"
+        found = pc.index_in(keys, value_set=self.keys)
+        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        return np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_)), np.asarray(found.drop_null(), dtype=np.int64)
+
+    def _check_keys(self, older: pa.Table, source: Ints, rows: Ints) -> None:
+        if _KEY not in older.column_names:
+            return
+        own = self.keys.take(pa.array(source))
+        # A table without meta columns stores no keys: there is nothing to compare.
+        differs = pc.fill_null(pc.not_equal(older.column(_KEY), own), False)
+        if pc.any(differs, min_count=0).as_py():
+            wrong = int(np.flatnonzero(np.asarray(differs))[0])
+            raise CorruptData(
+                f"record positions of the logs do not fit the base file: row {int(rows[wrong])} has another key; read with "
+                "hoodie.merge.use.record.positions=false to merge by key",
+                expected=own[wrong].as_py(),
+                found=older.column(_KEY)[wrong].as_py(),
+            )
 
     def _beats(self, older: pa.Table, source: Ints) -> BoolMask:
         """Where the log record, be it row or delete, wins over the base row."""
@@ -125,7 +156,7 @@ class LogMerger:
     """Takes entries in merge order and keeps one record for each key.
 
     schema: the reader's columns, `_hoodie_record_key` among them.  rule: the table's; its ordering field must be among the
-    columns.
+    columns.  Entries come all with positions or all without (see `LogRecords.positions`).
     """
 
     def __init__(self, schema: pa.Schema, rule: MergeRule) -> None:
@@ -138,10 +169,17 @@ class LogMerger:
         self._partial = False
         self._state: LogRecords | None = None
 
-    def add_rows(self, rows: pa.Table, present: Sequence[str] | None = None, extra_deletes: BoolMask | None = None) -> None:
+    def add_rows(
+        self,
+        rows: pa.Table,
+        present: Sequence[str] | None = None,
+        extra_deletes: BoolMask | None = None,
+        positions: Ints | None = None,
+    ) -> None:
         """Rows of a data block in the reader's columns.  present: the columns that a partial block holds, None for whole rows.
 
-        extra_deletes: rows that a custom delete marker makes deletes, beside `_hoodie_is_deleted`.
+        extra_deletes: rows that a custom delete marker makes deletes, beside `_hoodie_is_deleted`.  positions: the base row that
+        each stands for, None to go by key.
         """
         deleted = np.zeros(rows.num_rows, dtype=np.bool_)
         flagged = self._rule.deletes(rows)
@@ -151,11 +189,12 @@ class LogMerger:
             deleted |= extra_deletes
         self._partial = self._partial or present is not None
         plain = np.zeros(rows.num_rows, dtype=np.bool_)
-        self._add(_Entries(rows, deleted, plain, None if present is None else frozenset(present), self._ordering(rows)))
+        columns = None if present is None else frozenset(present)
+        self._add(_Entries(rows, deleted, plain, columns, self._ordering(rows), positions))
 
-    def add_deletes(self, keys: pa.Array, ordering: pa.Array | None, plain: BoolMask) -> None:
+    def add_deletes(self, keys: pa.Array, ordering: pa.Array | None, plain: BoolMask, positions: Ints | None = None) -> None:
         """Deletes.  ordering: a value of the ordering column's type for each, None when the table has none; plain: those without
-        one.
+        one; positions: as for `add_rows`.
         """
         columns = {_KEY: keys.cast(pa.string())}
         rows = pa.table(
@@ -169,7 +208,7 @@ class LogMerger:
             plain = np.ones(len(keys), dtype=np.bool_)
         if self._ordering_field is not None and values is None:
             values = pa.chunked_array([pa.nulls(len(keys), ordering_values(rows, self._ordering_field).type)])
-        self._add(_Entries(rows, np.ones(len(keys), dtype=np.bool_), plain, None, values))
+        self._add(_Entries(rows, np.ones(len(keys), dtype=np.bool_), plain, None, values, positions))
 
     def finish(self) -> LogRecords:
         """One record for each key."""
@@ -215,6 +254,7 @@ class _Entries:
     plain: BoolMask
     present: frozenset[str] | None
     ordering: pa.ChunkedArray | None
+    positions: Ints | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +267,7 @@ class _Pool:
     barred: BoolMask
     ordering: pa.ChunkedArray | None
     present: dict[str, BoolMask] | None
+    positions: Ints | None
 
     @classmethod
     def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries]) -> _Pool:
@@ -236,6 +277,7 @@ class _Pool:
         plain = [entry.plain for entry in entries]
         barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
         ordering = [entry.ordering for entry in entries]
+        positions = [entry.positions for entry in entries]
         partial = any(entry.present is not None for entry in entries) or (state is not None and state.present is not None)
         present: dict[str, list[BoolMask]] = {name: [] for name in loose.names}
         if state is not None:
@@ -247,6 +289,8 @@ class _Pool:
             plain.insert(0, np.zeros(len(state.deleted), dtype=np.bool_))
             barred.insert(0, state.barrier)
             ordering.insert(0, state.ordering)
+            positions.insert(0, state.positions)
+        placed = [part for part in positions if part is not None]
         if partial:
             for name in loose.names:
                 if state is not None:
@@ -265,7 +309,14 @@ class _Pool:
             np.concatenate(barred),
             values,
             {name: np.concatenate(parts) for name, parts in present.items()} if partial else None,
+            np.concatenate(placed) if len(placed) == len(positions) else None,
         )
+
+    def codes(self) -> Ints:
+        """A dense number for the record of each entry; by position it rises with the row."""
+        if self.positions is None:
+            return row_codes(self.rows, [_KEY])
+        return np.unique(self.positions, return_inverse=True)[1].astype(np.int64, copy=False)
 
     def records(self, chosen: Ints, codes_of: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule) -> LogRecords:
         """Records from one entry for each key.  codes_of: an entry of each key, for the key's text."""
@@ -278,11 +329,12 @@ class _Pool:
             ordering=None if self.ordering is None else self.ordering.take(pa.array(chosen)),
             present=None if self.present is None else {name: mask[chosen] for name, mask in self.present.items()},
             rule=rule,
+            positions=None if self.positions is None else self.positions[codes_of],
         )
 
 
 def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogRecords:
-    codes = row_codes(pool.rows, [_KEY])
+    codes = pool.codes()
     count = int(codes.max()) + 1 if len(codes) else 0
     positions = np.arange(len(codes), dtype=np.int64)
     last = np.zeros(count, dtype=np.int64)
@@ -311,7 +363,7 @@ def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogReco
 
 def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
     """Fold entry after entry of each key; pass n treats the n-th entry of every key that has so many."""
-    codes = row_codes(pool.rows, [_KEY])
+    codes = pool.codes()
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
     starts = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
@@ -360,7 +412,8 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
             for name, mask in held_present.items():
                 present[name][active] = mask
     keys = pool.rows.column(_KEY).take(pa.array(first)).combine_chunks()
-    return LogRecords(keys, held, deleted, barrier, ordering, present, rule)
+    places = None if pool.positions is None else pool.positions[first]
+    return LogRecords(keys, held, deleted, barrier, ordering, present, rule, places)
 
 
 def _merge_partial(
