@@ -1,11 +1,16 @@
 """What a table consists of, as Arrow tables: `Table.inspect`.
 
-    timeline        instants in their highest state              files          every data file of the table's partitions
+    timeline        instants in their highest state
     commits         what each completed write changed
-    partitions      with their files and bytes                   file_slices    what a snapshot query reads
-    sizes           how large base files are, by partition       column_stats   ranges of columns, from the metadata table or
-    footers record_index    where keys live, by the record index         log_blocks     the blocks of one log file
-    markers         what unfinished writes have begun            locks          the table's lock, and who holds it
+    files           every data file of the table's partitions
+    file_slices     what a snapshot query reads
+    partitions      with their files and bytes
+    sizes           how large base files are, by partition
+    column_stats    ranges of columns, from the metadata table or footers
+    record_index    where keys live, by the record index
+    log_blocks      the blocks of one log file
+    markers         what unfinished writes have begun
+    locks           the table's lock, and who holds it
 
 Each answer is that of the moment of the call, made by the same code that queries use.  Paths are relative to the table.  Schemas
 stand beside the methods; times are the digits of instants, sizes are bytes.
