@@ -1,0 +1,159 @@
+"""Tables that PyHudi and the real Hudi write in turn, each finding records by the index of the other: RECORD_INDEX and BUCKET."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.format.instants import Action
+from pyhudi.records.hashing import bucket_ids
+from tests.interop.alternation import OPERATION, Alternation, Row
+from tests.interop.oracle import RealHudi
+
+SCHEMA = pa.schema([("id", pa.string()), ("code", pa.int32()), ("ts", pa.int64()), ("city", pa.string())])
+CITIES = ("oslo", "rome", "são paulo")
+TABLE = {
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
+}
+RECORD_INDEX = {
+    "hoodie.metadata.enable": True,
+    "hoodie.metadata.record.index.enable": True,
+    "hoodie.metadata.record.index.min.filegroup.count": 2,
+    "hoodie.metadata.record.index.max.filegroup.count": 2,
+    "hoodie.index.type": "RECORD_INDEX",
+}
+BUCKETS = 3
+BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": BUCKETS}
+
+
+def rows(numbers: Iterable[int], ts: int, move: int = 0) -> pa.Table:
+    """Rows k000, k001, ...  move: by how much their partitions are shifted."""
+    made = [{"id": f"k{n:03d}", "code": n * 7, "ts": ts, "city": CITIES[(n + move) % 3]} for n in numbers]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+class WithLogs(Alternation):
+    """Rows of log files name their file group, not a file; a write may be followed by a compaction."""
+
+    def theirs(self, operation: str, data: pa.Table, **options: Any) -> None:
+        self.hudi.write(data, self.path, **{**self.options, OPERATION: operation, **options})
+        self._apply(operation, data, self.table.timeline().completed(Action.DELTACOMMIT)[-1].request_time)
+
+    def _check_meta(self, row: Row) -> None:
+        key, folder = row["id"], row["_hoodie_partition_path"]
+        assert row["_hoodie_commit_time"] == self.times[key], key
+        place = (row["_hoodie_record_key"], folder)
+        assert self.places.setdefault(key, place) == place
+
+
+def alternation(hudi: RealHudi, path: Path, table_type: str, options: dict[str, Any]) -> Alternation:
+    given = {"hoodie.datasource.write.table.type": table_type, **TABLE, **options}
+    kind = WithLogs if table_type == "MERGE_ON_READ" else Alternation
+    return kind(hudi, path / "t", given, partition=lambda row: row["city"], ordering="ts")
+
+
+def check_records(both: Alternation, expected_places: dict[str, str]) -> None:
+    """Both read the same; the record index is right about every key; records are where they should be."""
+    both.read_by_both()
+    report = both.table.validate()
+    assert report.ok, str(report)
+    found = both.table.scan(["id", "_hoodie_partition_path"]).to_arrow()
+    places = dict(zip(found["id"].to_pylist(), found["_hoodie_partition_path"].to_pylist(), strict=True))
+    assert {key: places.get(key) for key in expected_places} == expected_places
+
+
+def with_stored_city(both: Alternation, real: pa.Table) -> pa.Table:
+    """The real Hudi shows the folder's value of a partition column; of a record that stayed in its folder that is the old one."""
+    cities = [both.rows[key]["city"] for key in real["id"].to_pylist()]
+    return real.set_column(real.schema.get_field_index("city"), "city", pa.array(cities, pa.string()))
+
+
+@pytest.mark.parametrize(("table_type", "moves"), [("COPY_ON_WRITE", True), ("MERGE_ON_READ", False)])
+def test_record_index(hudi: RealHudi, tmp_path: Path, table_type: str, moves: bool) -> None:
+    both = alternation(hudi, tmp_path, table_type, {**RECORD_INDEX, "hoodie.record.index.update.partition.path": moves})
+    if moves:
+        both.create()
+        both.ours("upsert", rows(range(12), 1))
+    else:
+        both.fix = lambda real: with_stored_city(both, real)
+        both.theirs("upsert", rows(range(12), 1))
+    check_records(both, {"k000": CITIES[0], "k001": CITIES[1]})
+    # Each finds what the other wrote, in another partition too.
+    both.theirs("upsert", rows((0, 1, 20), 2, move=1))
+    both.ours("upsert", rows((0, 2, 3, 20, 21), 3, move=2))
+    check_records(both, {"k000": CITIES[2 if moves else 0], "k001": CITIES[2 if moves else 1]})
+    both.ours("delete", rows((4, 5), 4))
+    both.theirs("delete", rows((6, 21), 4, move=0 if moves else 2))
+    both.theirs("upsert", rows((4, 22), 5, move=1))
+    both.ours("upsert", rows((6, 22, 23), 6))
+    check_records(both, {"k004": CITIES[(4 + 1) % 3], "k006": CITIES[0], "k022": CITIES[(22 + (0 if moves else 1)) % 3]})
+
+
+def check_buckets(both: Alternation, field: str) -> None:
+    """Both read the same, and every row lies in the one file group of its bucket."""
+    both.read_by_both()
+    found = both.table.scan(["id", "code", "_hoodie_partition_path", "_hoodie_file_name"]).to_arrow()
+    hashed = found[field].cast(pa.string()).combine_chunks()
+    places = list(
+        zip(
+            found["_hoodie_partition_path"].to_pylist(),
+            bucket_ids(hashed, BUCKETS, [field]).tolist(),
+            [name.lstrip(".").split("_")[0] for name in found["_hoodie_file_name"].to_pylist()],
+            strict=True,
+        )
+    )
+    assert all(int(file_id[:8]) == bucket for _, bucket, file_id in places)
+    assert len({(path, bucket) for path, bucket, _ in places}) == len(set(places))
+
+
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_buckets_copy_on_write(hudi: RealHudi, tmp_path: Path, ours_first: bool) -> None:
+    both = alternation(hudi, tmp_path, "COPY_ON_WRITE", BUCKET)
+    if ours_first:
+        both.create()
+        both.ours("bulk_insert", rows(range(8), 1))
+    else:
+        both.theirs("bulk_insert", rows(range(8), 1))
+    check_buckets(both, "id")
+    both.theirs("upsert", rows((*range(4), 20, 21, 22), 2))
+    both.ours("upsert", rows((*range(2, 6), 21, 23, 24), 3))
+    check_buckets(both, "id")
+    both.ours("insert", rows((30, 31), 1))
+    both.theirs("insert", rows((32, 33), 1))
+    both.ours("delete", rows((0, 30), 4))
+    both.theirs("delete", rows((1, 31), 4))
+    both.ours("insert_overwrite", rows((40, 43), 1))
+    both.theirs("upsert", rows((40, 46), 2))
+    check_buckets(both, "id")
+
+
+def test_buckets_merge_on_read(hudi: RealHudi, tmp_path: Path) -> None:
+    """A key of two fields, of which one is hashed; new keys in log files; compactions of both."""
+    options = {
+        **BUCKET,
+        "hoodie.datasource.write.recordkey.field": "id,code",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.ComplexKeyGenerator",
+        "hoodie.bucket.index.hash.field": "code",
+        "hoodie.compact.inline": False,
+    }
+    both = alternation(hudi, tmp_path, "MERGE_ON_READ", options)
+    both.theirs("upsert", rows(range(8), 1))
+    check_buckets(both, "code")
+    both.ours("upsert", rows((*range(4), 20, 21, 22), 2))
+    both.theirs("upsert", rows((*range(2, 6), 21, 23, 24), 3))
+    check_buckets(both, "code")
+    both.ours("delete", rows((0, 20), 4))
+    both.theirs("insert", rows((30, 31), 1))
+    both.ours("insert", rows((32, 33), 1))
+    check_buckets(both, "code")
+    assert both.table.compact().instant is not None
+    both.theirs("upsert", rows((5, 32, 40), 6), **{"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1})
+    both.ours("upsert", rows((5, 31, 40, 41), 7))
+    check_buckets(both, "code")
