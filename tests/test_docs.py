@@ -171,3 +171,9 @@ def test_every_page_that_is_linked_exists() -> None:
 
 def test_the_page_of_options_is_what_the_registry_says() -> None:
     assert options_page.PAGE.read_text() == options_page.render(), "run `python -m scripts.options_page`"
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """MkDocs says so too, and only when the site is built."""
+    named = set(re.findall(r"[\w/-]+\.md\b", (ROOT / "mkdocs.yml").read_text()))
+    assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, TableState
 from pyhudi.execute.coded import CODED, coded_columns, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
 from pyhudi.format.bloom import BloomFilter
@@ -232,7 +232,14 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
 
     Raises CorruptData that names the file when its bytes are no Parquet, now or while it is read; TableState when it is gone.
     """
-    with storage.open_input(path) as source:
+    try:
+        opened = storage.open_input(path)
+    except TableState as error:
+        raise TableState(
+            f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again; else "
+            "`Table.validate()` says what is missing, and a rollback or a restore goes back to files that are there"
+        ) from error
+    with opened as source:
         try:
             with pq.ParquetFile(source) as file:
                 coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)

@@ -73,6 +73,13 @@ MAX_EXAMPLES = 5
 
 _SAMPLE_SEED = 20
 
+_LOST = (
+    "data files: put the same files back from a copy; else undo the write that the file's name ends in, with all after it: "
+    "rollback, or restore to a savepoint"
+)
+_STRAY = "files of no instant: no query counts them, they may be deleted"
+_MISLED = "metadata table: Table.index.rebuild() builds it anew from the files"
+
 
 class Severity(StrEnum):
     """error: a reader misses rows, sees too many, or fails.  warning: the next writer sorts it out."""
@@ -83,12 +90,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What does not fit."""
+    """What does not fit.  remedy: what helps, '' for what the next writer sorts out by itself."""
 
     severity: Severity
     check: str
     path: str
     detail: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,12 @@ class ValidationResult:
         return not any(finding.severity is Severity.ERROR for finding in self.found)
 
     @property
+    def remedies(self) -> tuple[str, ...]:
+        """What helps against the errors, each remedy once, the most pressing first."""
+        named = {finding.remedy for finding in self.found}
+        return tuple(remedy for remedy in (_LOST, _STRAY, _MISLED) if remedy in named)
+
+    @property
     def findings(self) -> pa.Table:
         """FINDINGS_SCHEMA, in the order in which they were found."""
         rows = [{"severity": f.severity.value, "check": f.check, "path": f.path, "detail": f.detail} for f in self.found]
@@ -121,6 +135,7 @@ class ValidationResult:
         lines += [f"  {name:<16}{what}" for name, what in self.checks]
         lines += [f"  {name:<16}not checked" for name in self.skipped]
         lines += [f"  {f.severity.value:<8}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
+        lines += [f"  remedy  {remedy}" for remedy in self.remedies]
         return "\n".join(lines)
 
 
@@ -208,14 +223,14 @@ class _Validation:
             if file.instant_time in pending:
                 self._warn("timeline", file.info.path, f"written by {file.instant_time}, which has not completed")
             else:
-                self._error("timeline", file.info.path, f"no instant {file.instant_time} is on the timeline to remove it")
+                self._error("timeline", file.info.path, f"no instant {file.instant_time} is on the timeline to remove it", _STRAY)
         commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
         for path, (instant, size_bytes) in self._expected(commits).items():
             found = present.get(path)
             if found is None:
-                self._error("timeline", path, f"committed by {instant}, and gone")
+                self._error("timeline", path, f"committed by {instant}, and gone", _LOST)
             elif size_bytes and found.info.size_bytes != size_bytes:
-                self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}")
+                self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", _LOST)
         self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
 
     def check_base_files(self) -> None:
@@ -223,7 +238,7 @@ class _Validation:
         chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
         for path, found in zip(chosen, self._footers(chosen, ()), strict=True):
             if isinstance(found, str):
-                self._error("base files", path, found)
+                self._error("base files", path, found, _LOST)
         self.checks.append(("base files", f"{len(chosen):,} opened"))
 
     def check_metadata_files(self, metadata: MetadataTable) -> None:
@@ -360,7 +375,7 @@ class _Validation:
             try:
                 cleaned = CleanMetadata.decode(store.read(instant)).partition_metadata
             except CorruptData as error:
-                self._error("timeline", store.path(instant), str(error))
+                self._error("timeline", store.path(instant), str(error), "")
                 continue
             names.update(path.rpartition("/")[2] for part in cleaned.values() for path in part.success_delete_files)
         return frozenset(names)
@@ -436,8 +451,8 @@ class _Validation:
                 f"{name} is {inside.min!r} to {inside.max!r}, and the statistics say {stored.min!r} to {stored.max!r}",
             )
 
-    def _error(self, check: str, path: str, detail: str) -> None:
-        self.findings.append(Finding(Severity.ERROR, check, path, detail))
+    def _error(self, check: str, path: str, detail: str, remedy: str = _MISLED) -> None:
+        self.findings.append(Finding(Severity.ERROR, check, path, detail, remedy))
 
     def _warn(self, check: str, path: str, detail: str) -> None:
         self.findings.append(Finding(Severity.WARNING, check, path, detail))

@@ -134,6 +134,19 @@ def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path],
     if says != "have no statistics":
         assert not result.ok and "NOT OK" in str(result)
     assert result.findings.num_rows == len(result.found)
+    remedy = {"timeline": "data files", "base files": "data files"}.get(check, "metadata table")
+    remedy = "files of no instant" if damage is _orphan else remedy
+    assert result.ok or any(told.startswith(remedy) for told in result.remedies), str(result)
+    assert str(result).count("  remedy  ") == len(result.remedies)
+
+
+def test_the_remedy_for_the_metadata_table_mends_it(written: Path, tmp_path: Path) -> None:
+    path = copied(written, tmp_path)
+    _without_log("record_index")(path)
+    table = Table(path)
+    assert [remedy.split(":")[0] for remedy in table.validate().remedies] == ["metadata table"]
+    table.index.rebuild()
+    assert Table(path).validate().ok
 
 
 def test_what_stands_in_the_metadata_table_and_not_in_the_rows(written: Path, tmp_path: Path) -> None:
