@@ -123,7 +123,7 @@ def plan_incremental_query(
     """The records changed by the instants of the range, in their state as of the last of them.
 
     fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
-    whose commit time lies in the range: versions that were overwritten since are gone.  False: raises TableState then.
+    whose commit time lies in the range: versions that were overwritten in base files since are gone.  False: raises TableState.
     Raises InvalidRequest for a table without meta columns, which has no commit times.
     """
     if not context.config.populate_meta_fields:
@@ -153,9 +153,10 @@ def plan_incremental_query(
         partitions, pruning = prune_partitions(
             snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition
         )
-        return Query(
-            snapshot, spec, _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
-        )
+        # Log blocks that came after the range do not hide what their keys were before.
+        before = InstantValidity.of(snapshot.timeline, max(i.request_time for i in instants))
+        plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
+        return Query(snapshot, replace(spec, validity=before), plan)
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
     return Query(snapshot, replace(spec, validity=validity), _with_steps(plan_slices(slices, None), chosen))
 
