@@ -64,4 +64,10 @@ def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
 
     table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
     assert same(hudi, table, times[0], times[1]) < 5, "what was overwritten and cleaned is gone"
-    assert same(hudi, table, "000") == 5
+    if kind == "cow":
+        assert same(hudi, table, "000") == 5
+        return
+    # Where it reads the latest state the real Hudi leaves log files out: k3 was updated there.
+    stale = hudi.read(path, where="id = 'k3'", **{KIND: "incremental", BEGIN: "000"})
+    assert stale["ts"].to_pylist() == [1]
+    assert table.incremental("000", filter="id = 'k3'").to_arrow()["ts"].to_pylist() == [5]
