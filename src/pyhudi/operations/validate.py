@@ -259,7 +259,8 @@ class _Validation:
             elif path not in there:
                 self._error(FILES, path, "not listed by the metadata table: readers do not see it")
             elif there[path] != file.info.size_bytes:
-                self._error(FILES, path, f"has {file.info.size_bytes} bytes, and the metadata table says {there[path]}")
+                what = f"has {file.info.size_bytes} bytes, and the metadata table says {there[path]}"
+                self._error(FILES, path, what, _LOST if file.info.size_bytes < there[path] else _MISLED)
         for path in sorted(there.keys() - present):
             self._error(FILES, path, "listed by the metadata table, and not there")
         self.checks.append((FILES, f"{len(there):,} files in {len(partitions):,} partitions"))

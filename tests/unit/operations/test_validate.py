@@ -135,7 +135,7 @@ def test_damage_is_found(written: Path, tmp_path: Path, damage: Callable[[Path],
         assert not result.ok and "NOT OK" in str(result)
     assert result.findings.num_rows == len(result.found)
     remedy = {"timeline": "data files", "base files": "data files"}.get(check, "metadata table")
-    remedy = "files of no instant" if damage is _orphan else remedy
+    remedy = "files of no instant" if damage is _orphan else "data files" if damage is _cut else remedy
     assert result.ok or any(told.startswith(remedy) for told in result.remedies), str(result)
     assert str(result).count("  remedy  ") == len(result.remedies)
 
