@@ -67,6 +67,7 @@ from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.settings import CommitSettings, lock_settings
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
+from pyhudi.operations.upgrade import VersionChange, run_downgrade, run_upgrade
 from pyhudi.operations.upkeep import BackgroundServices, Outcomes, UpkeepSettings, left_to_thread, run_loop, run_pass
 from pyhudi.operations.validate import ValidationResult, run_validate
 from pyhudi.operations.write import (
@@ -510,6 +511,29 @@ class Table:
         context = self._context.reloaded()
         check_writable(context)
         return run_restore(context, CommitSettings.of(self._parse(options)), instant)
+
+    def upgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
+        """Make a table of version 6 one of version 8; nothing happens to one of version 8.  Nobody else may write meanwhile.
+
+        The metadata table is dropped, and built anew by the next write; a merge-on-read table is compacted.  A crash leaves a
+        table of the one version or the other, and another call goes on.  Raises TableState, Unsupported, CorruptData.
+        """
+        parsed = self._parse(options)
+        settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
+        result = run_upgrade(self._context.reloaded(), self._service_engine(spark, options), settings, codec)
+        self._context = self._context.reloaded()
+        return result
+
+    def downgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
+        """Make a table of version 8 one of version 6, for releases of Hudi before 1.0; PyHudi only reads it from then on.
+
+        The metadata table is dropped; a merge-on-read table is compacted until no log file is left to merge.  Otherwise as
+        `upgrade`.
+        """
+        settings = CompactSettings.of(self._parse(options))
+        result = run_downgrade(self._context.reloaded(), self._service_engine(spark, options), settings)
+        self._context = self._context.reloaded()
+        return result
 
     def validate(self, *, sample: int | None = None) -> ValidationResult:
         """Compare the timeline, the data files, the metadata table and its indexes with one another.  Nothing is changed.

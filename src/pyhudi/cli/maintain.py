@@ -19,7 +19,7 @@ _CHECK_FAILED = 4
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (compact, cluster, clean, archive, serve, rollback, savepoint, restore, validate):
+    for command in (compact, cluster, clean, archive, serve, rollback, savepoint, restore, upgrade, downgrade, validate):
         app.command()(command)
 
 
@@ -152,6 +152,25 @@ def restore(
         print(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.restore(instant), output)
+
+
+def upgrade(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+    """Make a table of version 6 one of version 8.  Stop its writers first."""
+    print_value(open_table(table, storage).upgrade(), output)
+
+
+def downgrade(
+    table: TableArgument,
+    dry_run: DryRunOption = True,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Make a table of version 8 one of version 6, for releases of Hudi before 1.0.  Stop its writers first."""
+    opened = open_table(table, storage)
+    if dry_run:
+        print(f"would make {opened.uri} a table of version 6, which PyHudi only reads; give --no-dry-run to do it")
+        return
+    print_value(opened.downgrade(), output)
 
 
 def validate(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:

@@ -155,6 +155,13 @@ class Storage(Protocol):
         """
         ...
 
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        """Give a file another modification time; False where the store decides that by itself, and nothing changes.
+
+        Raises TableState when there is no such file.
+        """
+        ...
+
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         """Remove what writers that died left in `folder` itself before `before_ms`, and return how many files that was.
 

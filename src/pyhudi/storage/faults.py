@@ -185,6 +185,9 @@ class FaultyStorage:
     def open_output(self, path: str) -> _FaultyOutput:
         return _FaultyOutput(self._inner, path, self._course)
 
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        return self._write("set_modified", path, lambda: self._inner.set_modified(path, modified_ms))
+
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         return self._write("sweep_unfinished", folder, lambda: self._inner.sweep_unfinished(folder, before_ms))
 

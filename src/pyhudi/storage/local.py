@@ -240,6 +240,11 @@ class LocalStorage:
     def open_output(self, path: str) -> _LocalOutput:
         return _LocalOutput(self, self._full(check_file_path(path)))
 
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        with _translated("change", self._full(check_file_path(path))) as full:
+            os.utime(full, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+        return True
+
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         removed_count = 0
         full = self._full(check_path(folder))

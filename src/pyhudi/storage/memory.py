@@ -158,6 +158,12 @@ class MemoryStorage:
         self._key(path)
         return _MemoryOutput(self, path)
 
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        found, key = self._get(path), self._key(path)
+        with self._contents.mutex:
+            self._contents.objects[key] = _Object(found.data, modified_ms, found.version)
+        return True
+
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         check_path(folder)
         return 0

@@ -268,6 +268,9 @@ class ObjectStorage:
     def open_output(self, path: str) -> _ObjectOutput:
         return _ObjectOutput(self._stores.patient, self._key(path), self.absolute(path))
 
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        return False
+
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         check_path(folder)
         return 0

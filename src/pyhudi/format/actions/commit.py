@@ -27,6 +27,7 @@ from pyhudi.format.avro import (
     STRING,
     Field,
     array_of,
+    decode_container,
     decode_datum,
     decode_document,
     encode_container,
@@ -163,6 +164,11 @@ class CommitMetadata:
             raise InvalidRequest(f"Commit metadata names an unknown operation: {self.operation_type!r}")
         schema = COMMIT_SCHEMA if self.partition_to_replace_file_ids is None else REPLACE_COMMIT_SCHEMA
         return encode_container(schema, self, sync)
+
+    def encode_json(self) -> bytes:
+        """The JSON of layout 1.  Raises as `encode`."""
+        _, (document,) = decode_container(self.encode())
+        return json.dumps({name: value for name, value in document.items() if name != "version"}, indent=2).encode()
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> CommitMetadata:
