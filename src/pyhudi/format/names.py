@@ -21,6 +21,9 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 
 CDC_SUFFIX = ".cdc"
@@ -30,6 +33,9 @@ EXTERNAL_SUFFIX = "_hudiext"
 _FILE_ID = re.compile(r"[^_./\\\s]+")
 _TOKEN = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})")
 _BASE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_([0-9]+)(\.[A-Za-z0-9]+)")
+_BASE_GROUPS = (
+    r"\A(?P<file_id>[A-Za-z0-9-]+)_(?P<write_token>[A-Za-z0-9-]+)_(?P<instant_time>[0-9]+)(?P<extension>\.[A-Za-z0-9]+)\z"
+)
 _LOG = re.compile(r"\.([^_./\\\s]+)_([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19})(\.cdc)?)?")
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19}))?")
 _BUCKET_DIGITS = 8
@@ -141,6 +147,27 @@ def parse_write_token(text: str) -> WriteToken | None:
     """The token, or None for a text that is not three numbers."""
     match = _TOKEN.fullmatch(text)
     return WriteToken(int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def split_base_files(names: pa.StringArray) -> pa.StructArray:
+    """file_id, write_token, instant_time and extension of each base file name; null for a name of another form.
+
+    As `parse_base_file`, for very many names; externally created files are of another form here.
+    """
+    return pc.extract_regex(names, _BASE_GROUPS)
+
+
+def trusted_base_file(file_id: str, write_token: str, instant_time: str, extension: str) -> BaseFileName:
+    """The name with these parts, which `split_base_files` has told apart: they are not looked at again."""
+    name = object.__new__(BaseFileName)
+    for field, value in (
+        ("file_id", file_id),
+        ("write_token", write_token),
+        ("instant_time", instant_time),
+        ("extension", extension),
+    ):
+        object.__setattr__(name, field, value)
+    return name
 
 
 def parse_base_file(name: str) -> BaseFileName | None:

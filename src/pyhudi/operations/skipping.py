@@ -182,7 +182,8 @@ class _Request:
         if self.base_files_only:
             kept = list(_base_files(kept))
         current = len(kept)
-        kept = [slice_ for slice_ in kept if has_candidate(slice_, excluded, keep_logs=self.keep_logs)]
+        if excluded:
+            kept = [slice_ for slice_ in kept if has_candidate(slice_, excluded, keep_logs=self.keep_logs)]
         if len(kept) < current:
             # Files of older slices kept the group; those of the present one do not.
             self.prunings.append(Pruning("statistics of present files", "file slices", len(kept), current))
@@ -278,6 +279,10 @@ class _Request:
         if self.base_files_only:
             # What the logs hold is not asked for.
             flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()
+        if not flags.any():
+            count = count_groups(names_table)
+            self.prunings.append(Pruning("statistics of files", "file groups", count, count))
+            return None
         groups = groups_with_candidates(names_table, flags, keep_logs=self.keep_logs and not self.base_files_only)
         kept = sum(map(len, groups.values()))
         self.prunings.append(Pruning("statistics of files", "file groups", kept, count_groups(names_table)))

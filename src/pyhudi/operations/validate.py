@@ -5,6 +5,7 @@
     metadata files   the metadata table's partitions and files against the directories
     column stats     its column ranges against the footers of base files: a range must cover what the file holds
     record index     its keys against the keys of the rows: each where it says, and none besides
+    other indexes    partition statistics, Bloom filters, secondary and expression indexes: see `validate_indexes`
 
 Nothing is changed.  Directories are listed whatever the table's properties say; every other check reads as queries read.  An
 error is something that makes a reader miss rows, see too many or fail; a warning is something that the next writer sorts out.
@@ -26,17 +27,26 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
-from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX
+from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
 from pyhudi.operations.query import read_spec
+from pyhudi.operations.validate_indexes import (
+    Check,
+    CheckedTable,
+    check_bloom_filters,
+    check_expression,
+    check_partition_stats,
+    check_secondary,
+)
 from pyhudi.records.keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import field_at
@@ -157,6 +167,7 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
             work.guarded(COLUMN_STATS, partial(work.check_column_stats, metadata))
         if RECORD_INDEX in context.config.metadata_partitions:
             work.guarded(RECORD_INDEX, partial(work.check_record_index, metadata))
+        work.check_other_indexes(metadata)
     absent = [name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions]
     return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), tuple(absent))
 
@@ -332,6 +343,44 @@ class _Validation:
         if indexed > row_count:
             self._error(RECORD_INDEX, "", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
         self.checks.append((RECORD_INDEX, f"{indexed:,} keys, {row_count:,} rows"))
+
+    def check_other_indexes(self, metadata: MetadataTable) -> None:
+        """Partition statistics, Bloom filters, secondary and expression indexes: see `validate_indexes`."""
+        if self._snapshot.schema is None:
+            return
+        there = self._context.config.metadata_partitions
+        schema = self._schema()
+        chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
+        table = CheckedTable(self._context, self._engine, self._timeline, metadata, schema, self._slices, chosen)
+        checks: list[tuple[str, Check]] = []
+        if PARTITION_STATS in there:
+            self.guarded(PARTITION_STATS, lambda: checks.append((PARTITION_STATS, self._partition_check(table))))
+        if BLOOM_FILTERS in there:
+            checks.append((BLOOM_FILTERS, partial(check_bloom_filters, table)))
+        for name in filter(is_defined, there):
+            try:
+                indexes = load_defined_indexes(self._context, (name,))
+                indexes.check(schema)
+            except (Unsupported, CorruptData) as error:
+                self._warn(name, "", f"not checked: {error}")
+                continue
+            checks += [(name, partial(check_secondary, table, index)) for index in indexes.secondary]
+            checks += [(name, partial(check_expression, table, index)) for index in indexes.expressions]
+        for name, check in checks:
+            self.guarded(name, partial(self._made, name, check))
+
+    def _partition_check(self, table: CheckedTable) -> Check:
+        definition = table.metadata.definitions.get(COLUMN_STATS)
+        columns = [name for name in definition.source_fields if _has_column(table.schema, name)] if definition else []
+        return partial(check_partition_stats, table, columns)
+
+    def _made(self, name: str, check: Check) -> None:
+        found = check()
+        for path, detail in found.errors:
+            self._error(name, path, detail)
+        for path, detail in found.warnings:
+            self._warn(name, path, detail)
+        self.checks.append((name, found.looked_at))
 
     def _data_files(self) -> Iterator[_DataFile]:
         for partition, infos in self._snapshot.listing.files(self._partitions).items():

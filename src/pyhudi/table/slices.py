@@ -15,7 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.format.names import (
+    BaseFileName,
+    LogFileName,
+    parse_base_file,
+    parse_log_file,
+    split_base_files,
+    trusted_base_file,
+)
 from pyhudi.storage.base import FileInfo
 from pyhudi.timeline.timeline import Timeline
 
@@ -145,6 +157,77 @@ def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str 
     """The visible slice of every group that has one, in the order of the groups."""
     found = (visible_slice(group, state, as_of) for group in groups)
     return tuple(slice_ for slice_ in found if slice_ is not None)
+
+
+def visible_slices_of_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
+    """The visible slices of many files at once: partition -> slices by file id; partitions without any are left out.
+
+    rows: partition, name (bare), file_id (what the name begins with) and size_bytes of files.  A file group that is one committed
+    base file is its own slice, and in a large table most are; the others go the way of `build_file_groups`.
+    """
+    rows = rows.combine_chunks()
+    last = state.timeline.last_visible
+    if last is None or not rows.num_rows:
+        return {}
+    limit = as_of if as_of is not None else last
+    columns = {name: _one_chunk(rows.column(name)) for name in ("partition", "name", "file_id", "size_bytes")}
+    parts = split_base_files(columns["name"])
+    groups = pc.binary_join_element_wise(columns["partition"], columns["file_id"], "/").dictionary_encode()
+    codes = groups.indices.to_numpy()
+    alone = np.bincount(codes, minlength=len(groups.dictionary))[codes] == 1
+    instants = parts.field("instant_time").dictionary_encode()
+    counting = [text <= limit and state.timeline.is_completed(text) for text in instants.dictionary.to_pylist()]
+    places = pc.fill_null(instants.indices, 0).to_numpy()
+    alone &= parts.is_valid().to_numpy(zero_copy_only=False)
+    alone &= np.array([*counting, False], dtype=np.bool_)[places]
+    special = pa.array(
+        [f"{partition}/{file_id}" for partition, file_id in {*state.replaced, *state.pending_compactions}], pa.string()
+    )
+    if len(special):
+        alone &= ~pc.is_in(groups.dictionary, value_set=special).to_numpy(zero_copy_only=False)[codes]
+    result = _single_slices(columns, parts, alone)
+    for partition, infos in _infos_by_partition(columns, ~alone).items():
+        found = visible_slices(build_file_groups(partition, infos, state), state, as_of)
+        if found:
+            result[partition] = [*result.get(partition, ()), *found]
+    return {partition: tuple(sorted(slices, key=_by_file_id)) for partition, slices in sorted(result.items())}
+
+
+def _single_slices(
+    columns: Mapping[str, pa.Array], parts: pa.StructArray, chosen: npt.NDArray[np.bool_]
+) -> dict[str, list[FileSlice]]:
+    rows = pa.array(np.flatnonzero(chosen))
+    listed = [columns[name].take(rows).to_pylist() for name in ("partition", "name", "size_bytes")]
+    named = parts.take(rows)
+    split = [named.field(name).to_pylist() for name in ("file_id", "write_token", "instant_time", "extension")]
+    result: dict[str, list[FileSlice]] = {}
+    for partition, name, size_bytes, file_id, token, instant, extension in zip(*listed, *split, strict=True):
+        path = f"{partition}/{name}" if partition else name
+        base = BaseFile(path, trusted_base_file(file_id, token, instant, extension), size_bytes)
+        slice_ = FileSlice(partition, file_id, instant, base)
+        if partition in result:
+            result[partition].append(slice_)
+        else:
+            result[partition] = [slice_]
+    return result
+
+
+def _infos_by_partition(columns: Mapping[str, pa.Array], chosen: npt.NDArray[np.bool_]) -> dict[str, list[FileInfo]]:
+    rows = pa.array(np.flatnonzero(chosen))
+    result: dict[str, list[FileInfo]] = {}
+    listed = (columns[name].take(rows).to_pylist() for name in ("partition", "name", "size_bytes"))
+    for partition, name, size_bytes in zip(*listed, strict=True):
+        result.setdefault(partition, []).append(FileInfo(f"{partition}/{name}" if partition else name, size_bytes, 0))
+    return result
+
+
+def _by_file_id(slice_: FileSlice) -> str:
+    return slice_.file_id
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
 
 
 def _build_group(partition: str, file_id: str, bases: list[BaseFile], logs: list[LogFile], state: SlicingState) -> FileGroup:

@@ -22,9 +22,9 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
-from pyhudi.table.metadata.listing import choose_listing
+from pyhudi.table.metadata.listing import MetadataListing, choose_listing
 from pyhudi.table.plans import load_pending_compactions
-from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
@@ -72,7 +72,7 @@ class Snapshot:
 
     def slices(
         self,
-        partitions: Iterable[str] | None = None,
+        partitions: Collection[str] | None = None,
         as_of: str | None = None,
         file_ids: Mapping[str, Collection[str]] | None = None,
     ) -> dict[str, tuple[FileSlice, ...]]:
@@ -80,6 +80,12 @@ class Snapshot:
 
         as_of: a request time.  file_ids: partition -> the only file groups to look at, in place of `partitions`.
         """
+        if isinstance(self.listing, MetadataListing):
+            wanted = self.listing.partitions() if partitions is None else partitions
+            rows = self.listing.rows(wanted if file_ids is None else list(file_ids), file_ids)
+            if rows is not None:
+                there = visible_slices_of_rows(rows, self.slicing, as_of)
+                return {partition: there.get(partition, ()) for partition in (wanted if file_ids is None else file_ids)}
         if file_ids is not None:
             found = self._grouped(self.listing.files_of_groups(file_ids))
         else:

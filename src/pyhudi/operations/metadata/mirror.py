@@ -425,7 +425,7 @@ def expression_partition_ranges(
     files: of the partitions' newest slices; known: ranges of files that the index does not have yet; kind: of the results.
     """
     old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
-    of_column = _stored_ranges(reader, [p for p, infos in old.items() if infos], {index.column: kind}, index.partition)
+    of_column = stored_ranges(reader, [p for p, infos in old.items() if infos], {index.column: kind}, index.partition)
     every: dict[tuple[str, str], ColumnRange | None] = dict(known)
     for place, by_column in of_column.items():
         stored = by_column[index.column]
@@ -513,7 +513,7 @@ def _ranges_of_partitions(
     """
     old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
     kinds = {column: field_at(schema, column).type for column in columns}
-    stored = _stored_ranges(reader, [p for p, infos in old.items() if infos], kinds)
+    stored = stored_ranges(reader, [p for p, infos in old.items() if infos], kinds)
     every: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **known}
     unread = tuple(
         (p, info.path, info.size_bytes)
@@ -545,7 +545,7 @@ def _is_complete(ranges: Mapping[str, ColumnRange] | None, columns: Iterable[str
     )
 
 
-def _stored_ranges(
+def stored_ranges(
     reader: MetadataTable, partitions: Sequence[str], kinds: Mapping[str, pa.DataType], index: str = COLUMN_STATS
 ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
     """What an index of ranges has of the files of some partitions: (partition, name) -> column -> range.

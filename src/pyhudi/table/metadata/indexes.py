@@ -31,6 +31,7 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, decode_locations
 from pyhudi.format.metadata.secondary_index import decode_secondary_values, format_secondary_prefixes, parse_secondary_keys
+from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.records.hashing import name_hash
 from pyhudi.records.metadata_keys import (
     bloom_filter_keys,
@@ -39,6 +40,7 @@ from pyhudi.records.metadata_keys import (
     file_hashes,
     partition_stats_key,
 )
+from pyhudi.records.stats import ColumnRange, stored_value
 from pyhudi.table.metadata.groups import KeyedCells
 from pyhudi.table.metadata.merge import STATS_SCHEMA, GroupCells, concat_cells, merge_column_stats, merge_files, newest_cells
 from pyhudi.table.metadata.records import MetadataTable
@@ -107,6 +109,32 @@ def partition_hashes(stats: pa.Table) -> pa.ChunkedArray:
 def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.Table:
     """STATS_SCHEMA: statistics of columns in partitions, whose path is `file_name` (the root's is ''  or `.`)."""
     return _stats(metadata.lookup_prefixes(PARTITION_STATS, [column_stats_prefix(column) for column in columns]))
+
+
+def find_partition_ranges(
+    metadata: MetadataTable, column: str, kind: pa.DataType, index: str = PARTITION_STATS
+) -> dict[str, ColumnRange]:
+    """Partition path -> the range of a column in it, or of an expression index over it; kind: of the values.
+
+    Partitions whose bounds have another kind are left out.  value_count is with nulls.
+    """
+    if index == PARTITION_STATS:
+        rows = find_partition_stats(metadata, [column]).combine_chunks()
+    else:
+        rows = find_expression_partition_stats(metadata, index, column).combine_chunks()
+    if not rows.num_rows:
+        return {}
+    (low, low_known), (high, high_known) = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
+    result: dict[str, ColumnRange] = {}
+    named = zip(rows["file_name"].to_pylist(), low, high, (low_known & high_known).tolist(), strict=True)
+    for place, (name, least, greatest, is_known) in enumerate(named):
+        bounds = (stored_value(least), stored_value(greatest))
+        if is_known and (bounds[0] is None) == (bounds[1] is None):
+            nulls, values = rows["null_count"][place].as_py(), rows["value_count"][place].as_py()
+            if index != PARTITION_STATS and nulls is not None and values is not None:
+                values += nulls
+            result["" if name == ROOT else name] = ColumnRange(*bounds, null_count=nulls, value_count=values)
+    return result
 
 
 def find_expression_partition_stats(metadata: MetadataTable, index: str, column: str) -> pa.Table:

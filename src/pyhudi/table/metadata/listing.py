@@ -42,6 +42,7 @@ class MetadataListing:
         self._directories = DirectoryListing(metadata.data_context.storage)
         self._partitions: tuple[str, ...] | None = None
         self._files: dict[str, pa.RecordBatch] = {}
+        self._together: tuple[list[str], pa.Table] | None = None
 
     @property
     def metadata(self) -> MetadataTable | None:
@@ -79,10 +80,32 @@ class MetadataListing:
             return None
         if not wanted:
             return pa.schema([("partition", pa.string()), ("name", pa.string()), ("file_id", pa.string())]).empty_table()
-        counts = [self._files[partition].num_rows for partition in wanted]
-        names = pa.concat_arrays([self._files[partition].column("name") for partition in wanted])
-        partitions_of = pa.array(wanted, pa.string()).take(pa.array(np.repeat(np.arange(len(wanted)), counts)))
-        return pa.table({"partition": partitions_of, "name": names, "file_id": file_ids(names)})
+        rows = self._rows_of(wanted)
+        return rows.select(["partition", "name", "file_id"])
+
+    def rows(self, partitions: Iterable[str], groups: Mapping[str, Collection[str]] | None = None) -> pa.Table | None:
+        """partition, name, file_id, size_bytes of all files, as `names`; groups: of each partition only these file ids."""
+        wanted = list(dict.fromkeys(partitions))
+        if not self._look_up(wanted):
+            return None
+        rows = self._rows_of(wanted)
+        if groups is None:
+            return rows
+        chosen = pa.array([f"{partition}/{file_id}" for partition, ids in groups.items() for file_id in ids], pa.string())
+        keys = pc.binary_join_element_wise(rows.column("partition"), rows.column("file_id"), "/")
+        return rows.filter(pc.is_in(keys, value_set=chosen))
+
+    def _rows_of(self, partitions: list[str]) -> pa.Table:
+        known = self._together
+        if known is None or known[0] != partitions:
+            parts = [self._files[partition] for partition in partitions]
+            counts = [part.num_rows for part in parts]
+            names = pa.concat_arrays([pa.array([], pa.string()), *(part.column("name") for part in parts)])
+            sizes = pa.concat_arrays([pa.array([], pa.int64()), *(part.column("size_bytes") for part in parts)])
+            of = pa.array(partitions, pa.string()).take(pa.array(np.repeat(np.arange(len(partitions)), counts), pa.int64()))
+            rows = pa.table({"partition": of, "name": names, "file_id": file_ids(names), "size_bytes": sizes})
+            known = self._together = (partitions, rows)
+        return known[1]
 
     def _look_up(self, partitions: list[str]) -> bool:
         missing = [partition for partition in partitions if partition not in self._files]

@@ -92,10 +92,10 @@ class MetadataTable:
         """True when it holds commits that the table's timeline, loaded before, does not know.
 
         Then what it says about the table's newest state (record and secondary indexes, statistics of partitions) may not be true
-        of the state that the timeline describes.
+        of the state that the timeline describes.  Its own compactions say nothing new.
         """
         latest = self._data_timeline.latest_time()
-        return any(instant.request_time > latest for instant in self.timeline.completed(Action.DELTACOMMIT, Action.COMMIT))
+        return any(instant.request_time > latest for instant in self.timeline.completed(Action.DELTACOMMIT))
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest merged slice of each file group of a partition, by group number; no group for a partition that is not there.

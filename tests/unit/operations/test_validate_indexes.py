@@ -1,0 +1,211 @@
+"""Damage in every partition of the metadata table is found by validation, survived by reads, and mended by building anew."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
+from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
+from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.plan.metadata import (
+    FileFilter,
+    MetadataRecords,
+    bloom_records,
+    by_shard,
+    expression_records,
+    partition_stats_records,
+    records_of,
+)
+from pyhudi.records.schema import with_meta_fields
+from pyhudi.records.stats import ColumnRange
+from pyhudi.table.snapshot import load_snapshot
+
+EVERY = (
+    "files",
+    "column_stats",
+    "partition_stats",
+    "bloom_filters",
+    "record_index",
+    "secondary_index_note",
+    "expr_index_day",
+    "expr_index_upper_note",
+)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source")
+    options = {
+        "hoodie.metadata.record.index.enable": True,
+        "hoodie.metadata.index.bloom.filter.enable": True,
+        "hoodie.metadata.record.index.min.filegroup.count": 1,
+        "hoodie.metadata.index.column.stats.file.group.count": 1,
+        "hoodie.metadata.index.bloom.filter.file.group.count": 1,
+        "hoodie.metadata.index.expression.file.group.count": 1,
+        "hoodie.index.bloom.num_entries": 100,
+    }
+    table = Table.create(path, record_key="id", partition_by="part", ordering="ts", options=options)
+    table.upsert(rows())
+    table.index.create("secondary_index", "note")
+    table.index.create("column_stats", "ts", function="from_unixtime", function_options={"format": "yyyy-MM-dd"}, name="day")
+    small = {"numentries": "100", "fpp": "0.01"}
+    table.index.create("bloom_filters", "note", function="upper", function_options=small)
+    # Everything in base files: what was there when the table was empty stands in logs.
+    table.index.rebuild()
+    table.upsert(rows().slice(0, 2))
+    return path
+
+
+def rows() -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"k{key}" for key in range(12)],
+            "part": ["ab"[key % 2] for key in range(12)],
+            "ts": pa.array([key * 86_400 for key in range(12)], pa.int64()),
+            "note": [f"n{key % 3}" for key in range(12)],
+        }
+    )
+
+
+@pytest.fixture
+def table(source: Path, tmp_path: Path) -> Table:
+    for path in source.rglob("*"):
+        target = tmp_path / path.relative_to(source)
+        if path.is_dir():
+            target.mkdir(parents=True, exist_ok=True)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    return Table(tmp_path)
+
+
+def say(table: Table, partition: str, records: MetadataRecords) -> None:
+    """Add a log file with these records to the metadata table, under the instant of the last write."""
+    store = MetadataStore.open(table.context.reloaded())
+    last = table.timeline().last_completed_write()
+    assert last is not None
+    for shard, piece in by_shard(records, store.groups.count(partition)).items():
+        file = MetadataFile(store.storage.spec(), partition, store.groups.file_id(partition, shard), last.request_time, "9-9-9")
+        run_metadata_log(LogTask(file, piece))
+
+
+def base_file(table: Table, partition: str = "a") -> str:
+    slices = load_snapshot(table.context.reloaded()).slices([partition])[partition]
+    assert slices[0].base is not None
+    return slices[0].base.name.text
+
+
+def stored(table: Table) -> pa.Schema:
+    return with_meta_fields(table.schema())
+
+
+NARROW = ColumnRange(1, 2, 0, 6)
+TEXTS = ColumnRange("1970-01-02", "1970-01-02", 0, 6)
+
+
+def wrong_partitions(table: Table) -> None:
+    say(table, "partition_stats", partition_stats_records({"a": {"ts": NARROW}}, ["ts"], stored(table)))
+
+
+def no_partition(table: Table) -> None:
+    say(table, "partition_stats", partition_stats_records({"a": None}, ["ts"], stored(table)))
+
+
+def other_filter(table: Table) -> None:
+    made = BloomFilter.create("DYNAMIC_V0", 100, 0.01, 1000)
+    made.add(pa.array(["something"]))
+    say(table, "bloom_filters", bloom_records([FileFilter("a", base_file(table), "DYNAMIC_V0", made.to_text())], "1"))
+
+
+def no_key(table: Table) -> None:
+    say(table, "record_index", records_of(deletes=pa.array(["k2"])))
+
+
+def no_value(table: Table) -> None:
+    gone = format_secondary_keys(pa.array(["n2"]), pa.array(["k2"]))
+    say(table, "secondary_index_note", records_of(deletes=gone))
+
+
+def value_of_nobody(table: Table) -> None:
+    keys = format_secondary_keys(pa.array(["n9"]), pa.array(["k2"]))
+    say(table, "secondary_index_note", records_of(keys, encode_secondary_values(1)))
+
+
+def wrong_results(table: Table) -> None:
+    say(table, "expr_index_day", expression_records("ts", pa.string(), [("a", base_file(table), TEXTS)], {}))
+
+
+def wrong_results_of_partition(table: Table) -> None:
+    say(table, "expr_index_day", expression_records("ts", pa.string(), (), {"a": TEXTS}))
+
+
+def other_results(table: Table) -> None:
+    made = BloomFilter.create("DYNAMIC_V0", 100, 0.01, 1000)
+    made.add(pa.array(["something"]))
+    say(table, "expr_index_upper_note", bloom_records([FileFilter("a", base_file(table), "DYNAMIC_V0", made.to_text())], "1"))
+
+
+def test_a_sound_table(table: Table) -> None:
+    found = table.validate()
+    assert found.ok and not found.found, str(found)
+    assert {name for name, _ in found.checks} >= set(EVERY)
+
+
+@pytest.mark.parametrize(
+    ("damage", "check", "message"),
+    [
+        (wrong_partitions, "partition_stats", "the index says 1 to 2"),
+        (no_partition, "partition_stats", "real readers pass the partition over"),
+        (other_filter, "bloom_filters", "another one than that of the file"),
+        (no_key, "record_index", "1 keys are missing: 'k2'"),
+        (no_value, "secondary_index_note", "1 pairs of value and record key are missing"),
+        (value_of_nobody, "secondary_index_note", "lookups read more than they need"),
+        (wrong_results_of_partition, "expr_index_day", "the index says '1970-01-02'"),
+        (other_results, "expr_index_upper_note", "another one than that of the file"),
+    ],
+)
+def test_wrong_records(table: Table, damage: Callable[[Table], None], check: str, message: str) -> None:
+    damage(table)
+    found = table.validate()
+    said = [finding for finding in found.found if finding.check == check]
+    assert said and message in said[0].detail, str(found)
+    table.index.rebuild(check)
+    assert not table.validate().found
+
+
+@pytest.mark.parametrize("partition", EVERY)
+@pytest.mark.parametrize("how", ["gone", "cut", "flipped"])
+def test_damaged_files(table: Table, tmp_path: Path, partition: str, how: str) -> None:
+    folder = tmp_path / ".hoodie/metadata" / partition
+    for path in folder.iterdir():
+        if path.suffix == ".hfile" and path.name[0] != ".":
+            data = path.read_bytes()
+            (folder / f".{path.name}.crc").unlink(missing_ok=True)
+            if how == "gone":
+                path.unlink()
+            elif how == "cut":
+                path.write_bytes(data[: len(data) // 2])
+            else:
+                # The first data block's magic.
+                path.write_bytes(b"XX" + data[2:])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for text, count in (("note = 'n1'", 4), ("id = 'k3'", 1), ("ts > 500000", 6), ("part = 'a' AND ts >= 0", 6)):
+            found = Table(tmp_path).scan(filter=text).count()
+            # Files that are gone are no damage that a reader could see: it knows no more than the metadata table tells.
+            assert found == count or how == "gone", (text, found)
+    if how != "gone" and partition in ("files", "record_index", "secondary_index_note", "column_stats"):
+        assert any(str(tmp_path) in str(one.message) and partition in str(one.message) for one in caught), [
+            str(one.message) for one in caught
+        ]
+    if how != "gone":
+        assert not table.validate().ok
+    table.index.rebuild(partition)
+    assert table.validate().ok and not table.validate().found
