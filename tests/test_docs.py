@@ -26,6 +26,8 @@ from pyhudi.cli.app import app
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
+from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
+from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
 from scripts import options_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,6 +51,14 @@ def test_the_worked_filter() -> None:
     simple = BloomFilter.create("SIMPLE", 10, 0.1, 10)
     simple.add(pa.array(["a", "b"]))
     assert worked_bytes("bloom-filter.md", "bloom-simple") == simple.encode()
+
+
+def test_the_worked_records_of_the_metadata_table() -> None:
+    place = ["part=aa", "286bd8a3-789d-4a0b-bfe9-3ac4f0725bee-0", 1795237168915]
+    location = pa.RecordBatch.from_arrays([pa.array([value]) for value in place], schema=LOCATION_SCHEMA)
+    assert worked_bytes("metadata-table.md", "record-index") == encode_locations(location)[0].as_py()
+    assert worked_bytes("metadata-table.md", "secondary-index") == encode_secondary_values(1)[0].as_py()
+    assert format_secondary_keys(pa.array(["chen$nai\\x"]), pa.array(["3"])).to_pylist() == ["chen\\$nai\\\\x$3"]
 
 
 @dataclass(frozen=True, slots=True)
