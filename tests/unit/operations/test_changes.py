@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.plan.changes import ChangeKind, ChangePlan
+from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
 
 CDC, MODE, FORMAT = (
@@ -229,6 +230,31 @@ def test_what_was_cleaned(tmp_path: Path) -> None:
         assert len(told(table, results[-1].completion_time)) == 2
 
 
+def test_change_logs_go_with_their_commits(tmp_path: Path) -> None:
+    """Through rollback, clean, savepoint and restore: those of commits that are there, and no other."""
+
+    def there() -> set[str]:
+        return {str(path.relative_to(tmp_path / "t")) for path in (tmp_path / "t" / "x").glob("*.cdc")}
+
+    def reported() -> set[str]:
+        commits = [read_commit(table.context.timeline, instant) for instant in table.timeline().completed_writes()]
+        return {path for metadata in commits for stat in metadata.write_stats for path in stat.cdc_stats or ()}
+
+    table = make(tmp_path / "t")
+    results = [table.upsert(rows("ab", ts)) for ts in range(5)]
+    assert len(there()) == 4 and there() == reported()
+    table.rollback(str(table.upsert(rows("az", 9)).instant))
+    assert len(there()) == 4 and there() == reported()
+    table.savepoint(results[1].instant)
+    table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
+    kept = {path.split("_")[1].split(".")[0] for path in there()}
+    assert kept == {str(results[n].instant) for n in (1, 3, 4)}
+    assert table.validate().ok
+    table.restore(str(results[1].instant))
+    assert len(there()) == 1 and there() == reported()
+    assert len(told(table, table.upsert(rows("ab", 9)).completion_time)) == 2
+
+
 def test_archived_instants_count_while_their_files_are_there(tmp_path: Path) -> None:
     table = make(tmp_path / "t", options={"hoodie.metadata.enable": False})
     for ts in range(6):
@@ -265,7 +291,6 @@ def test_log_statistics_that_do_not_name_their_slice(tmp_path: Path) -> None:
     from pyhudi.operations.changes import plan_change_query
     from pyhudi.plan.changes import plan_changes
     from pyhudi.plan.incremental import CompletionRange
-    from pyhudi.table.snapshot import read_commit
 
     golden = open_golden("mor_cdc", tmp_path)
     table = Table(golden.path)
