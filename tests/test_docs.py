@@ -23,11 +23,18 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app
+from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.hfile.blocks import BlockKind
+from pyhudi.format.hfile.blocks import encode_block as encode_block_of_hfile
+from pyhudi.format.hfile.cells import encode_cells
+from pyhudi.format.hfile.writer import Codec
+from pyhudi.format.instants import parse_instant_file
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
 from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
+from pyhudi.format.names import parse_base_file
 from scripts import options_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,6 +66,44 @@ def test_the_worked_records_of_the_metadata_table() -> None:
     assert worked_bytes("metadata-table.md", "record-index") == encode_locations(location)[0].as_py()
     assert worked_bytes("metadata-table.md", "secondary-index") == encode_secondary_values(1)[0].as_py()
     assert format_secondary_keys(pa.array(["chen$nai\\x"]), pa.array(["3"])).to_pylist() == ["chen\\$nai\\\\x$3"]
+
+
+def test_the_worked_block_of_an_hfile() -> None:
+    entry = encode_cells(pa.array([b"a"]), pa.array([b"1"]))[0].as_py()
+    block = encode_block_of_hfile(BlockKind.DATA, entry, Codec.NONE, previous_offset=-1, level=1)
+    assert worked_bytes("hfile.md", "hfile-data-block") == block
+
+
+def test_the_worked_document() -> None:
+    mark = bytes(range(16))
+    kept = SavepointPartitionMetadata("sf", ("f1-0_2-3-4_20260101000000000.parquet",))
+    document = SavepointMetadata("ada", 1795000000000, "", {"sf": kept}).encode(mark)
+    assert worked_bytes("timeline.md", "savepoint-block") == document[document.index(mark) :]
+
+
+def test_the_worked_names() -> None:
+    text = (ROOT / "docs" / "formats" / "timeline.md").read_text()
+    rows = re.findall(r"^\| `(\d[\w.]+)` \| (\d+) \| (\w+) \| (\w+) \| (?:(\d+) )?\|$", text, re.M)
+    assert len(rows) == 7
+    for name, *expected in rows:
+        found = parse_instant_file(name)
+        assert found is not None
+        assert [found.request_time, found.action, found.state.name, found.completion_time or ""] == expected
+        assert found.file_name() == name
+
+
+def test_the_worked_row(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "formats" / "base-file.md").read_text()
+    found = re.search(r"`(\d{17})` \| `(\d+)_(\d)_(\d)` \| `t3` \| `sf` \| `([\w.-]+)`", text)
+    assert found is not None
+    name = parse_base_file(found[5])
+    assert name is not None and name.instant_time == found[1] == found[2] and name.write_token.split("-")[0] == found[3]
+    table = hp.Table.create(tmp_path / "t", record_key="id", partition_by="city")
+    table.upsert(pa.table({"id": ["t1", "t2", "t3"], "city": ["sf"] * 3}))
+    row = table.scan(["*"], filter="id = 't3'").to_arrow().to_pylist()[0]
+    assert list(row) == re.findall(r"`(\w+)`", text[found.start() - 300 : found.start()].splitlines()[-3])
+    assert row["_hoodie_commit_seqno"] == f"{row['_hoodie_commit_time']}_0_{found[4]}"
+    assert (row["_hoodie_record_key"], row["_hoodie_partition_path"]) == ("t3", "sf")
 
 
 @dataclass(frozen=True, slots=True)
