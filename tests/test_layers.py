@@ -28,6 +28,7 @@ LAYERS = {
     "pyhudi.execute": 5,
     "pyhudi.operations": 6,
     "pyhudi.engines": 7,
+    "pyhudi.procedures": 8,
     "pyhudi.cli": 8,
     "pyhudi.report": 8,
     "pyspark_pyhudi": 9,

@@ -28,6 +28,8 @@ from pyhudi.errors import (
     Unsupported,
     WriteConflict,
 )
+from pyhudi.execute.progress import set_reporter
+from pyhudi.operations.observe import OperationEvent, add_listener
 from pyhudi.operations.results import WriteResult
 from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
 
@@ -40,6 +42,7 @@ __all__ = [
     "InstantNotFound",
     "Internal",
     "InvalidRequest",
+    "OperationEvent",
     "RecordMerger",
     "Scan",
     "ServiceFailed",
@@ -51,8 +54,10 @@ __all__ = [
     "Unsupported",
     "WriteConflict",
     "WriteResult",
+    "add_listener",
     "record_by_record",
     "register_merger",
+    "set_reporter",
 ]
 
 logging.getLogger("pyhudi").addHandler(logging.NullHandler())

@@ -60,6 +60,7 @@ from pyhudi.operations.index import (
 from pyhudi.operations.lookup import plan_lookup
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.query import Filter, Query, incremental_range, plan_incremental_query, plan_snapshot_query, table_schema
+from pyhudi.operations.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.restore import run_restore
 from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
@@ -547,6 +548,29 @@ class Table:
     def index(self) -> Indexes:
         """The indexes of the table's metadata table: created, dropped, built anew, listed."""
         return Indexes(self._context, self._parse)
+
+    def repair(
+        self,
+        kinds: Iterable[str] | None = None,
+        *,
+        dry_run: bool = True,
+        options: Mapping[str, object] | None = None,
+    ) -> RepairResult:
+        """Mend what is broken around the data, or say what that would take.
+
+        kinds: any of properties, pending (what died), partition-metadata, orphans, metadata-table; None for all.  dry_run: change
+        nothing.  Raises InvalidRequest for another kind.
+        """
+        known = [kind.value for kind in RepairKind]
+        chosen = known if kinds is None else list(kinds)
+        unknown = [kind for kind in chosen if kind not in known]
+        if unknown:
+            raise InvalidRequest(f"{unknown[0]!r} is nothing that can be repaired; there are {', '.join(known)}")
+        context = self._context.reloaded()
+        check_writable(context)
+        parsed = self._parse(options)
+        settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
+        return run_repair(context, LocalEngine(parsed.integer("pyhudi.threads")), settings, dry_run=dry_run)
 
     @property
     def inspect(self) -> Inspection:

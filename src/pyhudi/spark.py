@@ -4,6 +4,7 @@
     df = hs.read(spark, path)                             # spark.read.format("hudi").load(path)
     hs.write(df, path, mode="append", options={...})      # df.write.format("hudi").options(...).mode("append").save(path)
     hs.write_stream(stream, path, {...}, checkpoint=...)  # stream.writeStream.format("hudi")
+    hs.call(spark, "show_commits", path=path, limit=10)   # CALL show_commits(table => 't', limit => 10)
     hs.enable(spark, alias="hudi")                        # spark.read.format("hudi") reads through PyHudi
 
 Works on classic sessions and on Spark Connect.  Workers need PyHudi installed beside PySpark.
@@ -15,8 +16,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyhudi import procedures
 from pyhudi.api import Filter, Table
-from pyhudi.engines.spark.convert import DataFrame, SparkSession, StreamingQuery
+from pyhudi.engines.spark.convert import DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
@@ -28,7 +30,7 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.stream import StreamSink, start
 
-__all__ = ["StreamSink", "enable", "read", "write", "write_stream"]
+__all__ = ["StreamSink", "call", "enable", "read", "write", "write_stream"]
 
 _MODES = {
     "append": "append",
@@ -131,6 +133,29 @@ def write_stream(
     """
     sink = StreamSink(path, options, storage_options, output_mode=output_mode)
     return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
+
+
+def call(
+    spark: SparkSession,
+    procedure: str,
+    /,
+    *,
+    table: str | None = None,
+    path: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    **arguments: object,
+) -> DataFrame:
+    """Run one of Hudi's procedures on the table at `path`, or on the table of the session's catalog with that name.
+
+    Names, arguments and columns are those of Hudi's `CALL`; `pyhudi.procedures.NAMES` lists them.  Compactions and clusterings
+    run their tasks on the session.  Raises InvalidRequest for a name, table or argument that there is not.
+    """
+    if (table is None) == (path is None):
+        raise InvalidRequest(f"procedure {procedure} takes either table= or path=")
+    if table is not None:
+        path = table_location(spark, table)
+    rows = procedures.call(procedure, path=path, storage_options=storage_options, spark=spark, **arguments)
+    return spark.createDataFrame(rows)
 
 
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:

@@ -1,7 +1,7 @@
 """The application: commands, common options, exit codes.
 
 Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way, try
-again; 4 findings (validate, doctor).
+again; 4 findings (validate, doctor, and a dry run of repair).
 """
 
 from __future__ import annotations
@@ -11,8 +11,13 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import look, maintain, report
+from pyhudi.cli import look, maintain, mend, report
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way: "
+    "try again; 4 something was found (validate, doctor, repair without --no-dry-run)."
+)
 
 app = typer.Typer(
     name="pyhudi",
@@ -20,9 +25,11 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     help="Look at Apache Hudi tables, and keep them in order.  TABLE is a path or an object store URI.",
+    epilog=EXIT_CODES,
 )
 look.add_to(app)
 maintain.add_to(app)
+mend.add_to(app)
 report.add_to(app)
 
 

@@ -10,6 +10,9 @@ from pyhudi.api import Table
 from pyhudi.cli.output import Format
 from pyhudi.errors import InvalidRequest
 
+FINDINGS = 4
+"""Exit code of a command that looked for what is wrong, and found something."""
+
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="Path or URI of the table.")]
 OutputOption = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
 OptionsOption = Annotated[

@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli.arguments import DryRunOption, OptionsOption, OutputOption, StorageOption, TableArgument, open_table
+from pyhudi.cli.arguments import FINDINGS, DryRunOption, OptionsOption, OutputOption, StorageOption, TableArgument, open_table
 from pyhudi.cli.output import Format, print_rows, print_value
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
 InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
-_CHECK_FAILED = 4
 
 
 def add_to(app: typer.Typer) -> None:
@@ -181,4 +180,4 @@ def validate(table: TableArgument, output: OutputOption = Format.TABLE, storage:
     else:
         print_rows(result.findings, output)
     if not result.ok:
-        raise typer.Exit(_CHECK_FAILED)
+        raise typer.Exit(FINDINGS)

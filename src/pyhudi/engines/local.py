@@ -27,6 +27,7 @@ from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import incoming_rows, incoming_schema, resolve_moves
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
+from pyhudi.execute.progress import stage, stage_name
 from pyhudi.execute.spill import RowBuffer, store_rows
 from pyhudi.execute.tag import (
     ByBuckets,
@@ -87,10 +88,19 @@ class LocalEngine:
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
         """Run tasks on the pool; results in order.  The first error cancels what has not begun and is raised."""
         todo = list(tasks)
+        with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
+            return self._run_all(function, todo, advance)
+
+    def _run_all(self, function: Callable[[T], R], todo: list[T], advance: Callable[[], None]) -> list[R]:
+        def run(task: T) -> R:
+            result = function(task)
+            advance()
+            return result
+
         if len(todo) <= 1 or self.threads == 1:
-            return [function(task) for task in todo]
+            return [run(task) for task in todo]
         with ThreadPoolExecutor(min(self.threads, len(todo)), thread_name_prefix="pyhudi") as pool:
-            futures: list[Future[R]] = [pool.submit(function, task) for task in todo]
+            futures: list[Future[R]] = [pool.submit(run, task) for task in todo]
             done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             failed = next((f for f in done if f.exception() is not None), None)
             if failed is not None:

@@ -26,6 +26,7 @@ from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.operations.clean import load_last_clean
+from pyhudi.operations.observe import observed
 from pyhudi.operations.results import ArchiveResult
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.options import Options
@@ -63,6 +64,7 @@ class ArchiveSettings:
         return cls(ArchivalSettings.of(options), CommitSettings.of(options), _ARROW_CODECS.get(codec, codec))
 
 
+@observed("archive")
 def run_archive(
     context: TableContext,
     settings: ArchiveSettings,

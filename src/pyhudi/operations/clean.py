@@ -31,6 +31,7 @@ from pyhudi.format.actions.clean import (
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.metadata.mirror import mirror_clean
+from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CleanResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.settings import CommitSettings
@@ -101,6 +102,7 @@ def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult
     )
 
 
+@observed("clean")
 def run_clean(context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None) -> CleanResult:
     """Carry out cleans that died, then clean.  timeline: one that was just loaded, so that it need not be loaded again.
 

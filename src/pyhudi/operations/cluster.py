@@ -14,8 +14,9 @@ Source: writing and services, "Clustering"; clustering design.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
@@ -33,9 +34,10 @@ from pyhudi.format.actions.clustering import (
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.operations.attempt import check_writable, taken_back_on_error
+from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
@@ -124,7 +126,7 @@ class ClusteringOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClusteringResult:
-    """What a clustering did.  instant: its request time, None when nothing was worth it."""
+    """What a clustering did.  instant: its request time, None when nothing was worth it.  seconds: by phase, of one that ran."""
 
     instant: str | None
     completion_time: str | None
@@ -135,18 +137,25 @@ class ClusteringResult:
     bytes_read: int = 0
     bytes_written: int = 0
     order: tuple[str, ...] = field(default=())
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
 
     def __str__(self) -> str:
         if self.instant is None:
             return "clustering (nothing to cluster)"
         by = f", ordered by {', '.join(self.order)}" if self.order else ""
         state = "" if self.completion_time else " (planned, not run)"
+        spent = ", ".join(f"{name} {value:.2f}" for name, value in self.seconds.items())
         return (
             f"clustering {self.instant}{state}\n"
             f"  groups        {self.groups:,}{by}\n"
             f"  file groups   {self.file_groups_read:,} read, {self.file_groups_written:,} written\n"
             f"  rows          {self.rows:,}\n"
             f"  bytes         {self.bytes_read:,} read, {self.bytes_written:,} written"
+            + (f"\n  seconds       {spent}" if spent else "")
         )
 
 
@@ -191,6 +200,7 @@ def schedule_clustering(
     return _result(time, None, groups, (), options.plan.sort_columns)
 
 
+@observed("cluster")
 def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusteringOptions) -> ClusteringResult:
     """Carry out a plan that is on the timeline.
 
@@ -198,6 +208,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     since it was planned; such a plan can never be carried out, and is left to `drop_clustering`.
     """
     check_writable(context)
+    phases = Phases(context.env)
     timeline = context.timeline.load()
     if finish_pending_rollbacks(context, options.commit, timeline):
         timeline = context.timeline.load()
@@ -211,7 +222,9 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
         start = _since_plan(snapshot.timeline, instant_time)
         _check_not_overtaken(context, snapshot.timeline, instant_time, start, groups)
         tasks = _tasks(context, snapshot, instant_time, groups, sort_columns, layout, options)
+        phases.end("load")
         statuses = [status for part in engine.map(run_cluster, tasks) for status in part]
+        phases.end("write")
         replaced: dict[str, list[str]] = {}
         for group in groups:
             replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
@@ -221,7 +234,8 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
         mirror = CommitMirror(engine, tasks[0].spec.indexing if tasks else None, schema, statuses, replaced=replaced)
         mirror = mirror.prepare(context, snapshot, instant_time, "CLUSTER")
         done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
-    return _result(instant_time, done.completion_time, groups, statuses, sort_columns)
+    phases.end("commit")
+    return replace(_result(instant_time, done.completion_time, groups, statuses, sort_columns), seconds=phases.seconds)
 
 
 def _always() -> bool:

@@ -32,6 +32,7 @@ from pyhudi.format.names import WriteToken
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CompactionResult, CompactionRun
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
@@ -90,6 +91,7 @@ def _always() -> bool:
     return True
 
 
+@observed("compact")
 def run_compaction(
     context: TableContext,
     engine: Engine,
@@ -110,6 +112,7 @@ def run_compaction(
     return _run_all(context, engine, settings, _COMPACTION, instant, if_due, schedule, go_on)
 
 
+@observed("log_compact")
 def run_log_compaction(
     context: TableContext,
     engine: Engine,

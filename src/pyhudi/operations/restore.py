@@ -26,6 +26,7 @@ from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, Rollba
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.metadata.store import drop_for_restore
+from pyhudi.operations.observe import observed
 from pyhudi.operations.results import RestoreResult
 from pyhudi.operations.savepoint import check_retained, check_version, completed_write
 from pyhudi.operations.settings import CommitSettings
@@ -42,6 +43,7 @@ from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 _DELETING_THREADS = 16
 
 
+@observed("restore")
 def run_restore(context: TableContext, settings: CommitSettings, instant: str) -> RestoreResult:
     """Take the table back to the state as of a completed write.
 

@@ -11,17 +11,18 @@ from typing import Any
 class WriteResult:
     """The outcome of a write.
 
-    instant, completion_time: request and completion time; None when there was nothing to commit.  Rows: incoming after
-    combining duplicates, inserted, updated, deleted.  file_groups_new / _rewritten: how many were created and rewritten.
-    bytes_written: all bytes of data files; bytes_rewritten: those of rewritten file groups.  index: which index found the file
-    groups of the keys, None when none was needed; index_source: what it asked.  conflict_retries: how often the write was planned
-    again.  rolled_back: failed instants that this write cleaned up.  services: for each table service `due`, `run`, `planned`,
-    `not due` or `off`.  seconds: by phase.
+    instant, completion_time: request and completion time; None when there was nothing to commit.  rows_in: incoming rows after
+    combining duplicates; rows_inserted, _updated, _deleted: what they did (rows that lost to newer ones did nothing).
+    file_groups_new / _rewritten: how many were created and rewritten.  bytes_written: all bytes of data files; bytes_rewritten:
+    those of rewritten file groups.  index, index_source: which index found the file groups and from what, None when no lookup
+    was needed.  conflict_retries: how often the write was planned again.  rolled_back: failed instants that this write cleaned
+    up.  services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
     """
 
     operation: str
     instant: str | None
     completion_time: str | None
+    rows_in: int = 0
     rows_inserted: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
@@ -45,7 +46,8 @@ class WriteResult:
     def __str__(self) -> str:
         lines = [
             f"{self.operation} {self.instant or '(nothing to commit)'}",
-            f"  rows          {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, {self.rows_deleted:,} deleted",
+            f"  rows          {self.rows_in:,} in, {self.rows_inserted:,} inserted, {self.rows_updated:,} updated, "
+            f"{self.rows_deleted:,} deleted",
             f"  file groups   {self.file_groups_new:,} new, {self.file_groups_rewritten:,} rewritten, "
             f"{self.file_groups_replaced:,} replaced",
             f"  bytes         {self.bytes_written:,} written, {self.bytes_rewritten:,} of them by rewriting",

@@ -15,7 +15,8 @@ Source: writing and services, "Rollback"; timeline document, "Rollback policy".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.compaction import CompactionOperation
@@ -23,6 +24,7 @@ from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, Rollba
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.operations.metadata.mirror import mirror_rollback
+from pyhudi.operations.observe import observed
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
@@ -38,11 +40,24 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 @dataclass(frozen=True, slots=True)
 class RollbackResult:
-    """What a rollback did.  deleted: paths relative to the table."""
+    """What a rollback did.  instant: its own; rolled_back: of the write that is gone; deleted: paths relative to the table."""
 
     instant: str
     rolled_back: str
     deleted: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"rollback {self.instant}",
+                f"  undone        {self.rolled_back}",
+                f"  files         {len(self.deleted):,} deleted",
+            ]
+        )
 
 
 def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[RollbackResult, ...]:
@@ -71,6 +86,7 @@ def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, ti
     return tuple(result for result in finished if result is not None)
 
 
+@observed("rollback")
 def rollback_instant(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
     """Roll one write or service back, pending or completed.
 

@@ -17,6 +17,7 @@ from pyhudi.errors import InstantNotFound, TableState, Unsupported
 from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.clean import load_clean, load_pending_plan, refuse_while_restoring
+from pyhudi.operations.observe import observed
 from pyhudi.operations.results import SavepointResult
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
@@ -26,6 +27,7 @@ from pyhudi.table.snapshot import load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
 
+@observed("savepoint")
 def run_savepoint(
     context: TableContext, settings: CommitSettings, *, instant: str | None = None, user: str = "", comments: str = ""
 ) -> SavepointResult:

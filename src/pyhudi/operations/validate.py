@@ -38,6 +38,7 @@ from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
+from pyhudi.operations.observe import observed
 from pyhudi.operations.query import read_spec
 from pyhudi.operations.validate_indexes import (
     Check,
@@ -149,6 +150,7 @@ class ValidationResult:
         return "\n".join(lines)
 
 
+@observed("validate")
 def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None) -> ValidationResult:
     """Make every check that the table gives reason for.
 

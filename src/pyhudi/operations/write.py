@@ -40,6 +40,7 @@ from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, p
 from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.observe import observed
 from pyhudi.operations.query import Filter, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes
@@ -162,6 +163,7 @@ class WriteSettings:
         return self.index.kind is IndexType.BUCKET
 
 
+@observed("write")
 def run_write(
     context: TableContext, engine: Engine, data: Any, settings: WriteSettings, *, seen: Snapshot | None = None
 ) -> WriteResult:
@@ -200,6 +202,7 @@ def run_write(
     )
 
 
+@observed("delete")
 def run_delete_where(context: TableContext, engine: Engine, where: Filter, settings: WriteSettings) -> WriteResult:
     """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
     meanwhile.
@@ -231,6 +234,7 @@ def _read_all(spec: ReadSpec, slice_: FileSlice) -> pa.Table:
     return pa.concat_tables(list(run_read(spec, slice_)))
 
 
+@observed("delete_partition")
 def run_delete_partitions(
     context: TableContext, partitions: Iterable[str], settings: WriteSettings, engine: Engine | None = None
 ) -> WriteResult:
@@ -370,6 +374,7 @@ class _Write:
         self.schemas = schemas
         self.phases = phases
         self.rolled_back = rolled_back
+        self.rows_in = 0
         self.operation = settings.operation
         self.global_keys = settings.index.kind.is_global
         added_as = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
@@ -381,6 +386,7 @@ class _Write:
             # A bulk insert places nothing, so its rows need not be held and counted before they are written.
             uncounted = self.operation is WriteOperation.BULK_INSERT and self.settings.allow_empty and not self.settings.routes
             counts = {} if uncounted else incoming.partitions()
+            self.rows_in = sum(counts.values())
             self.phases.end("prepare")
             if not counts and not self.settings.allow_empty and self.operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
                 return WriteResult(str(self.operation), None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
@@ -643,6 +649,7 @@ class _Write:
             operation=str(self.operation),
             instant=done.request_time,
             completion_time=done.completion_time,
+            rows_in=self.rows_in or sum(s.num_inserts for s in stats),
             rows_inserted=sum(s.num_inserts for s in stats),
             rows_updated=sum(s.num_update_writes for s in stats),
             rows_deleted=sum(s.num_deletes for s in stats),

@@ -100,3 +100,42 @@ def test_errors_are_one_message_and_an_exit_code(
             run()
         assert stopped.value.code == code
         assert "Traceback" not in capsys.readouterr().err
+
+
+def test_repair_says_what_it_would_do_and_then_does_it(table: hp.Table) -> None:
+    assert "nothing to repair" in call("repair", table.uri)
+    table.drop_metadata_table()
+    table.context.storage.delete(["sf/.hoodie_partition_metadata"])
+    result = RUNNER.invoke(app, ["repair", table.uri, "--only", "partition-metadata", "-o", "json"])
+    assert result.exit_code == 4
+    assert [step["path"] for step in json.loads(result.output)["steps"]] == ["sf/.hoodie_partition_metadata"]
+    assert table.scan().count() == 1
+    assert "it is written" in call("repair", table.uri, "--no-dry-run")
+    assert table.scan().count() == 3
+    assert call("repair", table.uri)
+
+
+def test_doctor_names_a_remedy_for_each_finding(table: hp.Table) -> None:
+    result = RUNNER.invoke(app, ["doctor", table.uri, "-O", "hoodie.keep.min.commits=30", "-O", "hoodie.keep.max.commits=20"])
+    assert result.exit_code == 4
+    assert "hoodie.keep.max.commits=20 is not above" in result.output and "remedy: hoodie.keep.max.commits=40" in result.output
+    found = json.loads(RUNNER.invoke(app, ["doctor", table.uri, "-O", "hoodie.keep.max.commitz=3", "-o", "json"]).output)
+    assert any("hoodie.keep.max.commitz" in one["finding"] for one in found)
+
+
+def test_procedures_by_name(table: hp.Table) -> None:
+    rows = json.loads(call("call", "show_commits", table.uri, "-a", "limit=1", "-o", "json"))
+    assert [row["total_update_records_written"] for row in rows] == [1]
+    assert "show_commits: " in call("procs")
+    assert "limit int = 10" in call("procs", "show_commits")
+
+
+def test_help_tells_the_exit_codes_and_shells_are_completed() -> None:
+    assert "Exit codes" in call("--help")
+    assert "--install-completion" in call("--help")
+
+
+def test_tables_in_memory_and_object_stores_are_named_by_uri() -> None:
+    made = hp.Table.create("memory://cli/t", record_key="id")
+    made.upsert(pa.table({"id": ["a"]}))
+    assert json.loads(call("show", "memory://cli/t", "-o", "json"))["record key"] == "id"

@@ -92,6 +92,17 @@ def small_frame(session: SparkSession, rows: pa.Table) -> DataFrame:
     return session.createDataFrame(rows)
 
 
+def table_location(session: SparkSession, name: str) -> str:
+    """Where the table of the session's catalog lies.  Raises InvalidRequest when it has no such table, or that one no place."""
+    if not session.catalog.tableExists(name):
+        raise InvalidRequest(f"the session's catalog has no table {name!r}")
+    quoted = ".".join(f"`{part.strip('`')}`" for part in name.split("."))
+    for row in session.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect():
+        if row["col_name"] == "Location":
+            return str(row["data_type"])
+    raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")
+
+
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:
     return pa.field(field.name, _arrow_type(field.dataType, path), field.nullable)
 

@@ -49,6 +49,7 @@ from pyhudi.engines.spark.lookup import (
     look_up_few,
     look_up_many,
 )
+from pyhudi.engines.spark.progress import spark_stage
 from pyhudi.engines.spark.tasks import (
     FILE,
     FILES,
@@ -157,7 +158,7 @@ class SparkIncoming:
             grouped = self.rows.groupBy(PARTITION_PATH).agg(
                 F.count(F.lit(1)).alias("n"), F.sum(F.octet_length(RECORD_KEY)).alias("bytes")
             )
-            with translated_errors():
+            with translated_errors(), spark_stage(self.session, "prepare rows"):
                 found = grouped.collect()
             self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in found}
             self._key_bytes = sum(int(row["bytes"]) for row in found)
@@ -208,7 +209,7 @@ class SparkIncoming:
             self._request.rule,
             self.budget_bytes,
         )
-        with translated_errors():
+        with translated_errors(), spark_stage(self.session, "write"):
             return decode_statuses(rows.mapInArrow(job, STATUS_SCHEMA).toArrow())
 
     def release(self) -> None:
@@ -396,7 +397,7 @@ class ManyTagged:
             )
             moved = _settle(incoming, request, joined.where(~stays))
             joined = joined.where(stays)
-        with translated_errors():
+        with translated_errors(), spark_stage(incoming.session, "find keys"):
             updates = joined.select(F.explode(FILES).alias(FILE)).groupBy(FILE).count().collect()
             inserts = joined.where(column(FILES).isNull()).groupBy(PARTITION_PATH).count().collect()
         rows = joined.withColumn(FILE, F.explode_outer(FILES))
@@ -569,7 +570,7 @@ def _write_groups(
     job = WriteGroups(
         plan.spec, schema, targets, plan.rule, plan.match_keys, rule, plan.validity, incoming.budget_bytes, plan.unknown_keys
     )
-    with translated_errors():
+    with translated_errors(), spark_stage(incoming.session, "write"):
         return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
 
 

@@ -26,7 +26,9 @@ from pyspark.sql import functions as F
 
 from pyhudi import errors
 from pyhudi.engines.spark.convert import ddl
+from pyhudi.engines.spark.progress import spark_stage
 from pyhudi.errors import HudiError, Internal, InvalidRequest
+from pyhudi.execute.progress import stage_name
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,7 +53,7 @@ def run_tasks(session: SparkSession, function: Callable[[T], R], tasks: Iterable
     if not blobs:
         return []
     frame = task_frame(session, blobs).mapInArrow(_Runner(function), ddl(("task", "long"), ("result", "binary")))
-    with translated_errors():
+    with translated_errors(), spark_stage(session, stage_name(getattr(function, "func", function))):
         answers = frame.toArrow()
     results: list[Any] = [None] * len(blobs)
     seen = 0

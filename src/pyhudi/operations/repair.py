@@ -1,0 +1,290 @@
+"""Repair: bring what is broken around a table's data back in order, or say what that would take.
+
+    properties           hoodie.properties is gone or damaged, and its backup is whole: it is written from the backup
+    pending              writes and rollbacks that died are rolled back and finished; attempts at compactions and clusterings that
+                         died are undone, and their plans stay; a restore that died is named, since only its caller may go on
+    partition metadata   a folder with base files has no .hoodie_partition_metadata, so listings pass it over: it is written
+    orphans              data files of no instant at all, and of no instant that the history may have: they are deleted
+    metadata table       it cannot be read, or lists other files than the directories hold: it is dropped and built anew
+
+Steps are found and carried out in this order, each on the state that the one before left.  Files are listed before the timeline
+is read: a file that is seen then belongs to an instant that is seen too, so no file of a writer at work looks like an orphan.
+Data rows are never changed.  What this does not do: bring lost data files back.
+
+Source: timeline document, "Rollback policy"; storage format, "Partition metadata", "hoodie.properties" and "Metadata table".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from pyhudi.errors import CorruptData
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.write_base import ensure_partition, path_in
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
+from pyhudi.format.properties import parse_properties
+from pyhudi.operations.metadata.initialise import build_partitions
+from pyhudi.operations.metadata.settings import BUILD_ORDER, MetadataSettings
+from pyhudi.operations.metadata.store import drop_store
+from pyhudi.operations.observe import observed
+from pyhudi.operations.rollback import rollback_failed_attempt, rollback_failed_writes
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.options import Options
+from pyhudi.storage.base import FileInfo
+from pyhudi.storage.liveness import is_alive
+from pyhudi.table.config import PROPERTIES_BACKUP, PROPERTIES_FILE, store_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.metadata.indexes import scan_files
+from pyhudi.table.metadata.listing import DAMAGE
+from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.snapshot import load_schema
+from pyhudi.timeline.timeline import Timeline
+
+
+class RepairKind(StrEnum):
+    """What can be repaired, in the order in which it is."""
+
+    PROPERTIES = "properties"
+    PENDING = "pending"
+    PARTITIONS = "partition-metadata"
+    ORPHANS = "orphans"
+    METADATA = "metadata-table"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One thing that is wrong.  path: relative to the table, '' for the table; remedy: what is, or would be, done about it."""
+
+    kind: RepairKind
+    path: str
+    finding: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepairResult:
+    """What a repair did, or would do.  dry_run: nothing was changed."""
+
+    uri: str
+    dry_run: bool
+    steps: tuple[RepairStep, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        head = "repair (dry run)" if self.dry_run else "repair"
+        if not self.steps:
+            return f"{head} {self.uri}\n  nothing to repair"
+        lines = [f"{head} {self.uri}"]
+        lines += [f"  {step.kind.value:<20}{step.path or 'table'}: {step.finding}; {step.remedy}" for step in self.steps]
+        if self.dry_run:
+            lines.append("  run it with         dry_run=False")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairSettings:
+    """kinds: what to look at, in order."""
+
+    kinds: tuple[RepairKind, ...]
+    commit: CommitSettings
+    metadata: MetadataSettings
+
+    @classmethod
+    def of(cls, options: Options, kinds: Sequence[RepairKind] = tuple(RepairKind)) -> RepairSettings:
+        """From checked options."""
+        return cls(tuple(kind for kind in RepairKind if kind in kinds), CommitSettings.of(options), MetadataSettings.of(options))
+
+
+@observed("repair")
+def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool = True) -> RepairResult:
+    """Find what is wrong and, unless `dry_run`, mend it.
+
+    Raises Unsupported, before anything is changed, for a table version that is not written, and what the steps raise.
+    """
+    steps: list[RepairStep] = []
+    for kind in settings.kinds:
+        steps += _REPAIRS[kind](context, engine, settings, dry_run)
+        if not dry_run:
+            context = context.reloaded()
+    return RepairResult(context.storage.uri, dry_run, tuple(steps))
+
+
+def _repair_properties(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+    storage = context.storage
+    data = storage.read(PROPERTIES_FILE)
+    backup = storage.stat(PROPERTIES_BACKUP) is not None
+    damage = "is missing" if data is None else _damage(data)
+    if damage is None:
+        if backup:
+            yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_BACKUP, "an interrupted change left it", "it is deleted")
+            if not dry_run:
+                with context.lock.held(settings.commit.lock_wait_ms):
+                    storage.delete([PROPERTIES_BACKUP])
+        return
+    yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, damage, "it is written from its backup")
+    if not dry_run:
+        with context.lock.held(settings.commit.lock_wait_ms):
+            store_table_config(storage, {}, context.env)
+
+
+def _damage(data: bytes) -> str | None:
+    """What is wrong with the text of a properties file that readers passed over for its backup."""
+    try:
+        values = parse_properties(data)
+    except CorruptData as error:
+        return str(error)
+    missing = [
+        key for key in ("hoodie.table.name", "hoodie.timeline.layout.version", "hoodie.table.checksum") if key not in values
+    ]
+    return f"has no {missing[0]}" if missing else None
+
+
+def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+    timeline = context.timeline.load()
+    for instant in timeline.pending():
+        step = _pending_step(context, settings, instant)
+        if step is not None:
+            yield step
+    if dry_run:
+        return
+    rollback_failed_writes(context, settings.commit)
+    for instant in timeline.pending(*_SERVICES):
+        if instant.state is State.INFLIGHT and not _lives(context, settings, instant):
+            rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
+
+
+def _pending_step(context: TableContext, settings: RepairSettings, instant: Instant) -> RepairStep | None:
+    path = context.timeline.path(instant)
+    if instant.action is Action.RESTORE:
+        return RepairStep(RepairKind.PENDING, path, "a restore died", "run `restore` again: until then the table is not written")
+    if instant.action is Action.ROLLBACK:
+        return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is carried to its end")
+    if instant.action is Action.CLEAN:
+        return RepairStep(RepairKind.PENDING, path, "a clean died", "the next `clean` carries it out")
+    if _lives(context, settings, instant):
+        return None
+    if instant.action in _SERVICES:
+        if instant.state is not State.INFLIGHT:
+            return None
+        return RepairStep(RepairKind.PENDING, path, f"a {instant.action} died", "its attempt is undone, and its plan stays")
+    if instant.action in _WRITES:
+        if settings.commit.failed_writes == "NEVER":
+            return RepairStep(RepairKind.PENDING, path, "a write died", "hoodie.clean.failed.writes.policy=NEVER leaves it")
+        return RepairStep(RepairKind.PENDING, path, "a write died", "it is rolled back")
+    return None
+
+
+def _lives(context: TableContext, settings: RepairSettings, instant: Instant) -> bool:
+    return is_alive(context.storage, context.env, instant.request_time, settings.commit.heartbeats)
+
+
+def _repair_partitions(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+    for partition, instant_time in sorted(find_unmarked_partitions(context).items()):
+        path = path_in(partition, PARTITION_METADATA_FILES[0])
+        yield RepairStep(RepairKind.PARTITIONS, path, "is missing, so listings pass the folder over", "it is written")
+        if not dry_run:
+            ensure_partition(context.storage, partition, instant_time)
+
+
+def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
+    """Folders with committed base files and without partition metadata -> the oldest instant of those files."""
+    files = tuple(_data_files(context))
+    timeline = context.timeline.load()
+    marked = {info.path.rpartition("/")[0] for info in files if info.name in PARTITION_METADATA_FILES}
+    found: dict[str, str] = {}
+    for info in files:
+        base, folder = parse_base_file(info.name), info.path.rpartition("/")[0]
+        if base is not None and folder not in marked and timeline.is_completed(base.instant_time):
+            found[folder] = min(found.get(folder, base.instant_time), base.instant_time)
+    return found
+
+
+def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+    files = tuple(_data_files(context))
+    timeline = context.timeline.load()
+    known = {instant.request_time for instant in timeline.instants}
+    doomed = []
+    for info in files:
+        named = parse_base_file(info.name) or parse_log_file(info.name)
+        if named is None or named.instant_time in known or not _is_gone(timeline, named.instant_time):
+            continue
+        doomed.append(info.path)
+        finding = f"{info.size_bytes:,} bytes of instant {named.instant_time}, which is on no timeline"
+        yield RepairStep(RepairKind.ORPHANS, info.path, finding, "it is deleted")
+    if doomed and not dry_run:
+        context.storage.delete(doomed)
+
+
+def _is_gone(timeline: Timeline, instant_time: str) -> bool:
+    """Whether an instant that does not stand on the active timeline stands nowhere: readers do not count its files."""
+    return timeline.start is not None and not timeline.is_completed(instant_time) and not timeline.completion_time(instant_time)
+
+
+def _data_files(context: TableContext) -> Iterator[FileInfo]:
+    """Every file of the table outside `.hoodie`."""
+    return (info for info in context.storage.walk("") if not info.path.startswith(".hoodie/"))
+
+
+def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+    if not context.config.has_metadata_table:
+        return
+    finding = _metadata_damage(context)
+    if finding is None:
+        return
+    held = context.config.metadata_partitions
+    built = tuple(name for name in BUILD_ORDER if name in held)
+    lost = [name for name in held if name not in built]
+    remedy = "it is built anew" + (f" without {', '.join(lost)}, to be created again" if lost else "")
+    yield RepairStep(RepairKind.METADATA, ".hoodie/metadata", finding, remedy)
+    if dry_run:
+        return
+    with context.lock.held(settings.commit.lock_wait_ms):
+        context = context.reloaded()
+        schema = load_schema(context.timeline, context.timeline.load(), context.config)
+        context = drop_store(context)
+        if schema is not None:
+            build_partitions(context, engine, settings.metadata, built, schema.arrow, schema.arrow)
+
+
+def _metadata_damage(context: TableContext) -> str | None:
+    """How the metadata table's listing differs from the directories, None when it does not."""
+    timeline = context.timeline.load()
+    try:
+        rows = scan_files(MetadataTable(context, timeline))
+    except DAMAGE as error:
+        return f"it cannot be read: {error}"
+    columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
+    listed = {path_in(partition, name): size for partition, name, size in zip(*columns, strict=True) if _counts(timeline, name)}
+    directories = DirectoryListing(context.storage)
+    groups = directories.files(directories.partitions()).values()
+    there = {info.path: info.size_bytes for infos in groups for info in infos if _counts(timeline, info.name)}
+    if listed == there:
+        return None
+    wrong = sorted(path for path in {*listed, *there} if listed.get(path) != there.get(path))
+    return f"it disagrees with the directories on {len(wrong):,} files, such as {wrong[0]}"
+
+
+def _counts(timeline: Timeline, name: str) -> bool:
+    named = parse_base_file(name) or parse_log_file(name)
+    return named is not None and timeline.is_completed(named.instant_time)
+
+
+_SERVICES = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
+_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+_Repair = Callable[[TableContext, Engine, RepairSettings, bool], Iterator[RepairStep]]
+_REPAIRS: dict[RepairKind, _Repair] = {
+    RepairKind.PROPERTIES: _repair_properties,
+    RepairKind.PENDING: _repair_pending,
+    RepairKind.PARTITIONS: _repair_partitions,
+    RepairKind.ORPHANS: _repair_orphans,
+    RepairKind.METADATA: _repair_metadata,
+}

@@ -1,0 +1,310 @@
+"""Hudi's procedures: ours give what `CALL` of the real one gives on the same table, column by column and row by row."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import InstantNotFound, Table, procedures
+from pyhudi.format.instants import Action
+from pyhudi.storage.clock import ReplayEnvironment
+from tests.interop.oracle import HudiFailure, RealHudi
+
+KINDS = ("cow", "mor")
+MANUAL = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.parquet.small.file.limit": 0,
+}
+
+# Real Hudi keeps these in hash maps, so its order says nothing.
+UNORDERED = {
+    "show_table_properties",
+    "show_commit_extra_metadata",
+    "show_rollback_detail",
+    "stats_file_sizes",
+    "validate_metadata_table_files",
+    "show_commits_metadata",
+    "show_archived_commits_metadata",
+    "show_commit_files",
+    "show_commit_partitions",
+    "show_metadata_table_partitions",
+}
+
+
+def rows(numbers: range, value: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"k{number}" for number in numbers],
+            "ts": pa.array([value] * len(numbers), pa.int64()),
+            "value": pa.array([value * 100 + number for number in numbers], pa.int64()),
+            "part": ["ab"[number % 2] for number in numbers],
+        }
+    )
+
+
+def build(path: Path, kind: str) -> Path:
+    """A table with every sort of instant on its timeline, a planned compaction or clustering last but one."""
+    table = Table.create(str(path), record_key="id", partition_by="part", ordering="ts", table_type=kind, options=MANUAL)
+    table.upsert(rows(range(8), 1))
+    table.upsert(rows(range(4, 12), 2))
+    table.savepoint(user="somebody", comments="to keep")
+    table.delete(rows(range(1), 3).select(["id", "part"]))
+    table.rollback(table.upsert(rows(range(3), 4)).instant or "")
+    table.upsert(rows(range(5, 8), 5))
+    if kind == "mor":
+        table.compact()
+        table.upsert(rows(range(5, 7), 6))
+        assert table.schedule_compaction().planned
+        table.upsert(rows(range(5, 7), 7))
+    else:
+        table.cluster()
+        table.insert(rows(range(20, 30), 7))
+        table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
+        assert table.schedule_clustering().instant
+    return path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One table of each kind, that no test changes."""
+    return {kind: build(tmp_path_factory.mktemp("procedures") / kind, kind) for kind in KINDS}
+
+
+def same(name: str, mine: pa.Table, real: pa.Table) -> None:
+    assert mine.schema.names == real.schema.names
+    assert mine.schema.types == real.schema.types
+    ours, theirs = mine.to_pylist(), real.to_pylist()
+    if name in UNORDERED:
+        ours, theirs = sorted(ours, key=repr), sorted(theirs, key=repr)
+    deviations = [[row.pop("std_dev") for row in found if "std_dev" in row] for found in (ours, theirs)]
+    assert ours == theirs
+    assert deviations[0] == pytest.approx(deviations[1])
+
+
+READS: list[tuple[str, dict[str, Any]]] = [
+    ("show_commits", {}),
+    ("show_commits", {"limit": 3}),
+    ("show_commits_metadata", {"limit": 100}),
+    ("show_rollbacks", {}),
+    ("show_savepoints", {}),
+    ("show_table_properties", {"limit": 100}),
+    ("show_clustering", {}),
+    ("show_clustering", {"show_involved_partition": True}),
+    ("show_compaction", {}),
+    ("show_commit_extra_metadata", {}),
+    ("show_metadata_table_files", {"partition": "a"}),
+    ("show_metadata_table_files", {"partition": "none"}),
+    ("show_metadata_table_files", {}),
+    ("show_metadata_table_partitions", {}),
+    ("validate_metadata_table_files", {}),
+    ("validate_metadata_table_files", {"verbose": True}),
+    ("stats_file_sizes", {"limit": 100}),
+    ("stats_file_sizes", {"limit": 100, "partition_path": "a"}),
+    ("stats_wa", {}),
+    ("stats_wa", {"limit": 2}),
+    ("repair_corrupted_clean_files", {}),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_looking(hudi: RealHudi, tables: dict[str, Path], kind: str) -> None:
+    path = tables[kind]
+    hudi.register(path, kind)
+    for name, arguments in READS:
+        if name == "show_compaction" and kind == "cow":
+            continue
+        same(name, procedures.call(name, path=path, **arguments), hudi.call(name, table=kind, **arguments))
+    timeline = Table(str(path)).timeline()
+    for instant in timeline.completed_writes():
+        for name in ("show_commit_files", "show_commit_partitions", "show_commit_write_stats"):
+            arguments = {"instant_time": instant.request_time}
+            same(name, procedures.call(name, path=path, **arguments), hudi.call(name, table=kind, **arguments))
+    for instant in timeline.completed(Action.ROLLBACK):
+        arguments = {"instant_time": instant.request_time}
+        mine = procedures.call("show_rollback_detail", path=path, **arguments)
+        same("show_rollback_detail", mine, hudi.call("show_rollback_detail", table=kind, **arguments))
+    with pytest.raises(InstantNotFound):
+        procedures.call("show_commit_files", path=path, instant_time="20200101000000000")
+    with pytest.raises(HudiFailure):
+        hudi.call("show_commit_files", table=kind, instant_time="20200101000000000")
+
+
+def test_every_procedure_has_the_real_arguments_and_columns(hudi: RealHudi) -> None:
+    source = """
+library = jvm.org.apache.spark.sql.hudi.command.procedures.HoodieProcedures
+result = {}
+for name in names:
+    one = library.newBuilder(name).build()
+    result[name] = [
+        [[p.name(), p.dataType().simpleString(), p.required(), None if p.default() is None else str(p.default())]
+         for p in one.parameters()],
+        [[f.name(), f.dataType().simpleString()] for f in one.outputType().fields()],
+    ]
+"""
+    kinds = {"string": str, "int": int, "bigint": int, "boolean": bool}
+    types = {"string": "string", "int": "int32", "bigint": "int64", "double": "double", "boolean": "bool"}
+    for name, (parameters, columns) in hudi.run(source, names=list(procedures.NAMES)).items():
+        mine = procedures.PROCEDURES[name]
+        there = {(p, kinds[kind], required, default) for p, kind, required, default in parameters if p not in ("table", "path")}
+        here = {(p.name, p.kind, p.required, None if p.default is None else _java(p.default)) for p in mine.parameters}
+        assert here == there, name
+        assert [(f.name, str(f.type)) for f in mine.output] == [(c, types[kind]) for c, kind in columns], name
+
+
+def _java(value: object) -> str:
+    # py4j hands Python values out, so a switch is written as Python writes it.
+    return str(value)
+
+
+def test_log_files(hudi: RealHudi, tables: dict[str, Path]) -> None:
+    """One file at a time: real Hudi fails where a pattern also fits a file without a data block."""
+    hudi.register(tables["mor"], "mor")
+    checked = 0
+    for log in sorted(tables["mor"].glob("*/.*.log.*")):
+        if log.name.endswith(".crc"):
+            continue
+        arguments = {"log_file_path_pattern": str(log), "limit": 100}
+        try:
+            real = hudi.call("show_logfile_records", table="mor", **arguments)
+            blocks = hudi.call("show_logfile_metadata", table="mor", **arguments)
+        except HudiFailure:
+            continue
+        same("show_logfile_records", procedures.call("show_logfile_records", path=tables["mor"], **arguments), real)
+        mine = procedures.call("show_logfile_metadata", path=tables["mor"], **arguments)
+        columns = ("instant_time", "record_count", "block_type", "footer_metadata")
+        assert answers(mine, *columns) == answers(blocks, *columns)
+        headers = [[json.loads(text) for text in found["header_metadata"].to_pylist()] for found in (mine, blocks)]
+        assert headers[0] == headers[1]
+        checked += 1
+    assert checked >= 4
+    several = procedures.call("show_logfile_records", path=tables["mor"], log_file_path_pattern="*/.*.log.*", limit=100)
+    assert several.num_rows >= checked
+
+
+def pair(hudi: RealHudi, path: Path, tmp_path: Path, name: str) -> tuple[Path, str]:
+    """Two copies of a table, one for each.  Plans name files by full paths, so none may be pending."""
+    hudi.register(path, name)  # which may add to the properties of the table
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
+    for copy in (mine, theirs):
+        shutil.copytree(path, copy)
+    hudi.register(theirs, name)
+    return mine, name
+
+
+def twins(hudi: RealHudi, tmp_path: Path, kind: str, name: str) -> tuple[Path, str]:
+    """Two tables with the same history, one for each."""
+    mine, theirs = build(tmp_path / "mine", kind), build(tmp_path / "theirs", kind)
+    hudi.register(theirs, name)
+    return mine, name
+
+
+def answers(table: pa.Table, *columns: str) -> list[dict[str, Any]]:
+    return table.select(list(columns)).to_pylist() if columns else table.to_pylist()
+
+
+def test_compaction_and_savepoints(hudi: RealHudi, tmp_path: Path) -> None:
+    path, name = twins(hudi, tmp_path, "mor", "compacted")
+
+    def both(procedure: str, *columns: str, **arguments: object) -> list[dict[str, Any]]:
+        mine = procedures.call(procedure, path=path, **arguments)
+        real = hudi.call(procedure, table=name, **arguments)
+        assert mine.schema.names == real.schema.names
+        assert answers(mine, *columns) == answers(real, *columns)
+        return mine.to_pylist()
+
+    assert both("run_compaction", "operation_size", "state", op="run")[0]["state"] == "COMPLETED"
+    assert both("run_compaction", op="run") == []
+    assert both("run_compaction", op="schedule") == []
+    due = "hoodie.compact.inline.max.delta.commits=1"
+    assert both("run_compaction", "operation_size", "state", op="schedule", options=due)[0]["state"] == "REQUESTED"
+    both("run_compaction", "operation_size", "state", op="run")
+    # What is left to clean is the same on both sides.
+    arguments = {"clean_policy": "KEEP_LATEST_FILE_VERSIONS", "file_versions_retained": 1}
+    both("run_clean", "total_files_deleted", "bootstrap_part_metadata", "version", **arguments)
+    assert both("run_clean", **arguments) == []
+    last = [Table(str(tmp_path / copy)).timeline().completed_writes()[-1].request_time for copy in ("mine", "theirs")]
+    for wanted in (True, False):
+        mine = procedures.call("create_savepoint", path=path, commit_time=last[0], user="me", comments="x")
+        real = hudi.call("create_savepoint", table=name, commit_time=last[1], user="me", comments="x")
+        assert mine == real.cast(mine.schema) and answers(mine) == [{"create_savepoint_result": wanted}]
+    assert len(procedures.call("show_savepoints", path=path)) == len(hudi.call("show_savepoints", table=name)) == 2
+    both("rollback_to_savepoint")
+    mine = procedures.call("delete_savepoint", path=path, instant_time=last[0])
+    assert mine == hudi.call("delete_savepoint", table=name, instant_time=last[1]).cast(mine.schema)
+    assert len(procedures.call("show_savepoints", path=path)) == len(hudi.call("show_savepoints", table=name)) == 1
+
+
+def test_clustering(hudi: RealHudi, tmp_path: Path) -> None:
+    path, name = twins(hudi, tmp_path, "cow", "clustered")
+    mine = procedures.call("run_clustering", path=path, op="execute")
+    real = hudi.call("run_clustering", table=name, op="execute")
+    columns = ("input_group_size", "state", "involved_partitions")
+    assert mine.schema.names == real.schema.names and mine.schema.types == real.schema.types
+    assert answers(mine, *columns) == answers(real, *columns) and mine.num_rows == 1
+
+
+def test_time_to_live(hudi: RealHudi, tmp_path: Path) -> None:
+    """Columns alone are compared: on this table the real procedure finds nothing, whatever the days."""
+    old = {"environment": ReplayEnvironment(1, 1_600_000_000_000), "options": MANUAL}
+    table = Table.create(str(tmp_path / "old"), record_key="id", partition_by="part", ordering="ts", **old)
+    table.upsert(rows(range(8), 1))
+    Table(str(tmp_path / "old")).upsert(rows(range(0, 8, 2), 2), options=MANUAL)
+    path, name = pair(hudi, tmp_path / "old", tmp_path, "ttl")
+    mine = procedures.call("run_ttl", path=path, retain_days=30)
+    real = hudi.call("run_ttl", table=name, retain_days=30)
+    assert mine.schema.names == real.schema.names and mine.schema.types == real.schema.types
+    assert answers(mine) == [{"deleted_partitions": "b"}]
+    assert Table(str(path)).scan().count() == 4
+
+
+def test_archived_commits(hudi: RealHudi, tmp_path: Path) -> None:
+    table = Table.create(str(tmp_path / "t"), record_key="id", partition_by="part", ordering="ts", options=MANUAL)
+    for value in range(7):
+        table.upsert(rows(range(4), value))
+    table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1})
+    hudi.register(tmp_path / "t", "archived")
+    wide = {"start_ts": "20200101000000000", "end_ts": "20990101000000000", "limit": 100}
+    for name in ("show_archived_commits", "show_archived_commits_metadata"):
+        mine = procedures.call(name, path=tmp_path / "t", **wide)
+        same(name, mine, hudi.call(name, table="archived", **wide))
+        assert mine.num_rows
+
+
+def test_repairs(hudi: RealHudi, tmp_path: Path) -> None:
+    """Three levels of partitions, because real Hudi looks at no others."""
+    table = Table.create(str(tmp_path / "deep"), record_key="id", partition_by=["y", "m", "d"], ordering="ts", options=MANUAL)
+    table.upsert(pa.table({"id": ["1", "2"], "ts": [1, 1], "y": ["2020", "2021"], "m": ["1", "1"], "d": ["1", "2"]}))
+    for left in (tmp_path / "deep" / "2020" / "1" / "1").glob(".hoodie_partition_metadata*"):
+        left.unlink()
+    path, name = pair(hudi, tmp_path / "deep", tmp_path, "deep")
+    for arguments in ({}, {"dry_run": False}, {}):
+        mine = procedures.call("repair_add_partition_meta", path=path, **arguments)
+        real = hudi.call("repair_add_partition_meta", table=name, **arguments)
+        assert mine == real.cast(mine.schema).sort_by("partition_path")
+    written = [(tmp_path / copy / "2020/1/1/.hoodie_partition_metadata").read_text() for copy in ("mine", "theirs")]
+    assert written[0].splitlines()[2:] == written[1].splitlines()[2:]
+    properties = tmp_path / "new.properties"
+    properties.write_text((path / ".hoodie" / "hoodie.properties").read_text() + "hoodie.something=1\n")
+    mine = procedures.call("repair_overwrite_hoodie_props", path=path, new_props_file_path=str(properties))
+    real = hudi.call("repair_overwrite_hoodie_props", table=name, new_props_file_path=str(properties))
+    assert mine == real.cast(mine.schema).sort_by("property")
+
+
+def test_a_file_that_is_gone(hudi: RealHudi, tmp_path: Path) -> None:
+    """The real procedure asks the metadata table about both sides, so it finds no file missing; ours looks."""
+    path = tmp_path / "gone"
+    table = Table.create(str(path), record_key="id", partition_by="part", ordering="ts", options=MANUAL)
+    table.upsert(rows(range(8), 1))
+    hudi.register(path, "gone")
+    victim = sorted((path / "a").glob("*.parquet"))[0]
+    victim.unlink()
+    mine = procedures.call("validate_metadata_table_files", path=path)
+    assert [(row["file_name"], row["is_present_in_fs"]) for row in mine.to_pylist()] == [(victim.name, False)]
+    assert hudi.call("validate_metadata_table_files", table="gone").num_rows == 0

@@ -1,0 +1,123 @@
+"""Repairs: each kind of damage is found, left alone in a dry run, and mended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import InvalidRequest, Table
+from pyhudi.format.instants import Action
+
+ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1], "value": [1, 2]})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    made = Table.create(str(tmp_path / "t"), record_key="id", partition_by="part", ordering="ts")
+    made.upsert(ROWS)
+    made.upsert(ROWS)
+    return made
+
+
+def rows(table: Table) -> list[dict[str, object]]:
+    return sorted(Table(table.uri).scan(["id", "value"]).to_arrow().to_pylist(), key=lambda row: str(row["id"]))
+
+
+def mend(table: Table, kind: str) -> None:
+    """The damage shows in a dry run that changes nothing, is mended, and then is gone."""
+    before = sorted(info.path for info in table.context.storage.walk(""))
+    found = table.repair()
+    assert [step.kind.value for step in found.steps] == [kind], found
+    assert found.dry_run and "dry run" in str(found)
+    assert sorted(info.path for info in table.context.storage.walk("")) == before
+    assert table.repair(dry_run=False).steps == found.steps
+    assert table.repair().steps == ()
+    assert Table(table.uri).validate().ok
+
+
+def test_a_table_in_order_needs_nothing(table: Table) -> None:
+    found = table.repair()
+    assert found.steps == () and "nothing to repair" in str(found)
+    assert found.to_dict()["dry_run"] is True
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"hoodie.table.name=t\n"])
+def test_properties_come_back_from_their_backup(table: Table, damage: bytes | None) -> None:
+    storage = table.context.storage
+    data = storage.read(".hoodie/hoodie.properties")
+    assert data is not None
+    storage.put(".hoodie/hoodie.properties.backup", data)
+    if damage is None:
+        storage.delete([".hoodie/hoodie.properties"])
+    else:
+        storage.put(".hoodie/hoodie.properties", damage)
+    before = rows(table)
+    mend(table, "properties")
+    assert rows(table) == before
+    assert storage.stat(".hoodie/hoodie.properties.backup") is None
+
+
+def test_a_backup_that_was_left_behind_goes(table: Table) -> None:
+    storage = table.context.storage
+    storage.put(".hoodie/hoodie.properties.backup", storage.read(".hoodie/hoodie.properties") or b"")
+    mend(table, "properties")
+
+
+def test_a_partition_without_its_mark(table: Table) -> None:
+    table.drop_metadata_table()
+    table.context.storage.delete(["x/.hoodie_partition_metadata"])
+    assert rows(table) == [{"id": "b", "value": 2}]
+    mend(table, "partition-metadata")
+    assert rows(table) == [{"id": "a", "value": 1}, {"id": "b", "value": 2}]
+
+
+def test_a_file_of_no_instant(table: Table) -> None:
+    storage = table.context.storage
+    base = next(info for info in storage.walk("x") if info.name.endswith(".parquet"))
+    late = f"x/{base.name.rsplit('_', 1)[0]}_20991231000000000.parquet"
+    storage.put(late, storage.read(base.path) or b"")
+    before = rows(table)
+    mend(table, "orphans")
+    assert rows(table) == before and storage.stat(late) is None
+
+
+def test_files_of_a_writer_at_work_are_no_orphans(table: Table) -> None:
+    storage, store = table.context.storage, table.context.timeline
+    base = next(info for info in storage.walk("x") if info.name.endswith(".parquet"))
+    store.start(store.request("20991231000000000", Action.COMMIT))
+    storage.put(f"x/{base.name.rsplit('_', 1)[0]}_20991231000000000.parquet", b"")
+    assert [step.kind.value for step in table.repair(["orphans"]).steps] == []
+
+
+def test_a_write_that_died(table: Table) -> None:
+    store = table.context.timeline
+    store.start(store.request("20991231000000000", Action.COMMIT))
+    mend(table, "pending")
+    assert not table.timeline().pending()
+
+
+@pytest.mark.parametrize("damage", ["a file is not listed", "nothing can be read"])
+def test_a_metadata_table_that_is_wrong(table: Table, damage: str) -> None:
+    storage = table.context.storage
+    before = rows(table)
+    indexes = Table(table.uri).config.metadata_partitions
+    if damage == "nothing can be read":
+        for info in list(storage.walk(".hoodie/metadata/files")):
+            if "files-" in info.name:
+                storage.put(info.path, b"no such thing")
+    else:
+        old = min((i for i in storage.walk("x") if i.name.endswith(".parquet")), key=lambda i: i.name.rsplit("_", 1)[1])
+        storage.delete([old.path])
+    found = table.repair()
+    assert [step.kind.value for step in found.steps] == ["metadata-table"]
+    table.repair(dry_run=False)
+    assert table.repair().steps == ()
+    assert rows(table) == before
+    assert set(Table(table.uri).config.metadata_partitions) == set(indexes)
+
+
+def test_another_kind_is_refused(table: Table) -> None:
+    with pytest.raises(InvalidRequest, match="partition-metadata"):
+        table.repair(["everything"])

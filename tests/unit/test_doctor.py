@@ -1,0 +1,132 @@
+"""The doctor: each thing that is wrong is found, and what is in order is not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.doctor import diagnose, java_version, worker_findings
+from pyhudi.format.instants import Action
+from pyhudi.storage.clock import ReplayEnvironment
+
+ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1]})
+QUIET = {"hoodie.compact.inline": False, "hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
+
+
+def make(path: Path, kind: str = "cow", writes: int = 1, **more: object) -> Table:
+    table = Table.create(
+        str(path), record_key="id", partition_by="part", ordering="ts", table_type=kind, options={**QUIET, **more}
+    )
+    for _ in range(writes):
+        table.upsert(ROWS)
+    return table
+
+
+def of_table(table: Table, options: dict[str, object] | None = None) -> list[str]:
+    found = diagnose(table, options).found
+    assert all(one.remedy for one in found)
+    return [f"{one.check}: {one.finding}" for one in found if one.check in ("settings", "services", "state")]
+
+
+def test_a_table_in_order(tmp_path: Path) -> None:
+    assert of_table(make(tmp_path / "t")) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"hoodie.keep.min.commits": "5", "hoodie.keep.max.commits": "8"}, "hoodie.clean.commits.retained=10 wants kept"),
+        ({"hoodie.compact.inline": "true"}, "nothing to compact"),
+        ({"hoodie.parquet.small.file.limit": "999999999"}, "all files are small"),
+        ({"hoodie.metadata.enable": "false"}, "the next write removes it"),
+        ({"hoodie.index.type": "NONSENSE"}, "hoodie.index.type"),
+        (
+            {
+                "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+                "hoodie.clean.failed.writes.policy": "EAGER",
+            },
+            "roll back writes of the others",
+        ),
+    ],
+)
+def test_settings_that_fight(tmp_path: Path, options: dict[str, object], says: str) -> None:
+    found = of_table(make(tmp_path / "t"), options)
+    assert any(says in one for one in found), found
+
+
+def test_services_that_are_overdue(tmp_path: Path) -> None:
+    found = of_table(make(tmp_path / "mor", "mor", 7))
+    assert any("a compaction is due: 6 of 5" in one or "delta commits since" in one for one in found), found
+    small = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    found = of_table(make(tmp_path / "cow", "cow", 5), dict(small))
+    assert any("a clean is due" in one for one in found) and any("an archival is due" in one for one in found), found
+
+
+def test_a_plan_that_nobody_runs(tmp_path: Path) -> None:
+    env = ReplayEnvironment(1, 1_700_000_000_000)
+    table = Table.create(
+        str(tmp_path / "t"), record_key="id", partition_by="part", ordering="ts", table_type="mor", options=QUIET, environment=env
+    )
+    table.upsert(ROWS)
+    table.upsert(ROWS)
+    planned = table.schedule_compaction().planned
+    assert planned is not None
+    assert any(f"{planned} was planned" in one for one in of_table(Table(table.uri, options=QUIET)))
+
+
+def test_what_died(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    store = table.context.timeline
+    store.start(store.request("20991231000000000", Action.COMMIT))
+    found = diagnose(table).found
+    assert [one.finding.endswith("a write died") for one in found if one.check == "state"] == [True]
+    assert any("repair" in one.remedy for one in found if one.check == "state")
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [('JAVA_VERSION="17.0.12"', 17), ('X="1"\nJAVA_VERSION="1.8.0_402"', 8), ('JAVA_VERSION="21"', 21), ("nothing", None)],
+)
+def test_java_versions(tmp_path: Path, text: str, version: int | None) -> None:
+    (tmp_path / "release").write_text(text)
+    assert java_version(tmp_path) == version
+    assert java_version(tmp_path / "none" / "deeper") is None
+
+
+def program(path: Path, answer: str) -> str:
+    path.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_workers_of_another_python(tmp_path: Path) -> None:
+    other = program(tmp_path / "python", '{"python": [3, 9], "pyhudi": null, "pyarrow": null, "pyspark": "3.5.0"}')
+    found = [one.finding for one in worker_findings(other, "do this")]
+    assert any("workers run Python 3.9" in one for one in found)
+    assert any("has no PyHudi" in one for one in found) and any("has no pyarrow" in one for one in found)
+    assert any("pyspark is 3.5.0" in one for one in found)
+
+
+def test_a_worker_that_does_not_run(tmp_path: Path) -> None:
+    assert "does not run" in worker_findings(program(tmp_path / "python", "no json"), "do this")[0].finding
+    assert "does not run" in worker_findings(str(tmp_path / "none"), "do this")[0].finding
+
+
+def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(tmp_path / "python"))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = {one.check: one for one in diagnose().found}
+    assert "there is no such program" in found["workers"].finding and sys.executable in found["workers"].remedy
+    assert "has no bin/java" in found["java"].finding
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"')
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    found = {one.check: one for one in diagnose().found}
+    assert "Java 11 is too old" in found["java"].finding
+    assert "workers" not in found
