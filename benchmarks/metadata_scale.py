@@ -1,9 +1,13 @@
-"""How long planning a filtered read takes on a table of very many files: `python -m benchmarks.metadata_scale`.
+"""What very many files and keys cost: `python -m benchmarks.metadata_scale`.
 
-A table is made of metadata alone: one commit, and a metadata table that lists its files and holds statistics of four columns in
-each. Data files are never opened by planning, so there are none.  Each plan is made in a process of its own and once more in the
-same process; printed are seconds of both, those of the processor in the first, and the peak of memory that planning added to
-what importing takes.
+A table is made of metadata alone: one commit, and a metadata table that lists its files, holds statistics of four columns in
+each, and knows where each of millions of record keys lives.  Data files are never opened by what is measured, so there are none.
+
+    plans      a filtered read planned in a process of its own, and once more in the same process: seconds of both, those of the
+               processor in the first, and the peak of memory that planning added to what importing takes
+    lookups    one record key at a time in the opened record index: the median of many
+    commits    ten files of ten partitions written into the metadata table and published: the median of some, and once more for a
+               table of a hundredth of the partitions
 """
 
 from __future__ import annotations
@@ -23,25 +27,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.api import Table
-from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
+from pyhudi.execute.indexing import FileIndexing, IndexedFile
+from pyhudi.execute.write_base import WriteStatus
+from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.hfile import encode_hfile
 from pyhudi.format.index_definitions import column_stats_definition, format_index_definitions
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, encode_files
 from pyhudi.format.metadata.partitions import format_file_id
+from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType
 from pyhudi.format.metadata.wrapped import wrap
-from pyhudi.operations.metadata.store import create_store
+from pyhudi.operations.metadata.mirror import CommitMirror
+from pyhudi.operations.metadata.store import MetadataStore, create_store
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import Transaction, commit_metadata
+from pyhudi.options import parse_options
+from pyhudi.plan.read import ReadPlan
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
 from pyhudi.records.schema import arrow_to_avro
+from pyhudi.records.stats import ColumnRange
 from pyhudi.storage.base import Storage
 from pyhudi.table.config import store_table_config
+from pyhudi.table.metadata.indexes import find_records
+from pyhudi.table.metadata.records import MetadataTable
 
 INSTANT, COMPLETED = "20260101000000000", "20260101000001000"
 INITIAL = "00000000000000000"
 STATS_GROUPS = 2
+KEY_GROUPS = 10
+KEYS_AT_ONCE = 500_000
+LOOKUPS = 200
+COMMITS = 5
+COMMITTED = (("id", "a", "b"), ("n", 1, 2), ("fare", 1.0, 2.0), ("city", "p", "q"))
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64()), ("fare", pa.float64()), ("city", pa.string())])
 
 # What is planned: a filter by partition, by a number that one file in a thousand has, by one that all have, by text, by nothing.
@@ -55,8 +75,11 @@ FILTERS = (
 )
 
 
-def build(folder: Path, partition_count: int, files_each: int) -> None:
-    """The table's metadata: each file has 1000 numbers that no other file has, and keys in the same order."""
+def build(folder: Path, partition_count: int, files_each: int, key_count: int = 0) -> None:
+    """The table's metadata: each file has 1000 numbers that no other file has, and keys in the same order.
+
+    key_count: of the record index; 0 for none.
+    """
     table = Table.create(folder, name="scale", record_key="id", partition_by="city", schema=SCHEMA)
     context = table.context
     store = context.timeline
@@ -78,12 +101,14 @@ def build(folder: Path, partition_count: int, files_each: int) -> None:
     }
     _store_files(metadata, names)
     _store_stats(metadata, names)
+    if key_count:
+        _store_keys(metadata, names, key_count)
     _complete(metadata)
     context.storage.put(
         ".hoodie/.index_defs/index.json", format_index_definitions([column_stats_definition(["id", "n", "fare", "city"])])
     )
     properties = {
-        "hoodie.table.metadata.partitions": "column_stats,files,partition_stats",
+        "hoodie.table.metadata.partitions": "column_stats,files,partition_stats" + (",record_index" if key_count else ""),
         "hoodie.table.index.defs.path": ".hoodie/.index_defs/index.json",
     }
     store_table_config(context.storage, properties, context.env)
@@ -104,34 +129,94 @@ def measure(folder: Path, condition: str) -> dict[str, float]:
         "again_seconds": time.perf_counter() - started,
         "added_mib": added / 2**20,
         "peak_mib": peak_rss_bytes() / 2**20,
-        "file_slices": len(plan.slices),
+        "file_slices": len(plan.slices) if isinstance(plan, ReadPlan) else 0,
     }
+
+
+def measure_lookups(folder: Path, key_count: int) -> dict[str, float]:
+    """One key at a time, in one opened metadata table."""
+    context = Table(folder).context
+    metadata = MetadataTable(context, context.timeline.load())
+    random = np.random.default_rng(7)
+    seconds = []
+    for number in random.integers(0, key_count, LOOKUPS).tolist():
+        started = time.perf_counter()
+        found = find_records(metadata, pa.array([_key(number)]))
+        seconds.append(time.perf_counter() - started)
+        assert found.num_rows == 1, f"the record index does not know {_key(number)}"
+    return {"first_ms": seconds[0] * 1000, "median_ms": float(np.median(seconds[LOOKUPS // 2 :])) * 1000}
+
+
+def measure_commits(folder: Path, partition_count: int) -> dict[str, float]:
+    """Ten new files in ten partitions, several times; seconds of the processor and of the clock."""
+    wall, cpu, columns = [], [], tuple(SCHEMA.names)
+    ranges = tuple((name, ColumnRange(low, high, 0, 1000)) for name, low, high in COMMITTED)
+    for attempt in range(COMMITS):
+        table = Table(folder)
+        context = table.context
+        shards = MetadataStore.open(context).groups.count("record_index")
+        started, cpu_started = time.perf_counter(), time.process_time()
+        transaction = Transaction.begin(context, Action.COMMIT, CommitSettings.of(parse_options({})))
+        transaction.start()
+        statuses = []
+        for place in range(10):
+            partition = f"p{place * partition_count // 10:04d}"
+            file_id = f"{attempt:04x}{place:04x}-9999-4222-8333-444444444444-0"
+            path = f"{partition}/{file_id}_0-0-0_{transaction.instant_time}.parquet"
+            stat = WriteStat(file_id=file_id, path=path, partition_path=partition, file_size_in_bytes=100_000_000)
+            statuses.append(WriteStatus(stat, IndexedFile(ranges)))
+        mirror = CommitMirror(None, FileIndexing(columns, key_shards=shards), SCHEMA, statuses)
+        transaction.commit(commit_metadata("UPSERT", statuses, arrow_to_avro(SCHEMA, table.name), {}), None, mirror=mirror)
+        wall.append(time.perf_counter() - started)
+        cpu.append(time.process_time() - cpu_started)
+    return {"seconds": float(np.median(wall)), "cpu_seconds": float(np.median(cpu))}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--partitions", type=int, default=1000)
     parser.add_argument("--files", type=int, default=100, help="in each partition")
-    parser.add_argument("--measure", nargs=2, metavar=("FOLDER", "FILTER"), help=argparse.SUPPRESS)
+    parser.add_argument("--keys", type=int, default=10_000_000, help="of the record index")
+    parser.add_argument("--measure", nargs=3, metavar=("WHAT", "FOLDER", "OF"), help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     if chosen.measure:
-        print(json.dumps(measure(Path(chosen.measure[0]), chosen.measure[1])))
+        what, place, of = chosen.measure
+        measured = {
+            "plan": lambda: measure(Path(place), of),
+            "lookups": lambda: measure_lookups(Path(place), int(of)),
+            "commits": lambda: measure_commits(Path(place), int(of)),
+        }
+        print(json.dumps(measured[what]()))
         return
     folder = Path(tempfile.mkdtemp(prefix="metadata-scale-"))
     try:
         started = time.perf_counter()
-        build(folder / "t", chosen.partitions, chosen.files)
-        print(f"{chosen.partitions * chosen.files:,} files, made in {time.perf_counter() - started:.1f} s")
+        build(folder / "t", chosen.partitions, chosen.files, chosen.keys)
+        print(f"{chosen.partitions * chosen.files:,} files, {chosen.keys:,} keys, made in {time.perf_counter() - started:.1f} s")
         print(f"{'filter':<36}{'slices':>8}{'seconds':>9}{'cpu':>8}{'again':>8}{'added MiB':>11}{'peak MiB':>10}")
         for condition in FILTERS:
-            command = [sys.executable, "-m", "benchmarks.metadata_scale", "--measure", str(folder / "t"), condition]
-            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            found = _in_a_process("plan", folder / "t", condition)
             print(
                 f"{condition or '(none)':<36}{found['file_slices']:>8.0f}{found['seconds']:>9.2f}{found['cpu_seconds']:>8.2f}"
                 f"{found['again_seconds']:>8.2f}{found['added_mib']:>11.0f}{found['peak_mib']:>10.0f}"
             )
+        if chosen.keys:
+            found = _in_a_process("lookups", folder / "t", str(chosen.keys))
+            print(f"a key among {chosen.keys:,}: {found['median_ms']:.1f} ms, the first {found['first_ms']:.1f} ms")
+        few = max(10, chosen.partitions // 100)
+        build(folder / "few", few, chosen.files, min(chosen.keys, 1000))
+        for name, count in (("few", few), ("t", chosen.partitions)):
+            found = _in_a_process("commits", folder / name, str(count))
+            seconds = f"{found['seconds']:.2f} s, processor {found['cpu_seconds']:.2f} s"
+            print(f"commit of 10 files to {count * chosen.files:,}: {seconds}")
     finally:
         shutil.rmtree(folder)
+
+
+def _in_a_process(what: str, folder: Path, of: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.metadata_scale", "--measure", what, str(folder), of]
+    found: dict[str, float] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
 
 
 def peak_rss_bytes() -> int:
@@ -188,6 +273,32 @@ def _bounds(partition: str, low: np.ndarray, high: np.ndarray) -> Iterator[tuple
     yield "n", pa.array(low), pa.array(high)
     yield "fare", pa.array(low / 8 + 1), pa.array(high / 8 + 1)
     yield "city", pa.array([partition] * len(low)), pa.array([partition] * len(low))
+
+
+def _key(number: int) -> str:
+    return f"key-{number:010d}"
+
+
+def _store_keys(metadata: Storage, names: dict[str, list[str]], key_count: int) -> None:
+    """Keys 0, 1, ... lie in the files in turn."""
+    file_ids = pa.array([name.partition("_")[0] for listed in names.values() for name in listed])
+    partitions = pa.array([partition for partition, listed in names.items() for _ in listed])
+    held: list[list[tuple[pa.Array, pa.Array]]] = [[] for _ in range(KEY_GROUPS)]
+    for start in range(0, key_count, KEYS_AT_ONCE):
+        numbers = np.arange(start, min(start + KEYS_AT_ONCE, key_count))
+        digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 10, "0")
+        keys = pc.binary_join_element_wise("key-", digits, "")
+        places = pa.array(numbers % len(file_ids))
+        times = pa.array(np.full(len(numbers), 1_767_225_600_000))
+        columns = [partitions.take(places), file_ids.take(places), times]
+        values = encode_locations(pa.RecordBatch.from_arrays(columns, schema=LOCATION_SCHEMA))
+        shards = shard_of_keys(keys, KEY_GROUPS)
+        for shard, parts in enumerate(held):
+            mine = pa.array(shards == shard)
+            # Numbers of one width ascend as their texts do.
+            parts.append((keys.filter(mine), values.filter(mine)))
+    for shard, parts in enumerate(held):
+        _store_group(metadata, "record_index", shard, parts)
 
 
 def _stats(names: list[str], column: str, low: pa.Array, high: pa.Array, tight: bool) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.errors import Unsupported
 from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
@@ -209,3 +210,83 @@ def test_damaged_files(table: Table, tmp_path: Path, partition: str, how: str) -
         assert not table.validate().ok
     table.index.rebuild(partition)
     assert table.validate().ok and not table.validate().found
+
+
+FILTERS = (("note = 'n1'", 4), ("id = 'k3'", 1), ("ts > 500000", 6), ("part = 'a' AND ts >= 0", 6))
+
+
+def answers(path: Path) -> None:
+    """Every filter finds its rows, whatever is damaged."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for text, count in FILTERS:
+            assert Table(path).scan(filter=text).count() == count, text
+
+
+@pytest.mark.parametrize("partition", ["files", "column_stats", "record_index", "secondary_index_note"])
+def test_a_flipped_bit_in_each_section(table: Table, tmp_path: Path, partition: str) -> None:
+    (path,) = (p for p in (tmp_path / ".hoodie/metadata" / partition).glob("[!.]*.hfile"))
+    (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    data = path.read_bytes()
+    trailer = len(data) - 4096
+    index, info = data.index(b"IDXROOT2"), data.index(b"FILEINF2")
+    places = {
+        "magic of a data block": 3,
+        "length of a data block": 8,
+        "length without compression": 12,
+        "checksum's reach": 25,
+        "data": 40,
+        "checksum": index - 3,
+        "magic of the index": index + 2,
+        "length of the index": index + 9,
+        "index": index + 40,
+        "file info": info + 40,
+        "magic of the trailer": trailer + 1,
+        "length of the trailer": trailer + 8,
+        "offsets": trailer + 12,
+        "version": len(data) - 1,
+    }
+    for name, place in places.items():
+        for bit in (0, 7):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            path.write_bytes(bytes(damaged))
+            try:
+                answers(tmp_path)
+            except AssertionError as error:
+                error.add_note(f"{name}, bit {bit}")
+                raise
+    for length in (0, 10, 4096, index, info, len(data) - 1):
+        path.write_bytes(data[:length])
+        answers(tmp_path)
+
+
+def test_a_folder_that_is_gone_and_still_listed(table: Table, tmp_path: Path) -> None:
+    table.context.storage.delete_folder(".hoodie/metadata")
+    with pytest.warns(RuntimeWarning, match=str(tmp_path)):
+        assert Table(tmp_path).scan(filter="note = 'n1'").count() == 4
+    answers(tmp_path)
+    assert not table.validate().ok
+    table.index.rebuild()
+    assert table.validate().ok
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"indexDefinitions": {"column_stats": 1}}'])
+def test_definitions_that_are_damaged(table: Table, tmp_path: Path, text: str) -> None:
+    path = tmp_path / ".hoodie/.index_defs/index.json"
+    path.write_text(text)
+    (path.parent / ".index.json.crc").unlink(missing_ok=True)
+    answers(tmp_path)
+    with pytest.warns(RuntimeWarning, match=r"index\.json"):
+        Table(tmp_path).scan(filter="note = 'n1'").count()
+    assert not table.validate().ok
+
+
+def test_a_definition_of_a_column_that_is_gone(table: Table, tmp_path: Path) -> None:
+    path = tmp_path / ".hoodie/.index_defs/index.json"
+    path.write_text(path.read_text().replace('"note"', '"gone"'))
+    (path.parent / ".index.json.crc").unlink(missing_ok=True)
+    answers(tmp_path)
+    with pytest.raises(Unsupported, match=r"secondary_index_note.*gone.*index\.drop"):
+        table.upsert(rows())
+    assert not table.validate().found or "not checked" in str(table.validate())
