@@ -79,7 +79,6 @@ from pyhudi.operations.write import (
     run_write,
 )
 from pyhudi.options import Options, parse_options
-from pyhudi.plan.changes import ChangePlan
 from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.plot import Plots
@@ -871,7 +870,7 @@ class Scan:
         """The columns that the scan gives."""
         return self._query.schema
 
-    def explain(self) -> ReadPlan | ChangePlan:
+    def explain(self) -> ReadPlan:
         """Which file slices are read, and what passed the others over; prints as text."""
         return self._query.plan
 

@@ -103,7 +103,7 @@ def plan_change_query(
     sizes = {info.path: info.size_bytes for infos in files.values() for info in infos}
     groups = {partition: build_file_groups(partition, infos, snapshot.slicing) for partition, infos in files.items()}
     sources = plan_changes(chosen, sizes, groups, snapshot.slicing, context.config.cdc_mode)
-    return ChangeQuery(snapshot, spec, ChangePlan(sources, prunings))
+    return ChangeQuery(snapshot, spec, ChangePlan.of(sources, prunings))
 
 
 def chosen_change_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

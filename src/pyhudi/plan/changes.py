@@ -20,7 +20,7 @@ Source: reading and merging, "CDC"; storage format, "CDC block".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
@@ -28,7 +28,7 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.plan.read import Pruning
+from pyhudi.plan.read import Pruning, ReadPlan
 from pyhudi.table.slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 
 
@@ -67,11 +67,16 @@ class ChangeSource:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangePlan:
-    """What a query of changes reads, by instant, partition and file group, and how it was chosen."""
+class ChangePlan(ReadPlan):
+    """What a query of changes reads, by instant, partition and file group, and how it was chosen.  slices: of the sources."""
 
-    sources: tuple[ChangeSource, ...]
-    prunings: tuple[Pruning, ...] = field(default=())
+    sources: tuple[ChangeSource, ...] = ()
+
+    @classmethod
+    def of(cls, sources: tuple[ChangeSource, ...], prunings: tuple[Pruning, ...]) -> ChangePlan:
+        """The plan that reads the sources."""
+        slices = [slice_ for source in sources for slice_ in (source.before, source.after) if slice_ is not None]
+        return cls(tuple(dict.fromkeys(slices)), prunings, sources)
 
     def __str__(self) -> str:
         kinds = {kind: sum(1 for source in self.sources if source.kind is kind) for kind in ChangeKind}
