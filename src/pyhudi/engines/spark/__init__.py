@@ -12,4 +12,8 @@ Connect.
     engine.py     the Engine protocol over the modules above
     read.py       file slices as a DataFrame
     source.py     `spark.read.format("pyhudi")`
+    worker_start.py   what a Python worker does first
 """
+
+# Before any module of PyHudi that converts something, so that a worker starts without pandas.
+from pyhudi.engines.spark import worker_start as worker_start

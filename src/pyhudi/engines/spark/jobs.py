@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pyhudi import errors
 from pyhudi.engines.spark.convert import ddl
@@ -30,7 +31,7 @@ from pyhudi.engines.spark.progress import spark_stage
 from pyhudi.errors import HudiError, Internal, InvalidRequest
 from pyhudi.execute.progress import stage_name
 
-T = TypeVar("T")
+A = TypeVar("A")
 R = TypeVar("R")
 
 REFUSAL = "pyhudi refuses: "
@@ -47,33 +48,38 @@ _JVM_TRACE = re.compile(r"\n\s*JVM stacktrace:.*|\n\s+at org\.apache\..*", re.DO
 _CORES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 
 
-def run_tasks(session: SparkSession, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+def run_tasks(session: SparkSession, function: Callable[[A], R], tasks: Iterable[A]) -> list[R]:
     """Run independent tasks on the cluster; results in the order of the tasks.  function and tasks must be picklable."""
-    blobs = [pickle.dumps(task, protocol=5) for task in tasks]
-    if not blobs:
+    todo = list(tasks)
+    if not todo:
         return []
-    frame = task_frame(session, blobs).mapInArrow(_Runner(function), ddl(("task", "long"), ("result", "binary")))
+    frame = task_rows(session, _Answering(function), todo, ddl(("task", "long"), ("result", "binary")))
     with translated_errors(), spark_stage(session, stage_name(getattr(function, "func", function))):
         answers = frame.toArrow()
-    results: list[Any] = [None] * len(blobs)
+    results: list[Any] = [None] * len(todo)
     seen = 0
     for number, blob in zip(answers.column("task").to_pylist(), answers.column("result").to_pylist(), strict=True):
         results[number] = pickle.loads(blob)
         seen += 1
-    if seen != len(blobs):
-        raise Internal(f"{len(blobs)} tasks were sent to Spark and {seen} results came back")
+    if seen != len(todo):
+        raise Internal(f"{len(todo)} tasks were sent to Spark and {seen} results came back")
     return results
 
 
-def task_frame(session: SparkSession, blobs: list[bytes]) -> DataFrame:
-    """A DataFrame with columns task (long, its number) and blob (binary), one row for each task and, up to a limit, one Spark
-    partition for each row.
+def task_rows(
+    session: SparkSession, work: Callable[[int, Any], Iterator[pa.RecordBatch]], tasks: Iterable[Any], schema: T.StructType | str
+) -> DataFrame:
+    """The batches that `work` makes of each task and its number, as a DataFrame; up to a limit one Spark partition for each task.
+
+    work and tasks must be picklable.  schema: of the batches.
     """
+    blobs = [pickle.dumps(task, protocol=5) for task in tasks]
     slots = min(len(blobs), _MOST_SPARK_TASKS)
     if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES and slots == len(blobs):
-        return session.range(0, slots, 1, slots).mapInArrow(_Dealer(blobs), ddl(("task", "long"), ("blob", "binary")))
+        return session.range(0, slots, 1, slots).mapInArrow(_Working(work, tuple(blobs)), schema)
     rows = pa.table({"task": pa.array(range(len(blobs)), pa.int64()), "blob": pa.array(blobs, pa.binary())})
-    return session.createDataFrame(rows).repartitionById(slots, F.pmod("task", F.lit(slots)).cast("int"))
+    dealt = session.createDataFrame(rows).repartitionById(slots, F.pmod("task", F.lit(slots)).cast("int"))
+    return dealt.mapInArrow(_Working(work), schema)
 
 
 @contextmanager
@@ -111,29 +117,29 @@ def parallelism(session: SparkSession) -> int:
     return known
 
 
-class _Dealer:
-    """Turns a partition's number into its task."""
+class _Working:
+    """Works on the tasks of its rows, one after the other.  blobs: the tasks, where the rows hold no more than their numbers."""
 
-    def __init__(self, blobs: list[bytes]) -> None:
+    def __init__(self, work: Callable[[int, Any], Iterator[pa.RecordBatch]], blobs: tuple[bytes, ...] | None = None) -> None:
+        self._work = work
         self._blobs = blobs
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            numbers = batch.column(0)
-            blobs = pa.array([self._blobs[n] for n in numbers.to_pylist()], pa.binary())
-            yield pa.RecordBatch.from_arrays([numbers, blobs], names=["task", "blob"])
+            numbers = batch.column(0).to_pylist()
+            blobs = batch.column(1).to_pylist() if self._blobs is None else [self._blobs[number] for number in numbers]
+            for number, blob in zip(numbers, blobs, strict=True):
+                yield from self._work(number, pickle.loads(blob))
 
 
-class _Runner:
-    """Runs the tasks of its rows, one after the other."""
+class _Answering:
+    """The result of a function as a row: the task's number and the pickled result."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number, blob in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-                result = pickle.dumps(self._function(pickle.loads(blob)), protocol=5)
-                yield pa.RecordBatch.from_arrays(
-                    [pa.array([number], pa.int64()), pa.array([result], pa.binary())], names=["task", "result"]
-                )
+    def __call__(self, number: int, task: Any) -> Iterator[pa.RecordBatch]:
+        result = pickle.dumps(self._function(task), protocol=5)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int64()), pa.array([result], pa.binary())], names=["task", "result"]
+        )

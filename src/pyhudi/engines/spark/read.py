@@ -18,7 +18,6 @@ when the table's schema changed since.
 from __future__ import annotations
 
 import functools
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +26,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 
 from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, to_spark_schema
-from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_frame
+from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.changes import change_schema
@@ -233,24 +232,21 @@ def _through_tasks(session: SparkSession, spec: ReadSpec, slices: Sequence[FileS
 def _through_reader(
     session: SparkSession, reader: Callable[[Any], Iterator[pa.Table]], tasks: Sequence[Any], schema: pa.Schema
 ) -> DataFrame:
-    blobs = [pickle.dumps(task, protocol=5) for task in tasks]
-    return task_frame(session, blobs).mapInArrow(_ReadTasks(reader, schema), to_spark_schema(schema))
+    return task_rows(session, _Reading(reader, schema), tasks, to_spark_schema(schema))
 
 
-class _ReadTasks:
-    """Pickled tasks to their rows."""
+class _Reading:
+    """A task to its rows."""
 
     def __init__(self, reader: Callable[[Any], Iterator[pa.Table]], schema: pa.Schema) -> None:
         self._reader = reader
         self._schema = schema
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for blob in batch.column(1).to_pylist():
-                for rows in self._reader(pickle.loads(blob)):
-                    for part in rows.to_batches():
-                        if part.num_rows:
-                            yield part.cast(self._schema) if part.num_columns else part
+    def __call__(self, _: int, task: Any) -> Iterator[pa.RecordBatch]:
+        for rows in self._reader(task):
+            for part in rows.to_batches():
+                if part.num_rows:
+                    yield part.cast(self._schema) if part.num_columns else part
 
 
 # Schemas of files
