@@ -22,11 +22,9 @@ def test_script(spark: SparkSession, tmp_path: Path, name: str, table_type: str)
 @pytest.mark.parametrize(
     ("name", "table_type", "many"),
     [
-        ("record index", "cow", True),
         ("record index, moving", "cow", True),
         ("bucket", "mor", True),
         ("bloom", "cow", True),
-        ("bloom", "mor", False),
         ("in memory", "cow", False),
     ],
 )
