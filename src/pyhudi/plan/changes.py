@@ -19,7 +19,7 @@ Source: reading and merging, "CDC"; storage format, "CDC block".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -228,18 +228,17 @@ def _appended(files: _Files, instant_time: str, partition: str, file_id: str, pa
     if not files.state.by_completion_time:
         raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
     log = files.log(path, instant_time)
-    slices = tuple(_slices_of_stat(files, instant_time, partition, file_id, stat, log))
-    before = slices[0] if slices else _slice_before(files, partition, file_id, log)
+    before = _named_slice(files, instant_time, partition, file_id, stat, log) or _slice_before(files, partition, file_id, log)
     after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
     return ChangeSource(instant_time, ChangeKind.APPENDED, partition, file_id, before=before, after=after, log=log)
 
 
-def _slices_of_stat(
+def _named_slice(
     files: _Files, instant_time: str, partition: str, file_id: str, stat: WriteStat, log: LogFile
-) -> Iterator[FileSlice]:
+) -> FileSlice | None:
     """The slice to which a log was appended, where the statistics name it."""
     if not stat.base_file:
-        return
+        return None
     base = files.base(partition, stat.base_file)
     if base is None:
         raise _gone(instant_time, _in(partition, stat.base_file))
@@ -249,7 +248,7 @@ def _slices_of_stat(
         if name == log.name.text or (parsed is not None and parsed.is_cdc):
             continue
         logs.append(files.log(_in(partition, name), instant_time))
-    yield FileSlice(partition, file_id, base.name.instant_time, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
+    return FileSlice(partition, file_id, base.name.instant_time, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
 
 
 def _slice_before(files: _Files, partition: str, file_id: str, log: LogFile) -> FileSlice:
