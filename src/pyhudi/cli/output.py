@@ -25,7 +25,7 @@ class Format(StrEnum):
 
 def print_rows(rows: pa.Table, output: Format) -> None:
     """Print an Arrow table.  JSON is one array of objects; CSV has a header line; nested values are JSON in both tables and
-    CSV.
+    CSV.  Rows too wide for the terminal are printed upright, a line for each value.
     """
     records = rows.to_pylist()
     if output is Format.JSON:
@@ -36,10 +36,30 @@ def print_rows(rows: pa.Table, output: Format) -> None:
         writer.writerow(rows.column_names)
         writer.writerows([[_cell(value) for value in record.values()] for record in records])
         return
-    table = RichTable(*rows.column_names, header_style="bold", show_lines=False)
+    table = RichTable(header_style="bold", show_lines=False)
+    for field in rows.schema:
+        table.add_column(field.name, justify="right" if _is_number(field.type) else "left")
     for record in records:
         table.add_row(*(escape(_cell(value)) for value in record.values()))
-    Console(width=None if sys.stdout.isatty() else 10_000).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 10_000)
+    if console.measure(table, options=console.options.update(width=10_000)).maximum > console.width:
+        _print_upright(console, records)
+    else:
+        console.print(table)
+
+
+def _print_upright(console: Console, records: list[dict[str, Any]]) -> None:
+    """Rows that are wider than the terminal: a line for each value, where a table would break paths into pieces."""
+    for number, record in enumerate(records):
+        if number:
+            console.print()
+        width = max(len(name) for name in record)
+        for name, value in record.items():
+            parts = value if isinstance(value, list) else [value]
+            for place, part in enumerate(parts or [""]):
+                console.print(
+                    f"[bold]{name if place == 0 else '':<{width}}[/]  {escape(_cell(part))}", soft_wrap=True, highlight=False
+                )
 
 
 def print_value(value: Any, output: Format) -> None:
@@ -54,6 +74,10 @@ def print_value(value: Any, output: Format) -> None:
     writer = csv.writer(sys.stdout)
     writer.writerow(fields)
     writer.writerow([_cell(field) for field in fields.values()])
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _cell(value: Any) -> str:
