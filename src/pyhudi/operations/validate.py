@@ -88,8 +88,8 @@ _LOST = (
     "data files: put the same files back from a copy; else undo the write that the file's name ends in, with all after it: "
     "rollback, or restore to a savepoint"
 )
-_STRAY = "files of no instant: no query counts them, they may be deleted"
-_MISLED = "metadata table: Table.index.rebuild() builds it anew from the files"
+_STRAY = "files of no instant: no query counts them; a repair deletes them"
+_MISLED = "metadata table: a repair (or Table.index.rebuild()) builds it anew from the files"
 
 
 class Severity(StrEnum):

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app, run
+from pyhudi.cli.output import Format, print_rows
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100"}
 RUNNER = CliRunner()
@@ -139,3 +140,16 @@ def test_tables_in_memory_and_object_stores_are_named_by_uri() -> None:
     made = hp.Table.create("memory://cli/t", record_key="id")
     made.upsert(pa.table({"id": ["a"]}))
     assert json.loads(call("show", "memory://cli/t", "-o", "json"))["record key"] == "id"
+
+
+def test_rows_too_wide_for_the_terminal_stand_upright(
+    table: hp.Table, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = table.inspect.file_slices()
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    print_rows(slices, Format.TABLE)
+    shown = capsys.readouterr().out
+    assert all(path in shown for path in slices["base_path"].to_pylist())
+    print_rows(slices.select(["partition", "log_size_bytes"]), Format.TABLE)
+    assert "┃" in capsys.readouterr().out
