@@ -159,15 +159,15 @@ def split_base_files(names: pa.StringArray) -> pa.StructArray:
 
 def trusted_base_file(file_id: str, write_token: str, instant_time: str, extension: str) -> BaseFileName:
     """The name with these parts, which `split_base_files` has told apart: they are not looked at again."""
-    name = object.__new__(BaseFileName)
-    for field, value in (
-        ("file_id", file_id),
-        ("write_token", write_token),
-        ("instant_time", instant_time),
-        ("extension", extension),
-    ):
-        object.__setattr__(name, field, value)
+    name = _new_name(BaseFileName)
+    _set_field(name, "file_id", file_id)
+    _set_field(name, "write_token", write_token)
+    _set_field(name, "instant_time", instant_time)
+    _set_field(name, "extension", extension)
     return name
+
+
+_new_name, _set_field = object.__new__, object.__setattr__
 
 
 def parse_base_file(name: str) -> BaseFileName | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ from pyhudi.format.names import (
     parse_log_file,
     parse_marker,
     parse_write_token,
+    split_base_files,
+    trusted_base_file,
 )
 
 UUID = "b18a400d-c906-4878-9cc3-6bd42279d131"
@@ -87,6 +90,12 @@ def test_names_that_are_neither(name: str) -> None:
 def test_whatever_parses_is_written_back(name: str) -> None:
     for parsed in (parse_log_file(name), parse_archive_file(name)):
         assert parsed is None or str(parsed) == name
+
+
+def test_very_many_names_are_taken_apart_alike() -> None:
+    names = [*BASE_FILES, *LOG_FILES, *NEITHER]
+    for name, parts in zip(names, split_base_files(pa.array(names)).to_pylist(), strict=True):
+        assert (None if parts is None else trusted_base_file(**parts)) == parse_base_file(name)
 
 
 def test_externally_created_files_are_refused_not_passed_over() -> None:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.storage.base import FileInfo
-from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slice, visible_slices
+from pyhudi.table.metadata.listing import file_ids
+from pyhudi.table.slices import (
+    FileGroup,
+    FileSlice,
+    SlicingState,
+    build_file_groups,
+    visible_slice,
+    visible_slices,
+    visible_slices_of_rows,
+)
 from pyhudi.timeline.timeline import Timeline
 from tests.unit.timeline.instants import done, inflight, requested
 
@@ -218,3 +230,34 @@ def test_version_6_names_its_slice() -> None:
     assert shown(visible_slice(group, known, "049")) == ("010", ["010", "010"])
     waiting = state(*known.timeline.instants[:2], requested("050", COMPACT), waiting="050", version_6=True)
     assert seen([files[0], files[1], files[4]], waiting) == ("010", ["010", "050"])
+
+
+# Many files at once
+
+
+@given(st.data())
+def test_many_files_at_once_give_the_same_slices(draw: st.DataObject) -> None:
+    times = ["001", "002", "003", "004", "005", "006"]
+    chosen = draw.draw(st.lists(st.sampled_from(times), unique=True))
+    instants = [done(time, action=DELTA) if draw.draw(st.booleans()) else inflight(time, DELTA) for time in sorted(chosen)]
+    groups = st.sampled_from(["g", "h-1", "i"])
+    infos = [base(*pair) for pair in draw.draw(st.lists(st.tuples(st.sampled_from(times), groups), max_size=6, unique=True))]
+    infos += [
+        log(time, group=group) for time, group in draw.draw(st.lists(st.tuples(st.sampled_from(times), groups), max_size=4))
+    ]
+    infos += draw.draw(st.lists(st.sampled_from([FileInfo("p/README", 1, 0), FileInfo("p/g_x", 1, 0)]), max_size=1))
+    infos = list(dict.fromkeys(infos))
+    replaced = {group: "004" for group in draw.draw(st.lists(groups, max_size=1))}
+    known = state(*instants, replaced=replaced, waiting=draw.draw(st.none() | st.just("003")))
+    as_of = draw.draw(st.none() | st.sampled_from(times))
+    names = pa.array([info.name for info in infos], pa.string())
+    rows = pa.table(
+        {
+            "partition": pa.array(["p"] * len(infos), pa.string()),
+            "name": names,
+            "file_id": file_ids(names),
+            "size_bytes": pa.array([info.size_bytes for info in infos], pa.int64()),
+        }
+    )
+    expected = visible_slices(build_file_groups("p", infos, known), known, as_of)
+    assert visible_slices_of_rows(rows, known, as_of).get("p", ()) == expected
