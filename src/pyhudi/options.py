@@ -187,7 +187,7 @@ HONOURED: dict[str, Option] = {
     "hoodie.timeline.compaction.batch.size": Option(int, "10"),
     "hoodie.fail.writes.on.inline.table.service.exception": Option(bool, "true"),
     "hoodie.partition.ttl.inline": Option(bool, "false"),
-    "hoodie.partition.ttl.management.strategy.type": Option(("KEEP_BY_TIME",), "KEEP_BY_TIME"),
+    "hoodie.partition.ttl.management.strategy.type": Option(("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"), "KEEP_BY_TIME"),
     "hoodie.partition.ttl.strategy.days.retain": Option(int, "-1"),
     "hoodie.partition.ttl.strategy.partition.selected": Option(str, None),
     "hoodie.partition.ttl.strategy.max.delete.partitions": Option(int, "1000"),

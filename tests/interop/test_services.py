@@ -306,3 +306,36 @@ def test_restore_through_services_of_the_real_hudi(hudi: RealHudi, tmp_path: Pat
     hudi.write(rows(range(10), 50), path, **real_options("mor"))
     table.upsert(rows(range(10), 51))
     assert our_rows(path) == real_rows(hudi, path) == seen(rows(range(10), 51))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_let_the_same_partitions_expire(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    path, name = tmp_path / "t", f"ttl_{kind}"
+    # Written ten days ago, but for one partition that was written to again today.
+    past = ReplayEnvironment(3, SystemEnvironment().now_ms() - 10 * 86_400_000)
+    table = Table.create(
+        str(path),
+        name="t",
+        record_key="id",
+        partition_by="part",
+        ordering="ts",
+        table_type=kind,
+        options=MANUAL,
+        environment=past,
+    )
+    table.upsert(rows(range(8), 1))
+    Table(str(path), options=MANUAL).upsert(rows(range(0, 8, 2), 2))
+    if kind == "mor":
+        # The real one looks at base files alone, and would delete what only logs have renewed.
+        Table(str(path), options=MANUAL).compact()
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    days = {"hoodie.partition.ttl.strategy.days.retain": 5}
+    assert Table(str(copy)).expired_partitions(options=days) == ("b",)
+    Table(str(copy), options=MANUAL).run_ttl(options=days)
+    hudi.sql(f"CREATE TABLE IF NOT EXISTS {name} USING hudi LOCATION 'file:{path}'")
+    hudi.call("run_ttl", table=name, retain_days=5)
+    kept = {f"k{number}": 200 + number for number in range(0, 8, 2)}
+    assert our_rows(path) == our_rows(copy) == kept
+    assert real_rows(hudi, path) == real_rows(hudi, copy) == kept
+    assert Table(str(path)).expired_partitions(options=days) == ()

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
@@ -93,6 +93,7 @@ def run_archive(
         plan = plan_archival(now, settings.archival, bounds, is_cow=context.config.is_cow, zone=context.config.zone)
         if not plan.instants:
             return ArchiveResult(reason=plan.reason)
+        _check_version_file(context, now)
         leftovers = _remove_leftovers(context, now, plan.start)
         rows = [_to_row(context, instant, files) for instant in plan.instants]
         context.lock.check()
@@ -105,6 +106,18 @@ def run_archive(
         leftover_files=leftovers,
         history_merges=merges,
     )
+
+
+def _check_version_file(context: TableContext, timeline: Timeline) -> None:
+    """Raises TableState when the history's version file fell behind: to archive from there would lose instants."""
+    history = context.timeline.history
+    found = history.unknown_newer({i.step for i in timeline.completed()})
+    if found is not None:
+        number, lost = found
+        raise TableState(
+            f"the version file of {context.storage.absolute(history.folder)} names manifest {history.load_manifest().number}, "
+            f"but manifest {number} names instants that stand nowhere else, such as {lost}; write {number} into the version file"
+        )
 
 
 def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline | None) -> ArchivalBounds:

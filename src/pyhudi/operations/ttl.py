@@ -1,7 +1,7 @@
 """Partition time to live: delete the partitions that nobody has written to for some days.
 
-A partition's age counts from the newest instant of its latest file slices, as real Hudi's KEEP_BY_TIME.  The deletion is that of
-`delete_partitions`.
+A partition's age counts from the newest instant of its latest file slices, as real Hudi's KEEP_BY_TIME, or from the instant that
+created it (KEEP_BY_CREATION_TIME), as its metadata file says.  The deletion is that of `delete_partitions`.
 
 Source: writing and services, "Replace commits".
 """
@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pyhudi.errors import CorruptData
 from pyhudi.format.instants import format_instant_time
+from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
 from pyhudi.operations.results import WriteResult
 from pyhudi.options import Options
+from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
 
@@ -27,12 +30,13 @@ DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
 class TtlSettings:
     """days: how long a partition lives after its last write; below 1 for ever.  selected: partitions to look at, None for all.
 
-    limit: how many are deleted at once, oldest first.
+    limit: how many are deleted at once, oldest first.  by_creation: whether age counts from a partition's creation.
     """
 
     days: int
     selected: tuple[str, ...] | None
     limit: int
+    by_creation: bool = False
 
     @classmethod
     def of(cls, options: Options) -> TtlSettings:
@@ -41,6 +45,7 @@ class TtlSettings:
             days=options.integer("hoodie.partition.ttl.strategy.days.retain"),
             selected=options.names("hoodie.partition.ttl.strategy.partition.selected") or None,
             limit=options.integer("hoodie.partition.ttl.strategy.max.delete.partitions"),
+            by_creation=options.word("hoodie.partition.ttl.management.strategy.type") == "KEEP_BY_CREATION_TIME",
         )
 
 
@@ -53,7 +58,8 @@ def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tup
     for partition, slices in load_snapshot(context).slices(settings.selected).items():
         times = [time for s in slices for time in (s.base_instant, *(log.name.instant_time for log in s.logs))]
         if times and partition:
-            written[partition] = max(times)
+            created = _creation_time(context, partition) if settings.by_creation else None
+            written[partition] = created or max(times)
     expired = sorted((time, partition) for partition, time in written.items() if time < limit)
     return tuple(partition for _, partition in expired[: max(0, settings.limit)])
 
@@ -64,3 +70,15 @@ def run_ttl(context: TableContext, ttl: TtlSettings, delete: DeletePartitions) -
     if not expired:
         return WriteResult("delete_partition", None, None)
     return delete(expired)
+
+
+def _creation_time(context: TableContext, partition: str) -> str | None:
+    """Request time of the instant that created a partition; None where its metadata is not the text file."""
+    path = join_path(partition, PARTITION_METADATA_FILE)
+    data = context.storage.read(path)
+    if data is None:
+        return None
+    try:
+        return PartitionMetadata.decode(data).instant_time
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(path)) from error

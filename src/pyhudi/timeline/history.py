@@ -17,7 +17,7 @@ Source: timeline document, "LSM history".
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -148,6 +148,33 @@ class HistoryStore:
             if row.action in _WRITE_WORDS and row.completion_time is not None:
                 found.setdefault(row.instant_time, row.completion_time)
         return found
+
+    def unknown_newer(self, active: Collection[tuple[str, Action]]) -> tuple[int, str] | None:
+        """A manifest above the current one that names an instant which stands nowhere else: its number, and that instant's time.
+
+        active: request time and completed action of what stands on the active timeline.  A writer that died before it changed the
+        version file leaves such a manifest, but all its instants are active or in the current manifest; otherwise the version
+        file fell behind, and going on from it would lose instants.
+        """
+        current = self.load_manifest()
+        held = {entry.file_name for entry in current.manifest.files}
+        for number in sorted(n for n in self._manifest_numbers() if n > current.number):
+            data = self.storage.read(self._path(format_manifest_name(number)))
+            if data is None:
+                continue
+            try:
+                newer = Manifest.decode(data)
+            except CorruptData:
+                # It was being written when its writer died.
+                continue
+            for entry in newer.files:
+                if entry.file_name in held or self.storage.stat(self._path(entry.file_name)) is None:
+                    continue
+                for row in self._rows_of(entry, Bounds(), Bounds(), False):
+                    action = Action(row.action)
+                    if (row.instant_time, action) not in active and self.find(row.instant_time, action) is None:
+                        return number, row.instant_time
+        return None
 
     def append(self, rows: Sequence[HistoryRow], compression: str) -> None:
         """Add instants, in order of request time, as one file of level 0.  The caller holds the table lock.

@@ -145,3 +145,25 @@ def test_partitions_nobody_wrote_to_for_days_are_deleted(environment: ReplayEnvi
     assert table.scan(["part"]).to_arrow()["part"].to_pylist() == ["new"]
     assert table.run_ttl(options=days).instant is None
     assert table.expired_partitions() == ()
+
+
+def test_partitions_expire_by_the_time_of_their_creation(environment: ReplayEnvironment) -> None:
+    table = new_table(environment)
+    for part in ("old", "new"):
+        upsert(table, environment, part)
+        environment.advance_ms(2 * DAY_MS)
+    upsert(table, environment, "old")
+    days = {"hoodie.partition.ttl.strategy.days.retain": 3}
+    assert table.expired_partitions(options=days) == ()
+    by_creation = {**days, "hoodie.partition.ttl.management.strategy.type": "KEEP_BY_CREATION_TIME"}
+    assert table.expired_partitions(options=by_creation) == ("old",)
+
+
+def test_partitions_expire_after_a_commit(environment: ReplayEnvironment) -> None:
+    table = new_table(environment)
+    upsert(table, environment, "old")
+    environment.advance_ms(5 * DAY_MS)
+    inline = {"hoodie.partition.ttl.inline": True, "hoodie.partition.ttl.strategy.days.retain": 3}
+    assert upsert(table, environment, "new", options=inline)["ttl"].startswith("run: ")
+    assert table.scan(["part"]).to_arrow()["part"].to_pylist() == ["new"]
+    assert upsert(table, environment, "new", options=inline)["ttl"] == "not due: no partition's time is over"
