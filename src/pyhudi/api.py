@@ -218,8 +218,14 @@ class Table:
 
     # Writing
 
-    def upsert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Insert records with new keys and merge those whose keys are there, by the table's merge mode."""
+    def upsert(self, data: Any, *, partial: bool = False, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Insert records with new keys and merge those whose keys are there, by the table's merge mode.
+
+        partial: the data holds key, partition and ordering fields and some other columns; columns that it lacks keep their
+        values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
+        """
+        if partial:
+            options = {**(options or {}), "pyhudi.partial.update": True}
         return self._write(data, WriteOperation.UPSERT, options)
 
     def insert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
@@ -239,7 +245,11 @@ class Table:
         return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, options)
 
     def delete(
-        self, keys: Any = None, *, where: Filter | None = None, options: Mapping[str, object] | None = None
+        self,
+        keys: Any = None,
+        *,
+        where: Filter | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Delete records: those whose key fields are in `keys`, or those for which `where` is true.
 
@@ -256,12 +266,21 @@ class Table:
             )
         return self._write(keys, WriteOperation.DELETE, options)
 
-    def delete_partitions(self, partitions: str | Iterable[str], *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Delete all records of partitions, named by path; `*` stands for any characters."""
+    def delete_partitions(
+        self,
+        partitions: str | Iterable[str],
+        *,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
+        """Delete all records of partitions, named by path; `*` stands for any characters.
+
+        spark: services that follow, and the upkeep of a record index, run on the cluster.
+        """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
         parsed = self._parse(options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        engine = LocalEngine(parsed.integer("pyhudi.threads"))
+        engine = self._service_engine(spark, options)
         return self._beside_services(
             lambda settings: run_delete_partitions(self._context.reloaded(), paths, settings, engine), settings
         )
@@ -293,17 +312,20 @@ class Table:
 
     # Table services
 
-    def clean(self, *, dry_run: bool = True, options: Mapping[str, object] | None = None) -> CleanResult:
+    def clean(
+        self, *, dry_run: bool = True, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> CleanResult:
         """Delete file slices that no query within the retention (`hoodie.clean...` options) still needs.
 
-        dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.
+        dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.  spark: delete on the
+        cluster.
         """
         settings = CleanSettings.of(self._parse(options))
         context = self._context.reloaded()
         if dry_run:
             return preview_clean(context, settings)
         check_writable(context)
-        return run_clean(context, settings)
+        return run_clean(context, settings, engine=None if spark is None else self._service_engine(spark, options))
 
     def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
         """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
@@ -339,11 +361,12 @@ class Table:
         *,
         order_by: str | Sequence[str] | None = None,
         layout: str | None = None,
+        spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
         """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
         settings = self._clustering_options(order_by, layout, options)
-        return schedule_clustering(self._context.reloaded(), self._service_engine(None, options), settings)
+        return schedule_clustering(self._context.reloaded(), self._service_engine(spark, options), settings)
 
     def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
@@ -390,10 +413,15 @@ class Table:
         settings = CompactSettings.of(self._parse(options))
         return run_log_compaction(self._context.reloaded(), self._service_engine(spark, options), settings, instant)
 
-    def schedule_log_compaction(self, *, options: Mapping[str, object] | None = None) -> CompactionResult:
-        """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere."""
+    def schedule_log_compaction(
+        self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> CompactionResult:
+        """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere.
+
+        spark: look at the logs on the cluster.
+        """
         settings = CompactSettings.of(self._parse(options))
-        return schedule_log_compaction(self._context.reloaded(), self._service_engine(None, options), settings)
+        return schedule_log_compaction(self._context.reloaded(), self._service_engine(spark, options), settings)
 
     def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
@@ -490,11 +518,11 @@ class Table:
         """The partitions that `run_ttl` would delete: unwritten for `hoodie.partition.ttl.strategy.days.retain` days."""
         return find_expired_partitions(self._context.reloaded(), TtlSettings.of(self._parse(options)))
 
-    def run_ttl(self, *, options: Mapping[str, object] | None = None) -> WriteResult:
+    def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
         parsed = self._parse(options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        context, engine = self._context.reloaded(), LocalEngine(parsed.integer("pyhudi.threads"))
+        context, engine = self._context.reloaded(), self._service_engine(spark, options)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:

@@ -244,6 +244,7 @@ HONOURED: dict[str, Option] = {
     # PyHudi's own.
     "pyhudi.memory.budget.bytes": Option(int, str(1 << 30)),
     "pyhudi.threads": Option(int, "0"),
+    "pyhudi.partial.update": Option(bool, "false"),
     "pyhudi.columns": Option(str, None),
     "pyhudi.filter": Option(str, None),
     "pyhudi.stream.max.instants": Option(int, None),

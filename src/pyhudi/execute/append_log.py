@@ -9,6 +9,9 @@ Where every one of those records stands in the base file, and in one row of it, 
 they are (record positions), so that readers need not look keys up; else no block has positions.  HFile blocks are sorted by key
 and never have them.
 
+A partial update becomes a data block of its columns alone, marked so, for keys that the slice has now.  Where the table orders by
+commit time the real reader cannot merge such blocks, so rows are completed from the slice and written whole.
+
 A delete without an ordering value is written only where the table orders by commit time, or where no value can be had: readers of
 mixed types stumble over it.
 
@@ -31,7 +34,15 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.execute.tag import read_keys
-from pyhudi.execute.write_base import WriterSpec, WriteStatus, live_rows, path_in, plain_deletes, stored_rows
+from pyhudi.execute.write_base import (
+    WriterSpec,
+    WriteStatus,
+    completed_rows,
+    live_rows,
+    path_in,
+    plain_deletes,
+    stored_rows,
+)
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.hfile.writer import encode_hfile
@@ -74,6 +85,8 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     """
     storage = open_storage(spec.storage)
     partition, file_id = task.slice.partition, task.slice.file_id
+    if spec.partial is not None:
+        spec, incoming = _of_partial_update(spec, task, incoming, rule)
     rows, deletes = _split(spec, task, incoming, rule)
     if not rows.num_rows and not deletes:
         return None
@@ -227,6 +240,9 @@ def _blocks(
     collector: RangeCollector | None,
 ) -> Iterator[Block]:
     headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
+    if spec.partial is not None:
+        headers = {**headers, HeaderKey.SCHEMA: spec.partial.avro_schema, HeaderKey.IS_PARTIAL: "true"}
+        spec = replace(spec, data_schema=spec.partial.data_schema, avro_schema=spec.partial.avro_schema)
     sequence = 0
     for part in block_rows(rows, spec.files.log_block_size_bytes):
         stored = stored_rows(spec, part, token.partition, sequence)
@@ -283,6 +299,24 @@ def _in_row_order(
         deletes = [as_batch(pa.Table.from_batches(deletes)).take(pa.array(delete_order))]
         delete_places = delete_places[delete_order]
     return rows, deletes, _Places(base.name.instant_time, row_places[order], delete_places)
+
+
+def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[WriterSpec, pa.Table]:
+    """The rows of a partial update whose keys the slice has: as they are by event time, completed by commit time."""
+    slice_ = task.slice
+    keys = incoming.column(RECORD_KEY).combine_chunks()
+    if not isinstance(rule, PickByCommitTime):
+        if slice_.base is not None and not slice_.logs:
+            return spec, incoming
+        live = _live_keys(_key_reader(spec, task.validity), slice_, keys)
+        return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))
+    reader = replace(_key_reader(spec, task.validity), output=spec.stored_schema)
+    stored = [rows.filter(pc.is_in(_record_keys(spec, rows), value_set=keys)) for rows in run_read(reader, slice_)]
+    present = pa.concat_tables([spec.stored_schema.empty_table(), *stored])
+    at = pc.index_in(keys, value_set=_record_keys(spec, present))
+    rows = incoming.filter(at.is_valid())
+    whole = completed_rows(spec, rows, present.take(at.drop_null()))
+    return replace(spec, partial=None), whole
 
 
 def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:

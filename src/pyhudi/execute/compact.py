@@ -17,7 +17,7 @@ Source: writing and services, "Compaction"; timeline document, "HoodieWriteStat 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,7 +57,7 @@ class CompactionSpec:
 
     instant_time: of the compaction.  reader: reads the stored layout (meta columns and data columns), all of it.  avro_schema: of
     the stored layout.  indexing: what to find out about each file for the metadata table; keys are none of it, as they stay
-    where they are.
+    where they are.  now_ms: tells the time that reading logs takes; None, and nobody asks.
     """
 
     instant_time: str
@@ -65,6 +65,11 @@ class CompactionSpec:
     avro_schema: str
     files: FileSettings
     indexing: FileIndexing | None = None
+    now_ms: Callable[[], int] | None = None
+
+    def clock_ms(self) -> int:
+        """Milliseconds since some moment, 0 when nobody asks."""
+        return 0 if self.now_ms is None else self.now_ms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,9 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     slice_ = _slice(storage, task)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
     path = path_in(task.partition, name.text)
+    begun_ms = spec.clock_ms()
     scan, parts = merge_slice(storage, spec.reader, slice_, merge_columns(spec.reader))
+    read_ms = spec.clock_ms() - begun_ms
     parts = _nonempty(parts) if slice_.base is None else parts
     first = next(parts, None)
     if first is None:
@@ -146,7 +153,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
     )
-    return WriteStatus(_with_log_figures(stat, scan, slice_), written.indexed)
+    return WriteStatus(_with_log_figures(stat, scan, slice_, read_ms), written.indexed)
 
 
 def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
@@ -163,6 +170,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     if any(found.block.is_partial for found in blocks) or not spec.reader.rule.picks:
         raise Unsupported(f"the logs of {task.file_id} in {task.partition or 'the table'} cannot be merged without the base file")
     reader = spec.reader
+    begun_ms = spec.clock_ms()
     scan = scan_logs(
         storage,
         slice_.logs,
@@ -172,6 +180,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
         reader.validity,
         reader.populate_meta_fields,
     )
+    read_ms = spec.clock_ms() - begun_ms
     # A log compaction stands for what earlier ones merged, by standing for them.
     instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
@@ -181,7 +190,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     merged = _merged_blocks(spec, task, scan.records, instants, collector)
     stat = write_log_file(storage, task.partition, name, merged, live, deleted)
     indexed = None if spec.indexing is None else IndexedFile(log_ranges(collector, live))
-    return WriteStatus(_with_log_figures(stat, scan, slice_), indexed)
+    return WriteStatus(_with_log_figures(stat, scan, slice_, read_ms), indexed)
 
 
 def _merged_blocks(
@@ -284,9 +293,10 @@ def _old_filter(storage: Storage, base: BaseFile) -> BloomFilter | None:
         return footer_filter(file.metadata)
 
 
-def _with_log_figures(stat: WriteStat, scan: LogScan, slice_: FileSlice) -> WriteStat:
+def _with_log_figures(stat: WriteStat, scan: LogScan, slice_: FileSlice, read_ms: int) -> WriteStat:
     return replace(
         stat,
+        total_log_read_time_ms=max(0, read_ms),
         total_log_records=scan.record_count,
         total_log_files_compacted=len(slice_.logs),
         total_log_size_compacted=sum(log.size_bytes for log in slice_.logs),

@@ -24,7 +24,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.layout import as_batch, conform_table
-from pyhudi.execute.log_scan import InstantValidity, find_blocks
+from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.bloom import BloomFilter, BloomKind
 from pyhudi.format.log.data import decode_content
@@ -182,7 +182,7 @@ def log_batches(
         content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
         names = [name for name in avro_to_arrow(text).names if name in schema.names]
         try:
-            for batch in decode_content(found.block.kind, text, content, names):
+            for batch in decode_content(found.block.kind, text, content, names, hfile_entries, RECORD_KEY):
                 yield conform(batch, schema)
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error

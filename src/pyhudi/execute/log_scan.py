@@ -235,7 +235,7 @@ def _add_block(
     stored = avro_to_arrow(text)
     wanted = [name for name in schema.names if name in stored.names]
     loose = pa.schema([field.with_nullable(True) for field in schema])
-    for batch in decode_content(block.kind, text, content, wanted, _hfile_entries, RECORD_KEY):
+    for batch in decode_content(block.kind, text, content, wanted, hfile_entries, RECORD_KEY):
         places = None if positions is None else positions[count : count + batch.num_rows]
         count += batch.num_rows
         if places is not None and len(places) != batch.num_rows:
@@ -259,7 +259,8 @@ def _add_deletes(
     merger.add_deletes(deletes.column("record_key"), values, absent.to_numpy(zero_copy_only=False), positions)
 
 
-def _hfile_entries(content: bytes) -> Iterator[pa.RecordBatch]:
+def hfile_entries(content: bytes) -> Iterator[pa.RecordBatch]:
+    """The entries of an HFile block's content, as `decode_content` takes them."""
     return open_hfile_bytes(content).scan()
 
 

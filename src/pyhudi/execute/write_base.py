@@ -54,11 +54,23 @@ CHANGE_LOG_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
+class PartialUpdate:
+    """Incoming rows that hold some columns only; the others keep their values, and keys that are not there bring nothing.
+
+    data_schema: the columns that they hold, in the table's order; avro_schema: with meta columns, for log blocks.
+    """
+
+    data_schema: pa.Schema
+    avro_schema: str
+
+
+@dataclass(frozen=True, slots=True)
 class WriterSpec:
     """What every writing task of one commit shares.
 
     data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
-    the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.
+    the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
+    whole rows.
     """
 
     storage: StorageSpec
@@ -71,6 +83,7 @@ class WriterSpec:
     rule: MergeRule
     indexing: FileIndexing | None = None
     changes: ChangeLogSpec | None = None
+    partial: PartialUpdate | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -191,7 +204,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
                     writer.write(merger.merge(batch), keys_known=inherited is not None)
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
-                if fresh.num_rows:
+                if fresh.num_rows and spec.partial is None:
                     counts.inserts += fresh.num_rows
                     changes.add(fresh.column(RECORD_KEY))
                     if log is not None:
@@ -294,7 +307,8 @@ class _RowMerger:
     def _decide(self, older: pa.Table, newer: pa.Table, plain: BoolMask | None) -> tuple[BoolMask, BoolMask, pa.Table]:
         if plain is not None and plain.all():
             return ~plain, plain, newer.slice(0, 0)
-        data = self._spec.data_schema.names
+        partial = self._spec.partial
+        data = self._spec.data_schema.names if partial is None else partial.data_schema.names
         if self._rule.picks:
             wins = self._rule.pick_newer(older.select(data), newer.select(data), plain)
             soft = self._rule.deletes(newer)
@@ -304,7 +318,10 @@ class _RowMerger:
             if plain is not None:
                 gone |= plain
             replaced = wins & ~gone
-            return replaced, wins & gone, newer.filter(pa.array(replaced))
+            values = newer.filter(pa.array(replaced))
+            if partial is not None and replaced.any():
+                values = completed_rows(self._spec, values, older.filter(pa.array(replaced)))
+            return replaced, wins & gone, values
         live = np.ones(newer.num_rows, dtype=np.bool_) if plain is None else ~plain
         outcome: Merged = self._rule.merge(older.select(data).filter(pa.array(live)), newer.select(data).filter(pa.array(live)))
         removed = np.ones(newer.num_rows, dtype=np.bool_)
@@ -415,6 +432,12 @@ def live_rows(rows: pa.Table, rule: MergeRule) -> pa.Table:
     plain = plain_deletes(rows)
     flags = [mask for mask in (soft, plain) if mask is not None]
     return rows.filter(pa.array(~np.logical_or.reduce(flags))) if flags else rows
+
+
+def completed_rows(spec: WriterSpec, partial: pa.Table, stored: pa.Table) -> pa.Table:
+    """Partial incoming rows as whole ones: the columns that they lack come from the stored rows beside them."""
+    names = [RECORD_KEY, PARTITION_PATH, *spec.data_schema.names]
+    return pa.table({name: (partial if name in partial.column_names else stored).column(name) for name in names})
 
 
 def plain_deletes(rows: pa.Table) -> BoolMask | None:

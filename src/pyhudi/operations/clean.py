@@ -18,8 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.execute.engine import Engine
 from pyhudi.format.actions.clean import (
     SAVEPOINTED_TIMESTAMPS_KEY,
     ActionInstant,
@@ -48,7 +50,8 @@ from pyhudi.plan.cleaning import (
     reason_not_to_clean,
     savepointed_times,
 )
-from pyhudi.storage.base import FileInfo
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
@@ -103,8 +106,11 @@ def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult
 
 
 @observed("clean")
-def run_clean(context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None) -> CleanResult:
-    """Carry out cleans that died, then clean.  timeline: one that was just loaded, so that it need not be loaded again.
+def run_clean(
+    context: TableContext, settings: CleanSettings, *, timeline: Timeline | None = None, engine: Engine | None = None
+) -> CleanResult:
+    """Carry out cleans that died, then clean.  timeline: one that was just loaded, so that it need not be loaded again.  engine:
+    deletes the files; threads do when it is None.
 
     Raises TableState while a restore is pending, CorruptData for a pending clean whose plan cannot be read.
     """
@@ -119,7 +125,7 @@ def run_clean(context: TableContext, settings: CleanSettings, *, timeline: Timel
     for pending in now.pending(Action.CLEAN):
         died = load_pending_plan(context, pending)
         if died is not None:
-            _execute(context, settings.commit, pending, died)
+            _execute(context, settings.commit, pending, died, engine)
             finished.append(pending.request_time)
     if finished or now.pending(Action.CLEAN):
         now = store.load()
@@ -133,7 +139,7 @@ def run_clean(context: TableContext, settings: CleanSettings, *, timeline: Timel
         if requested is None:
             planned = PlannedClean(None, "another process cleans, or made a savepoint", planned.earliest, {}, {}, ())
         else:
-            done, missing, partitions = _execute(context, settings.commit, requested, plan)
+            done, missing, partitions = _execute(context, settings.commit, requested, plan, engine)
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -298,7 +304,7 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) 
 
 
 def _execute(
-    context: TableContext, settings: CommitSettings, pending: Instant, plan: CleanerPlan
+    context: TableContext, settings: CommitSettings, pending: Instant, plan: CleanerPlan, engine: Engine | None
 ) -> tuple[Instant | None, int, tuple[str, ...]]:
     """Delete what a plan names and publish the clean; the completed instant, how many files were missing, the partitions that
     went.  The instant is None when another process has completed the same clean.
@@ -308,7 +314,7 @@ def _execute(
     if pending.state is State.REQUESTED:
         # Where another process carries the same plan out, deleting twice does no harm, and one of the two completes it.
         store.start_or_join(pending, plan.encode(context.env.token_bytes(16)))
-    deleted = _delete_files(context, _paths_by_partition(context, plan))
+    deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
     missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
     with context.lock.held(settings.lock_wait_ms):
         timeline = store.load()
@@ -367,28 +373,35 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
     return paths
 
 
-def _delete_files(context: TableContext, paths: Mapping[str, tuple[str, ...]]) -> dict[str, CleanPartitionMetadata]:
+def _delete_files(
+    storage: Storage, paths: Mapping[str, tuple[str, ...]], engine: Engine | None
+) -> dict[str, CleanPartitionMetadata]:
     """Delete the files, several partitions at a time.  The patterns and lists of the result hold names."""
-
-    def delete(entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
-        partition, wanted = entry
-        there = {
-            info.path for folder in {path.rpartition("/")[0] for path in wanted} for info in context.storage.list(folder).files
-        }
-        found = [path for path in wanted if path in there]
-        context.storage.delete(found)
-        return CleanPartitionMetadata(
-            partition_path=partition,
-            policy="",
-            delete_path_patterns=_names(wanted),
-            success_delete_files=_names(found),
-            failed_delete_files=_names(path for path in wanted if path not in there),
-        )
-
     if not paths:
         return {}
+    if engine is not None:
+        done = engine.map(partial(_delete_on_worker, storage.spec()), list(paths.items()))
+        return {metadata.partition_path: metadata for metadata in done}
     with ThreadPoolExecutor(min(_DELETING_THREADS, len(paths))) as pool:
-        return {metadata.partition_path: metadata for metadata in pool.map(delete, paths.items())}
+        return {metadata.partition_path: metadata for metadata in pool.map(partial(_delete_in_partition, storage), paths.items())}
+
+
+def _delete_on_worker(spec: StorageSpec, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
+    return _delete_in_partition(open_storage(spec), entry)
+
+
+def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
+    partition, wanted = entry
+    there = {info.path for folder in {path.rpartition("/")[0] for path in wanted} for info in storage.list(folder).files}
+    found = [path for path in wanted if path in there]
+    storage.delete(found)
+    return CleanPartitionMetadata(
+        partition_path=partition,
+        policy="",
+        delete_path_patterns=_names(wanted),
+        success_delete_files=_names(found),
+        failed_delete_files=_names(path for path in wanted if path not in there),
+    )
 
 
 def _delete_partitions(context: TableContext, timeline: Timeline, partitions: Iterable[str]) -> tuple[str, ...]:

@@ -441,7 +441,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
     )
     schema = snapshot.schema.arrow
     indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)
-    return CompactionSpec(request_time, reader, arrow_to_avro(stored, config.name), settings.files, indexing)
+    return CompactionSpec(request_time, reader, arrow_to_avro(stored, config.name), settings.files, indexing, context.env.now_ms)
 
 
 def _tasks(context: TableContext, plan: CompactionPlan) -> list[CompactionTask]:

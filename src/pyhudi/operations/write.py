@@ -27,7 +27,7 @@ from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_base import PartialUpdate, WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
@@ -92,6 +92,7 @@ class WriteSettings:
 
     clustering_updates: whether writes may change file groups of a pending clustering, reject or allow; drops_clusterings: whether
     they drop the plan then, so that nobody works for nothing.  batch: what of a stream is written, so that it lands once.
+    partial: an upsert's rows hold some columns only, and the others keep their values.
     """
 
     operation: WriteOperation
@@ -114,6 +115,7 @@ class WriteSettings:
     metadata: MetadataSettings
     clustering_updates: str
     drops_clusterings: bool
+    partial: bool
     batch: StreamBatch | None = None
 
     @classmethod
@@ -155,6 +157,7 @@ class WriteSettings:
             metadata=MetadataSettings.of(options),
             clustering_updates=_update_strategy(options),
             drops_clusterings=options.flag("hoodie.clustering.rollback.pending.replacecommit.on.conflict"),
+            partial=options.flag("pyhudi.partial.update") and operation is WriteOperation.UPSERT,
         )
 
     @property
@@ -315,7 +318,7 @@ class _Schemas:
     """The table's columns after the write, and how records are named and merged.
 
     rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
-    unplaced: they name no partition, so all partitions are searched.
+    unplaced: they name no partition, so all partitions are searched.  given: the columns of a partial update.
     """
 
     data_schema: pa.Schema
@@ -325,6 +328,7 @@ class _Schemas:
     stored_rule: MergeRule
     keys_only: bool
     unplaced: bool
+    given: pa.Schema | None = None
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> _Schemas:
@@ -338,20 +342,44 @@ class _Schemas:
             data_schema, text = current.arrow, current.avro
         else:
             columns = without_meta_fields(incoming)
+            if settings.partial and current is None:
+                raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to update")
             data_schema = evolve(
                 current.arrow if current else None,
                 columns,
-                null_for_missing=settings.null_for_missing,
-                allow_drop=settings.allow_drop,
+                null_for_missing=settings.null_for_missing or settings.partial,
+                allow_drop=settings.allow_drop and not settings.partial,
             )
             check_columns(config.keys, config.ordering_field, normalise(columns))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
         rule = merge_rule(config.merge)
+        given = None
+        if settings.partial:
+            _check_partial(context, settings, rule, current.arrow if current else None, data_schema)
+            given = pa.schema([field for field in data_schema if field.name in incoming.names])
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
         )
-        return cls(data_schema, text, config.keys, PickByCommitTime() if keys_only else rule, rule, keys_only, unplaced)
+        return cls(data_schema, text, config.keys, PickByCommitTime() if keys_only else rule, rule, keys_only, unplaced, given)
+
+    @property
+    def partial(self) -> bool:
+        """True when the rows lack columns, which keep their values."""
+        return self.given is not None and len(self.given) < len(self.data_schema)
+
+
+def _check_partial(
+    context: TableContext, settings: WriteSettings, rule: MergeRule, current: pa.Schema | None, after: pa.Schema
+) -> None:
+    if current != after:
+        raise InvalidRequest("a partial update changes no columns of the table: it holds some of them, with their types")
+    if not rule.picks:
+        raise Unsupported("partial updates in a table whose records are merged by a payload class or a merger of its own")
+    if settings.routes or settings.index.kind.is_global:
+        raise Unsupported(f"partial updates by index {settings.index.kind}; use SIMPLE or BLOOM")
+    if not context.config.populate_meta_fields:
+        raise Unsupported("partial updates in a table without meta columns")
 
 
 class _Write:
@@ -410,7 +438,7 @@ class _Write:
         # a random tail.
         stamp = str(self.context.env.now_ms()) + str(int.from_bytes(self.context.env.token_bytes(4), "big"))
         return PrepareRequest(
-            data_schema=self.schemas.data_schema,
+            data_schema=self.schemas.data_schema if self.schemas.given is None else self.schemas.given,
             keys=self.schemas.keys,
             rule=self.schemas.rule,
             combine=self.settings.combine,
@@ -494,14 +522,15 @@ class _Write:
         if self.operation is WriteOperation.INSERT and lookup is not None and not routes:
             tagged = self._apply_duplicate_policy(tagged)
         profile = tagged.profile()
-        if self.operation is WriteOperation.DELETE:
-            # What is to be deleted and stands nowhere is no insert.
+        updates_only = self.operation is WriteOperation.DELETE or self.settings.partial
+        if updates_only:
+            # What is to be deleted or changed and stands nowhere is no insert.
             profile = replace(profile, inserts={})
         self.phases.end("index")
         inserts: dict[str, tuple[InsertTarget, ...]] = {}
         if routes:
             profile = _with_new_groups(profile, by_group)
-        elif self.operation is not WriteOperation.DELETE:
+        elif not updates_only:
             inserts = self._place_inserts(profile, snapshot, slices)
             by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
         _settle_groups_under_service(snapshot, profile.updates, self.settings)
@@ -591,7 +620,8 @@ class _Write:
         files = self.settings.files
         if self.settings.routes:
             # A bucket is one file group, whatever its size.
-            files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES)
+            # Nobody reads keys to find a record's bucket, so none are read to find its row.
+            files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES, record_positions=False)
         return WriterSpec(
             storage=self.context.storage.spec(),
             instant_time=transaction.instant_time,
@@ -608,12 +638,14 @@ class _Write:
                 snapshot.schema.arrow if snapshot.schema else None,
             ),
             changes=self._change_log_spec(),
+            partial=self._partial_update(),
         )
 
-    def _file_settings(self) -> FileSettings:
-        """Under a bucket index nobody reads keys, so no record's row is known."""
-        files = self.settings.files
-        return replace(files, record_positions=False) if self.settings.index.kind is IndexType.BUCKET else files
+    def _partial_update(self) -> PartialUpdate | None:
+        given = self.schemas.given
+        if given is None or not self.schemas.partial:
+            return None
+        return PartialUpdate(given, arrow_to_avro(with_meta_fields(given), self.context.config.name))
 
     def _change_log_spec(self) -> ChangeLogSpec | None:
         config = self.context.config

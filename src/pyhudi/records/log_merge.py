@@ -86,7 +86,7 @@ class LogRecords:
         replaced = at[changed]
         if not len(replaced):
             return base.filter(pa.array(keep)) if gone.any() else base
-        newer = self.rows.take(pa.array(source[changed]))
+        newer = self._newer(source, changed)
         if not self.rule.picks and self.present is None:
             whole = older.filter(pa.array(changed))
             outcome = self.rule.merge(whole, newer)
@@ -112,6 +112,13 @@ class LogRecords:
         found = pc.index_in(keys, value_set=self.keys)
         found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         return np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_)), np.asarray(found.drop_null(), dtype=np.int64)
+
+    def _newer(self, source: Ints, changed: BoolMask) -> pa.Table:
+        if self.positions is None:
+            return self.rows.take(pa.array(source[changed]))
+        # By position they stand together.
+        rows = self.rows.slice(int(source[0]), len(source))
+        return rows if changed.all() else rows.filter(pa.array(changed))
 
     def _check_keys(self, older: pa.Table, source: Ints, rows: Ints) -> None:
         if _KEY not in older.column_names:
@@ -146,7 +153,8 @@ class LogRecords:
         assert self.present is not None
         columns = []
         for field in newer.schema:
-            has = self.present[field.name][source]
+            # Of a base row that was deleted before nothing is taken.
+            has = self.present[field.name][source] | self.barrier[source]
             own = newer.column(field.name)
             columns.append(own if has.all() else _choose_column(older.column(field.name).cast(field.type), own, has))
         return pa.table(columns, schema=newer.schema)
@@ -318,12 +326,16 @@ class _Pool:
             return row_codes(self.rows, [_KEY])
         return np.unique(self.positions, return_inverse=True)[1].astype(np.int64, copy=False)
 
+    def _taken(self, chosen: Ints) -> pa.Table:
+        return self.rows.take(pa.array(chosen))
+
     def records(self, chosen: Ints, codes_of: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule) -> LogRecords:
         """Records from one entry for each key.  codes_of: an entry of each key, for the key's text."""
         keys = self.rows.column(_KEY).take(pa.array(codes_of)).combine_chunks()
         return LogRecords(
             keys=keys,
-            rows=self.rows.take(pa.array(chosen)),
+            # By position one log file is in order as it stands, so its rows need not be copied.
+            rows=self.rows if self.positions is not None and _is_whole(chosen, self.rows.num_rows) else self._taken(chosen),
             deleted=deleted,
             barrier=barrier,
             ordering=None if self.ordering is None else self.ordering.take(pa.array(chosen)),
@@ -436,6 +448,10 @@ def _merge_partial(
         columns.append(_choose_column(older.column(field.name), newer.column(field.name), take_newer))
         masks[field.name] = np.where(newer_deleted | older_deleted, has_newer, has_older | has_newer)
     return pa.table(columns, schema=newer.schema), masks
+
+
+def _is_whole(chosen: Ints, count: int) -> bool:
+    return len(chosen) == count and bool((chosen[1:] > chosen[:-1]).all())
 
 
 def _ranks(values: pa.ChunkedArray) -> Ints:

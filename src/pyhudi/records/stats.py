@@ -131,8 +131,9 @@ class RangeCollector:
         self._ranges: dict[str, ColumnRange] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch into account; errors as of `batch_ranges`."""
-        for name, found in batch_ranges(batch, self._columns).items():
+        """Take a batch into account; errors as of `batch_ranges`.  Columns that it lacks (partial updates) are passed over."""
+        present = [name for name in self._columns if name.split(".")[0] in batch.schema.names]
+        for name, found in batch_ranges(batch, present).items():
             before = self._ranges.get(name)
             self._ranges[name] = found if before is None else merge_ranges((before, found))
 

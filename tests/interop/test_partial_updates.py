@@ -1,0 +1,115 @@
+"""Partial updates of either side on one merge-on-read table: ours by `upsert(partial=True)`, the real Hudi's by MERGE INTO."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.execute.log_scan import read_headers
+from pyhudi.format.log.framing import LogBlock
+from pyhudi.table.snapshot import load_snapshot
+from tests.interop.alternation import OPERATION, READ
+from tests.interop.oracle import RealHudi
+from tests.rows import assert_same_rows
+
+OPTIONS: dict[str, Any] = {
+    "hoodie.table.name": "partial",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.datasource.write.partitionpath.field": "part",
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
+    "hoodie.metadata.enable": False,
+    "hoodie.compact.inline": False,
+    "hoodie.parquet.small.file.limit": 0,
+    "hoodie.index.bloom.num_entries": 100,
+}
+KEYS = [f"k{number:02}" for number in range(24)]
+
+
+def whole(numbers: range, ts: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": [KEYS[n] for n in numbers],
+            "ts": pa.array([ts] * len(numbers), pa.int64()),
+            "a": [f"a{ts}-{n}" for n in numbers],
+            "b": pa.array([n * 100 + ts for n in numbers], pa.int32()),
+            "words": pa.array([[f"w{ts}"] for _ in numbers], pa.list_(pa.string())),
+            "part": ["xy"[n % 2] for n in numbers],
+        }
+    )
+
+
+def ours_updates(path: Path, numbers: range, ts: int, column: str) -> None:
+    Table(path, options=OPTIONS).upsert(whole(numbers, ts).select(["id", "part", "ts", column]), partial=True)
+
+
+def theirs_updates(hudi: RealHudi, name: str, numbers: range, ts: int, column: str) -> None:
+    # Statements compact inline after a few commits, whatever the table's writers say.
+    hudi.sql("SET hoodie.compact.inline.max.delta.commits=100")
+    hudi.view("partial_news", whole(numbers, ts).select(["id", "part", "ts", column]))
+    hudi.sql(
+        f"MERGE INTO {name} t USING partial_news s ON t.id = s.id AND t.part = s.part "
+        f"WHEN MATCHED THEN UPDATE SET t.ts = s.ts, t.{column} = s.{column}"
+    )
+    hudi.sql("RESET hoodie.compact.inline.max.delta.commits")
+
+
+def partial_blocks(path: Path) -> int:
+    table = Table(path)
+    logs = [log for found in load_snapshot(table.context).slices(None).values() for slice_ in found for log in slice_.logs]
+    blocks = [block for log in logs for block in read_headers(table.context.storage, log)]
+    return sum(isinstance(block, LogBlock) and block.is_partial for block in blocks)
+
+
+def both_read(hudi: RealHudi, path: Path) -> pa.Table:
+    rows = Table(path).scan("*").to_arrow()
+    assert_same_rows(hudi.read(path, **READ), rows)
+    return rows
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+def test_partial_updates_in_turn(hudi: RealHudi, tmp_path: Path, first: str) -> None:
+    path, name = tmp_path / "t", f"partial_{first}"
+    if first == "ours":
+        Table.create(path, options=OPTIONS).insert(whole(range(24), 10))
+    else:
+        hudi.write(whole(range(24), 10), path, **(OPTIONS | {OPERATION: "insert"}))
+    hudi.register(path, name)
+    # Newer, older and equal ordering values; the last ones lose against the base file in all columns that they hold.
+    ours_updates(path, range(0, 12), 20, "a")
+    both_read(hudi, path)
+    theirs_updates(hudi, name, range(6, 18), 30, "b")
+    both_read(hudi, path)
+    ours_updates(path, range(3, 15), 25, "words")
+    theirs_updates(hudi, name, range(10, 20), 5, "a")
+    assert partial_blocks(path) == 8
+    both_read(hudi, path)
+    # Whole rows between partial ones.
+    Table(path, options=OPTIONS).upsert(whole(range(8, 10), 40))
+    hudi.write(whole(range(12, 14), 40), path, **(OPTIONS | {OPERATION: "upsert"}))
+    ours_updates(path, range(8, 14), 41, "a")
+    rows = both_read(hudi, path).to_pylist()
+    found = {row["id"]: (row["ts"], row["a"], row["b"], row["words"]) for row in rows}
+    assert found["k01"] == (20, "a20-1", 110, ["w10"])
+    assert found["k04"] == (25, "a20-4", 410, ["w25"])
+    assert found["k07"] == (30, "a20-7", 730, ["w25"])
+    assert found["k09"] == (41, "a41-9", 940, ["w40"])
+    assert found["k13"] == (41, "a41-13", 1340, ["w40"])
+    assert found["k19"] == (10, "a10-19", 1910, ["w10"])
+    # Either compacts what both wrote to the same rows.
+    before = Table(path).scan("*").to_arrow()
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    Table(path, options=OPTIONS).compact()
+    hudi.register(copy, f"{name}_copy")
+    options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    hudi.call("run_compaction", op="scheduleAndExecute", table=f"{name}_copy", options=options)
+    for compacted in (path, copy):
+        assert partial_blocks(compacted) == 0
+        assert_same_rows(both_read(hudi, compacted), before, ignoring=("_hoodie_file_name",))

@@ -1,0 +1,170 @@
+"""Partial updates: some columns of records that are there; the others keep their values, on either table type and merge mode."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.execute.log_scan import read_headers
+from pyhudi.format.log.framing import HeaderKey, LogBlock
+from pyhudi.table.snapshot import load_snapshot
+
+_names = itertools.count()
+Row = tuple[Any, ...]
+SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.compact.inline": False}
+
+
+def made(table_type: str = "mor", mode: str = "EVENT_TIME_ORDERING", **options: object) -> Table:
+    table = Table.create(
+        f"memory://partial-{next(_names)}",
+        name="t",
+        record_key="id",
+        partition_by="part",
+        ordering="ts",
+        table_type=table_type,
+        options={"hoodie.write.record.merge.mode": mode, "hoodie.parquet.small.file.limit": 0, **SMALL, **options},
+    )
+    rows = [{"id": key, "part": "p", "ts": 5, "a": f"a-{key}", "b": n, "c": [n]} for n, key in enumerate("wxyz")]
+    table.insert(pa.Table.from_pylist(rows))
+    return table
+
+
+def update(table: Table, *rows: dict[str, Any], **options: object) -> Any:
+    data = pa.Table.from_pylist([{"part": "p", **row} for row in rows])
+    for at, field in enumerate(data.schema):
+        if pa.types.is_null(field.type):
+            data = data.set_column(at, field.name, pa.nulls(data.num_rows, pa.string()))
+    return table.upsert(data, partial=True, options=options)
+
+
+def seen(table: Table) -> dict[str, Row]:
+    rows = table.scan(["id", "ts", "a", "b", "c"]).to_arrow().to_pylist()
+    return {row["id"]: (row["ts"], row["a"], row["b"], row["c"]) for row in rows}
+
+
+def partial_blocks(table: Table) -> list[LogBlock]:
+    snapshot = load_snapshot(table.context)
+    logs = [log for found in snapshot.slices(None).values() for slice_ in found for log in slice_.logs]
+    return [b for log in logs for b in read_headers(table.context.storage, log) if isinstance(b, LogBlock) and b.is_partial]
+
+
+KINDS = [("mor", "EVENT_TIME_ORDERING"), ("mor", "COMMIT_TIME_ORDERING"), ("cow", "EVENT_TIME_ORDERING")]
+
+
+@pytest.mark.parametrize(("table_type", "mode"), [*KINDS, ("cow", "COMMIT_TIME_ORDERING")])
+@pytest.mark.parametrize("compact", [False, True])
+def test_columns_that_are_not_given_keep_their_values(table_type: str, mode: str, compact: bool) -> None:
+    table = made(table_type, mode)
+    by_event = mode == "EVENT_TIME_ORDERING"
+    result = update(table, {"id": "w", "ts": 6, "a": "new"}, {"id": "gone", "ts": 6, "a": "new"})
+    assert (result.rows_updated, result.rows_inserted) == (1, 0)
+    update(table, {"id": "w", "ts": 7, "b": 70}, {"id": "x", "ts": 4, "b": 40})
+    update(table, {"id": "y", "ts": 9, "a": None})
+    if compact and table_type == "mor":
+        table.compact()
+        assert not partial_blocks(table)
+    assert seen(table) == {
+        "w": (7, "new", 70, [0]),
+        "x": (5, "a-x", 1, [1]) if by_event else (4, "a-x", 40, [1]),
+        "y": (9, None, 2, [2]),
+        "z": (5, "a-z", 3, [3]),
+    }
+
+
+def test_blocks_hold_the_given_columns_and_say_so() -> None:
+    table = made()
+    update(table, {"id": "y", "ts": 6, "a": "new"}, {"id": "w", "ts": 6, "a": "new"})
+    (block,) = partial_blocks(table)
+    schema = block.required(HeaderKey.SCHEMA)
+    assert '"name":"a"' in schema.replace(" ", "")
+    assert '"name":"b"' not in schema.replace(" ", "")
+    assert block.header(HeaderKey.RECORD_POSITIONS) is not None
+
+
+def test_by_commit_time_whole_rows_are_written() -> None:
+    table = made(mode="COMMIT_TIME_ORDERING")
+    update(table, {"id": "y", "ts": 6, "a": "new"})
+    assert not partial_blocks(table)
+
+
+def test_all_columns_are_no_partial_update() -> None:
+    table = made()
+    update(table, {"id": "y", "ts": 6, "a": "new", "b": 1, "c": [9]}, {"id": "no", "ts": 6, "a": "new", "b": 1, "c": [9]})
+    assert not partial_blocks(table)
+    assert seen(table)["y"] == (6, "new", 1, [9])
+    assert "no" not in seen(table)
+
+
+@pytest.mark.parametrize("steps", ["pfp", "ppf", "fpp", "pdfp", "fpdp", "pp"])
+@pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
+def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) -> None:
+    """Against the same steps applied to a dict, whose rows have rising ordering values."""
+    table = made(mode=mode)
+    expected: dict[str, Row] = seen(table)
+    for ts, step in enumerate(steps, 10):
+        if step == "f":
+            row = {"id": "x", "part": "p", "ts": ts, "a": f"f{ts}", "b": None, "c": None}
+            table.upsert(pa.Table.from_pylist([row], load_snapshot(table.context).schema.arrow))  # type: ignore[union-attr]
+            expected["x"] = (ts, f"f{ts}", None, None)
+        elif step == "d":
+            table.delete(pa.table({"id": ["x"], "part": ["p"]}))
+            expected.pop("x")
+        else:
+            update(table, {"id": "x", "ts": ts, "b": ts})
+            if "x" in expected:
+                expected["x"] = (ts, expected["x"][1], ts, expected["x"][3])
+        assert seen(table) == expected, (step, ts)
+    table.compact()
+    assert seen(table) == expected
+
+
+def test_soft_deletes_among_the_columns() -> None:
+    rows = [{"id": key, "part": "p", "ts": 5, "a": key, "_hoodie_is_deleted": False} for key in "wx"]
+    for kind in ("mor", "cow"):
+        table = Table.create(
+            f"memory://partial-{next(_names)}",
+            name="t",
+            record_key="id",
+            partition_by="part",
+            ordering="ts",
+            table_type=kind,
+            options=SMALL,
+        )
+        table.insert(pa.Table.from_pylist(rows))
+        update(table, {"id": "w", "ts": 6, "_hoodie_is_deleted": True}, {"id": "x", "ts": 6, "_hoodie_is_deleted": False})
+        found = table.scan(["id", "ts", "a"]).to_arrow().to_pylist()
+        assert found == [{"id": "x", "ts": 6, "a": "x"}]
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"ts": 6, "a": "n"}, InvalidRequest),
+        ({"id": "w", "a": "n"}, InvalidRequest),
+        ({"id": "w", "ts": 6, "brandnew": 1}, InvalidRequest),
+        ({"id": "w", "ts": 6, "b": "text"}, InvalidRequest),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(row: dict[str, Any], error: type[Exception]) -> None:
+    table = made()
+    before = seen(table)
+    with pytest.raises(error):
+        update(table, row)
+    assert seen(table) == before
+
+
+def test_what_is_refused() -> None:
+    payload = "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload"
+    custom = made(mode="CUSTOM", **{"hoodie.datasource.write.payload.class": payload})
+    with pytest.raises(Unsupported, match="payload"):
+        update(custom, {"id": "w", "ts": 6, "a": "n"})
+    with pytest.raises(Unsupported, match="GLOBAL_SIMPLE"):
+        update(made(), {"id": "w", "ts": 6, "a": "n"}, **{"hoodie.index.type": "GLOBAL_SIMPLE"})
+    empty = Table.create(f"memory://partial-{next(_names)}", name="t", record_key="id", partition_by="part", ordering="ts")
+    with pytest.raises(TableState, match="nothing to update"):
+        update(empty, {"id": "w", "ts": 6, "a": "n"})
