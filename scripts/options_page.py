@@ -19,7 +19,7 @@ _HEAD = """# Moving from the Hudi bundle
 | bundle jar, `spark.serializer`, `spark.sql.extensions`, catalog | `pip install "pyhudi[spark]"` |
 | `df.write.format("hudi").options(**o).mode("append").save(path)` | `hs.write(df, path, mode="append", options=o)` |
 | `spark.read.format("hudi").options(**o).load(path)` | `hs.read(spark, path, options=o)`, or `hs.enable(spark, alias="hudi")` and unchanged |
-| `call run_compaction(...)`, `run_clustering`, `run_clean`, `create_savepoint` | `Table(path).compact()`, `.cluster()`, `.clean(dry_run=False)`, `.savepoint()` |
+| `call run_compaction(op => "run", table => "db.trips")` | `hs.call(spark, "run_compaction", op="run", table="db.trips")`: [the procedures](procedures.md), by the same names; or `Table(path).compact()` and the other verbs |
 
 Options keep their names. Each key is in one of three classes; a key that stands nowhere below gives a warning with the nearest known name.
 
