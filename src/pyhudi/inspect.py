@@ -121,7 +121,7 @@ PARTITIONS_SCHEMA = pa.schema(
         pa.field("all_bytes", pa.int64(), nullable=False),
     ]
 )
-"""By partition.  all_files, all_bytes: older versions and uncommitted files too."""
+"""By partition.  all_files, all_bytes: older versions too, and uncommitted files where the folders were listed."""
 
 SIZES_SCHEMA = pa.schema(
     [
@@ -216,9 +216,12 @@ class Inspection:
         kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
         return pa.Table.from_pylist([_commit_row(write, read_commit(store, write)) for write in kept], schema=COMMITS_SCHEMA)
 
-    def files(self) -> pa.Table:
-        """FILES_SCHEMA: every data file that lies in the table's folders, whether it counts or not."""
-        snapshot = self._listed()
+    def files(self, *, on_storage: bool = False) -> pa.Table:
+        """FILES_SCHEMA: the data files that the metadata table lists; without one, those in the table's folders.
+
+        on_storage: list the folders whatever there is, and so find files of writes that are under way or died.
+        """
+        snapshot = self._listed(on_storage)
         current = {path for path, _ in _current_files(snapshot)}
         rows = []
         for partition, infos in snapshot.listing.files(snapshot.listing.partitions()).items():
@@ -258,9 +261,9 @@ class Inspection:
         ]
         return pa.Table.from_pylist(rows, schema=FILE_SLICES_SCHEMA)
 
-    def partitions(self) -> pa.Table:
-        """PARTITIONS_SCHEMA."""
-        snapshot = self._listed()
+    def partitions(self, *, on_storage: bool = False) -> pa.Table:
+        """PARTITIONS_SCHEMA.  on_storage: as for `files`."""
+        snapshot = self._listed(on_storage)
         slices = snapshot.slices()
         files = snapshot.listing.files(slices)
         rows = []
@@ -363,9 +366,9 @@ class Inspection:
             rows.append({"path": file_lock, "owner": _text(storage.read(file_lock)), "valid_until_ms": None, "is_held": True})
         return pa.Table.from_pylist(rows, schema=LOCKS_SCHEMA)
 
-    def _listed(self) -> Snapshot:
-        """The present state with the directories' own files, those of no commit among them."""
-        return load_snapshot(self._context, directory_listing)
+    def _listed(self, on_storage: bool) -> Snapshot:
+        """The present state by the usual listing, or with the folders' own files, those of no commit among them."""
+        return load_snapshot(self._context, directory_listing) if on_storage else load_snapshot(self._context)
 
     def _indexed_stats(self, snapshot: Snapshot, schema: pa.Schema) -> pa.Table:
         metadata = MetadataTable(self._context, snapshot.timeline)

@@ -58,7 +58,7 @@ class Plots:
         """The bytes of each partition: base files and logs that a snapshot query reads, and everything else."""
         drawn = _axes(axes)
         slices = self._look.file_slices()
-        shares = list(storage_shares(self._look.partitions(), slices))
+        shares = list(storage_shares(self._look.partitions(on_storage=True), slices))
         rest = shares[SHOWN_PARTITIONS:]
         names = [share.partition or "(not partitioned)" for share in shares[:SHOWN_PARTITIONS]]
         rows = [(share.base_bytes, share.log_bytes, share.other_bytes) for share in shares[:SHOWN_PARTITIONS]]

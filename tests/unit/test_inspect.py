@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from benchmarks.metadata_scale import build
 from pyhudi import inspect
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest, TableState
@@ -123,3 +124,24 @@ def test_commits_say_what_changed_and_services_change_no_row(tmp_path: Path) -> 
         ("CLUSTER", True, 0, 0, 0, 2, rows[-1]["file_groups_replaced"]),
     ]
     assert table.inspect.commits(2).to_pylist() == rows[-2:]
+
+
+def test_files_of_no_commit_are_on_storage_alone(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", name="t", record_key="id")
+    table.upsert(pa.table({"id": ["a"]}))
+    base = table.inspect.files()["path"][0].as_py()
+    late = f"{base.rsplit('_', 1)[0]}_20991231000000000.parquet"
+    table.context.storage.put(late, b"")
+    assert table.inspect.files()["path"].to_pylist() == [base]
+    found = table.inspect.files(on_storage=True).to_pylist()
+    assert [(row["path"], row["is_committed"], row["is_current"]) for row in found] == [(base, True, True), (late, False, False)]
+    sums = [table.inspect.partitions(on_storage=on)["all_files"].to_pylist() for on in (False, True)]
+    assert sums == [[1], [2]]
+
+
+def test_very_many_files_are_told_without_listing_a_folder(tmp_path: Path) -> None:
+    """The table is metadata alone: there is no folder of a partition that could be listed."""
+    build(tmp_path / "t", 20, 100)
+    look = Table(tmp_path / "t").inspect
+    assert (look.files().num_rows, look.file_slices().num_rows, look.partitions().num_rows) == (2000, 2000, 20)
+    assert look.column_stats().num_rows == 8000 and look.sizes()["base_files"].to_pylist() == [100] * 20

@@ -13,6 +13,9 @@ from pyhudi.table.snapshot import read_commit
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
+OnStorageOption = Annotated[
+    bool, typer.Option("--on-storage", help="List folders whatever the metadata table says: shows files of no commit too.")
+]
 LimitOption = Annotated[int, typer.Option("--limit", "-n", help="How many at most, the newest first.")]
 
 
@@ -133,9 +136,14 @@ def explain(
     print(open_table(table, storage, options).scan(names, filter).explain())
 
 
-def files(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+def files(
+    table: TableArgument,
+    on_storage: OnStorageOption = False,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
     """Every data file."""
-    print_rows(open_table(table, storage).inspect.files(), output)
+    print_rows(open_table(table, storage).inspect.files(on_storage=on_storage), output)
 
 
 def slices(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
@@ -143,9 +151,14 @@ def slices(table: TableArgument, output: OutputOption = Format.TABLE, storage: S
     print_rows(open_table(table, storage).inspect.file_slices(), output)
 
 
-def partitions(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
+def partitions(
+    table: TableArgument,
+    on_storage: OnStorageOption = False,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
     """The partitions, with their files and bytes."""
-    print_rows(open_table(table, storage).inspect.partitions(), output)
+    print_rows(open_table(table, storage).inspect.partitions(on_storage=on_storage), output)
 
 
 def stats(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:

@@ -14,6 +14,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 from importlib import resources
 from typing import Any
@@ -62,7 +63,7 @@ class _Report:
         self._timeline = _held(look.timeline)
         self._commits = _held(lambda: look.commits(DRAWN_INSTANTS))
         self._slices = _held(look.file_slices)
-        self._partitions = _held(look.partitions)
+        self._partitions = _held(partial(look.partitions, on_storage=True))
         self._locks = _held(look.locks)
         self._markers = _held(look.markers)
 
