@@ -33,6 +33,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pyhudi.engines.spark.carried import telling
 from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, small_frame, to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.jobs import REFUSAL, parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.keys import auto_key_column, key_column, path_column
@@ -668,6 +669,7 @@ class _Prepare:
     def __init__(self, request: PrepareRequest) -> None:
         self._request = request
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first_row = 0
         task = task_token().partition

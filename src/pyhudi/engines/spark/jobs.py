@@ -4,10 +4,9 @@ A task is a pickled value, a result is a pickled value; both travel as binary ro
 One Spark
 task runs one task, so Spark's own retry and speculation apply to each.
 
-Errors: what PyHudi raises on a worker comes back as the same kind of error with the same text.  A native expression refuses a
-row through
-`raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  Any other failure of a job stays Spark's
-own exception.
+Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `carried`).  A native expression
+refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  Any other failure of a
+job stays Spark's own exception.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi import errors
+from pyhudi.engines.spark.carried import parse_error, telling
 from pyhudi.engines.spark.convert import ddl
 from pyhudi.engines.spark.progress import spark_stage
 from pyhudi.errors import HudiError, Internal, InvalidRequest
@@ -96,6 +96,9 @@ def translated_errors() -> Iterator[None]:
 
 def error_of(text: str) -> HudiError | None:
     """The error of PyHudi that the message of a Spark exception carries, None when there is none."""
+    carried = parse_error(text)
+    if carried is not None:
+        return carried
     text = _JVM_TRACE.sub("", text)
     raised = list(_RAISED.finditer(text))
     if raised:
@@ -124,6 +127,7 @@ class _Working:
         self._work = work
         self._blobs = blobs
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             numbers = batch.column(0).to_pylist()

@@ -30,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
+from pyhudi.engines.spark.carried import telling
 from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.engine import TagRequest
 from pyhudi.execute.incoming import resolve_moves
@@ -102,6 +103,7 @@ class WriteGroups:
     budget_bytes: int
     new_keys: bool = False
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         for number, pieces in itertools.groupby(_runs(batches, GROUP, self.schema), key=lambda piece: piece[0]):
@@ -140,6 +142,7 @@ class WritePartitions:
     rule: MergeRule
     budget_bytes: int
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         if self.ordered:
@@ -168,6 +171,7 @@ class CombineKeys:
     schema: pa.Schema
     rule: MergeRule
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (conform_table(pa.Table.from_batches([batch]).select(self.schema.names), self.schema) for batch in batches)
         for table in combined(tables, self.rule):
@@ -185,6 +189,7 @@ class SettleMoves:
     request: TagRequest
     schema: pa.Schema
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         homes = np.array([place.partition for place in self.request.places], dtype=object)
         for batch in batches:
@@ -213,6 +218,7 @@ class AskRecordIndex:
 
     index: MetadataPartition
 
+    @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader = PartitionReader(self.index)
         held: list[pa.Array] = []

@@ -1,0 +1,66 @@
+"""Errors of PyHudi on their way from a Spark worker to the driver, with all that they know.
+
+Spark brings back the text of a worker's traceback alone.  So a worker adds a note with the error's fields, as JSON on one line,
+and the driver makes the error anew from it.  JSON and not a pickle: the text of an exception may quote rows of a table.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pyhudi import errors
+from pyhudi.errors import HudiError
+
+_NOTE = "pyhudi-error: "
+_PLAIN = (str, int, float, bool, type(None))
+
+S = TypeVar("S")
+Batches = Iterator[pa.RecordBatch]
+
+
+def telling(run: Callable[[S, Batches], Batches]) -> Callable[[S, Batches], Batches]:
+    """For the `__call__` of a job: what it raises carries its fields to the driver."""
+
+    @functools.wraps(run)
+    def told(self: S, batches: Batches) -> Batches:
+        try:
+            yield from run(self, batches)
+        except HudiError as error:
+            error.add_note(format_error(error))
+            raise
+
+    return told
+
+
+def format_error(error: HudiError) -> str:
+    """The note: one line."""
+    state = {key: value for key, value in error.__dict__.items() if not key.startswith("_")}
+    fields = {"kind": type(error).__name__, "args": error.args, "state": state}
+    return _NOTE + json.dumps(fields, default=str)
+
+
+def parse_error(text: str) -> HudiError | None:
+    """The error whose note stands in a text, the last where there are several; None without a whole one."""
+    for found in reversed(re.findall(rf"{_NOTE}(\{{.*\}})", text)):
+        try:
+            fields = json.loads(found)
+            kind = getattr(errors, fields["kind"])
+            args, state = tuple(fields["args"]), dict(fields["state"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue
+        if isinstance(kind, type) and issubclass(kind, HudiError) and all(isinstance(one, _PLAIN) for one in args):
+            error = kind.__new__(kind)
+            error.args = args
+            error.__dict__.update({key: _frozen(value) for key, value in state.items()})
+            return error
+    return None
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

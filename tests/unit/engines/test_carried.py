@@ -1,0 +1,80 @@
+"""Errors survive the way from a worker: by pickle, and as a note in the text of a traceback."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import traceback
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import errors
+from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed, WriteConflict
+
+pytest.importorskip("pyspark")
+
+from pyhudi.engines.spark.carried import format_error, parse_error, telling
+from pyhudi.engines.spark.jobs import error_of
+
+KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, HudiError)]
+EXAMPLES = [
+    *(kind("what, where\nand what to do") for kind in KINDS),
+    CorruptData("bad magic", offset=7, expected=1, found=2).with_path("s3://b/t/f"),
+    WriteConflict("lost", instants=("1", "2")),
+    CommitUnknown("who knows", instant="1"),
+    ServiceFailed("stands", instant="1", service="clean"),
+]
+
+
+def same(found: HudiError | None, error: HudiError) -> None:
+    assert type(found) is type(error)
+    assert (found.args, str(found)) == (error.args, str(error))
+    assert {k: v for k, v in found.__dict__.items() if k != "__notes__"} == error.__dict__
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_errors_come_back_whole(error: HudiError) -> None:
+    same(pickle.loads(pickle.dumps(error)), error)
+    same(parse_error(f"Traceback ...\n{format_error(error)}\n\nJVM stacktrace:\n at org.apache..."), error)
+
+
+class Job:
+    @telling
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield next(batches)
+        raise WriteConflict("lost the race", instants=("20260101000000000",))
+
+
+def test_what_a_job_raises_is_told() -> None:
+    job = pickle.loads(pickle.dumps(Job()))
+    batch = pa.record_batch({"x": [1]})
+    with pytest.raises(WriteConflict) as raised:
+        list(job(iter([batch])))
+    text = "".join(traceback.format_exception(raised.value))
+    found = error_of(f"[PYTHON_EXCEPTION] {text}\n\tat org.apache.spark.api.python")
+    assert isinstance(found, WriteConflict)
+    assert (str(found), found.instants) == ("lost the race", ("20260101000000000",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "pyhudi-error: {",
+        'pyhudi-error: {"kind": "os", "args": [], "state": {}}',
+        'pyhudi-error: {"kind": "Any", "args": ["x"], "state": {}}',
+        'pyhudi-error: {"kind": "HudiError", "args": [[1]], "state": {}}',
+        'pyhudi-error: {"kind": 1}',
+        "pyhudi-error: []",
+    ],
+)
+def test_other_texts_make_no_error(text: str) -> None:
+    assert parse_error(text) is None
+    assert error_of(text) is None
+
+
+def test_texts_without_a_note_still_tell_the_kind() -> None:
+    found = error_of("pyhudi.errors.InvalidRequest: column x is missing\n\nJVM stacktrace:\n...")
+    assert type(found) is InvalidRequest and str(found) == "column x is missing"
