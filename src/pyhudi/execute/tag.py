@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pyhudi.errors import Internal, TableState
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.held_keys import held_keys
-from pyhudi.execute.layout import as_batch
+from pyhudi.execute.layout import as_batch, whole
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.keys import KeySpec, record_keys
@@ -251,7 +251,7 @@ def _stored_keys(storage: Storage, task: TagTask, place: Place) -> pa.Array:
 
 def _keys_in(file: pq.ParquetFile, spec: KeySpec, populate_meta_fields: bool) -> pa.Array:
     if populate_meta_fields:
-        return file.read(columns=[RECORD_KEY], use_threads=False).column(0).combine_chunks()
+        return whole(file.read(columns=[RECORD_KEY], use_threads=False).column(0))
     fields = sorted({name.split(".")[0] for name in spec.record_fields})
     return record_keys(spec, as_batch(file.read(columns=fields, use_threads=False)))
 

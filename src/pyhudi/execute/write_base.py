@@ -27,7 +27,7 @@ from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter,
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
-from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
+from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table, whole
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
@@ -274,7 +274,7 @@ class _RowMerger:
         if not len(self._keys):
             return rows
         found = pc.index_in(stored_keys(self._spec, rows), value_set=self._keys)
-        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        found = whole(found) if isinstance(found, pa.ChunkedArray) else found
         hits = np.asarray(found.is_valid(), dtype=np.bool_)
         if not hits.any():
             return rows
@@ -341,8 +341,8 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
     gather: pa.Array | None = None
     columns = []
     for position, field in enumerate(rows.schema):
-        column = rows.column(position).combine_chunks()
-        fresh = values.column(position).combine_chunks()
+        column = whole(rows.column(position))
+        fresh = whole(values.column(position))
         if field.type == CODED:
             columns.append(replace_coded(column, mask, fresh))
         elif pa.types.is_nested(field.type):
