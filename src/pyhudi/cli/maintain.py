@@ -11,6 +11,7 @@ import typer
 
 from pyhudi.cli.arguments import FINDINGS, DryRunOption, OptionsOption, OutputOption, StorageOption, TableArgument, open_table
 from pyhudi.cli.output import Format, print_rows, print_value
+from pyhudi.errors import InstantNotFound
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
 InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
@@ -113,7 +114,12 @@ def rollback(
     """Undo a write."""
     opened = open_table(table, storage)
     if dry_run:
-        print(f"would roll back {instant} of {opened.uri}; give --no-dry-run to do it")
+        timeline = opened.timeline()
+        writes = (*timeline.completed_writes(), *timeline.pending_writes())
+        if all(write.request_time != instant for write in writes):
+            raise InstantNotFound(f"the active timeline of {opened.uri} has no write requested at {instant}")
+        found = next(write for write in writes if write.request_time == instant)
+        print(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.rollback(instant), output)
 
@@ -147,7 +153,10 @@ def restore(
     """Take the table back to a savepoint or a completed write; everything after it is undone."""
     opened = open_table(table, storage)
     if dry_run:
-        later = [i for i in opened.timeline().completed_writes() if i.request_time > instant]
+        writes = opened.timeline().completed_writes()
+        if all(write.request_time != instant for write in writes):
+            raise InstantNotFound(f"the active timeline of {opened.uri} has no completed write requested at {instant}")
+        later = [write for write in writes if write.request_time > instant]
         print(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.restore(instant), output)

@@ -59,8 +59,8 @@ class WriteResult:
             lines.append(f"  retries       {self.conflict_retries} after conflicts")
         if self.rolled_back:
             lines.append(f"  rolled back   {', '.join(self.rolled_back)}")
-        if self.services:
-            lines.append(f"  services      {', '.join(f'{name}: {state}' for name, state in self.services.items())}")
+        for number, (name, state) in enumerate(self.services.items()):
+            lines.append(f"  {'' if number else 'services':<12}  {name}: {state}")
         if self.seconds:
             lines.append(f"  seconds       {', '.join(f'{name} {value:.2f}' for name, value in self.seconds.items())}")
         return "\n".join(lines)

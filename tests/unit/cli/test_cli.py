@@ -75,6 +75,12 @@ def test_what_removes_something_only_says_so_at_first(table: hp.Table) -> None:
     assert table.scan(filter="id = 'a'").to_arrow()["ts"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("command", ["rollback", "restore"])
+def test_a_dry_run_knows_the_instants_too(table: hp.Table, command: str) -> None:
+    with pytest.raises(hp.InstantNotFound, match="20200101000000000"):
+        call(command, table.uri, "20200101000000000")
+
+
 def test_services_run_and_print_their_results(table: hp.Table) -> None:
     assert "clustering" in call("cluster", table.uri, "--order-by", "id")
     assert call("clean", table.uri)
