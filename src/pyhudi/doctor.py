@@ -259,7 +259,7 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
 
     if not config.version.is_writable:
         finding = f"the table has version {int(config.version)}: it is read, and not written"
-        yield warn(finding, "upgrade it with Hudi 1.0, or keep it for reading")
+        yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")
     if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and config.ordering_field is None:
         finding = "the table merges by event time and has no ordering field, so the later write always wins"
         yield warn(finding, "name one with hoodie.datasource.write.precombine.field when the table is made anew")

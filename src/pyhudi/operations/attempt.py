@@ -22,8 +22,8 @@ def check_writable(context: TableContext) -> None:
     config = context.config
     if not config.version.is_writable:
         raise Unsupported(
-            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 (upgrade "
-            f"it first, nothing is upgraded unasked)"
+            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 "
+            f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
         )
     if config.bootstrap_base_path:
         raise Unsupported(

@@ -53,6 +53,7 @@ from pyhudi.format.names import ArchiveFileName, parse_archive_file, parse_base_
 from pyhudi.format.versions import TableVersion, TimelineLayout
 from pyhudi.operations.compact import CompactSettings, run_compaction, unschedule
 from pyhudi.operations.metadata.store import drop_store
+from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.records.keys import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
@@ -98,6 +99,7 @@ class VersionChange:
         )
 
 
+@observed("upgrade")
 def run_upgrade(context: TableContext, engine: Engine, settings: CompactSettings, compression: str) -> VersionChange:
     """Make a table of version 6 one of version 8.  compression: of the history's files, as Arrow calls it.
 
@@ -142,6 +144,7 @@ def run_upgrade(context: TableContext, engine: Engine, settings: CompactSettings
     return VersionChange(6, 8, count, archived, tuple(sorted(taken_back)), compaction)
 
 
+@observed("downgrade")
 def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettings) -> VersionChange:
     """Make a table of version 8 one of version 6, which PyHudi only reads.
 
