@@ -93,8 +93,9 @@ def test_replacing_writes(spark: SparkSession, tmp_path: Path) -> None:
     assert set(on_spark(spark, table).column("part").to_pylist()) == {"y"}
 
 
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize(
+    ("payload", "table_type"), [*((name, "mor") for name in PAYLOADS), *((name, "cow") for name in ("EvT", "PU", "My"))]
+)
 def test_payload_classes(spark: SparkSession, tmp_path: Path, payload: str, table_type: str) -> None:
     table = hp.Table.create(
         tmp_path / "t",
