@@ -9,7 +9,6 @@ import typer
 
 from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_table
 from pyhudi.cli.output import Format, print_rows, print_value
-from pyhudi.table.snapshot import read_commit
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
@@ -73,27 +72,9 @@ def commits(
     table: TableArgument, limit: LimitOption = 20, output: OutputOption = Format.TABLE, storage: StorageOption = None
 ) -> None:
     """Completed writes and what they changed, newest first."""
-    opened = open_table(table, storage)
-    store = opened.context.timeline
-    rows = []
-    for instant in list(reversed(opened.timeline().completed_writes()))[:limit]:
-        metadata = read_commit(store, instant)
-        stats = [stat for found in metadata.partition_to_write_stats.values() for stat in found]
-        replaced = metadata.partition_to_replace_file_ids or {}
-        rows.append(
-            {
-                "instant": instant.request_time,
-                "action": str(instant.action),
-                "operation": metadata.operation_type or "",
-                "inserted": sum(s.num_inserts for s in stats),
-                "updated": sum(s.num_update_writes for s in stats),
-                "deleted": sum(s.num_deletes for s in stats),
-                "files": len(stats),
-                "bytes": sum(s.total_write_bytes for s in stats),
-                "replaced": sum(len(ids) for ids in replaced.values()),
-            }
-        )
-    print_rows(pa.Table.from_pylist(rows, schema=_COMMITS), output)
+    found = open_table(table, storage).inspect.commits(limit)
+    newest_first = found.select(list(_COMMITS)).sort_by([("request_time", "descending")])
+    print_rows(newest_first.rename_columns(list(_COMMITS.values())), output)
 
 
 def schema(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
@@ -195,11 +176,15 @@ def diff(
 
 
 _TIMELINE = pa.schema([(name, pa.string()) for name in ("requested", "completed", "action", "state")])
-_COMMITS = pa.schema(
-    [
-        ("instant", pa.string()),
-        ("action", pa.string()),
-        ("operation", pa.string()),
-        *((name, pa.int64()) for name in ("inserted", "updated", "deleted", "files", "bytes", "replaced")),
-    ]
-)
+_COMMITS = {
+    "request_time": "instant",
+    "action": "action",
+    "operation": "operation",
+    "rows_inserted": "inserted",
+    "rows_updated": "updated",
+    "rows_deleted": "deleted",
+    "files_written": "files",
+    "bytes_written": "bytes",
+    "file_groups_replaced": "replaced",
+}
+"""Columns of inspection -> heads of `commits`."""
