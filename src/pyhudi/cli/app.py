@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import look, maintain, mend, report
+from pyhudi.cli import indexes, look, maintain, mend, report
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 
 EXIT_CODES = (
@@ -30,6 +30,7 @@ app = typer.Typer(
 look.add_to(app)
 maintain.add_to(app)
 mend.add_to(app)
+indexes.add_to(app)
 report.add_to(app)
 
 

@@ -28,9 +28,8 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.properties import parse_properties
-from pyhudi.operations.metadata.initialise import build_partitions
-from pyhudi.operations.metadata.settings import BUILD_ORDER, MetadataSettings
-from pyhudi.operations.metadata.store import drop_store
+from pyhudi.operations.index import IndexSettings, rebuild_index
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.settings import CommitSettings
@@ -43,7 +42,6 @@ from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.metadata.indexes import scan_files
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.table.snapshot import load_schema
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -240,19 +238,10 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
     finding = _metadata_damage(context)
     if finding is None:
         return
-    held = context.config.metadata_partitions
-    built = tuple(name for name in BUILD_ORDER if name in held)
-    lost = [name for name in held if name not in built]
-    remedy = "it is built anew" + (f" without {', '.join(lost)}, to be created again" if lost else "")
-    yield RepairStep(RepairKind.METADATA, ".hoodie/metadata", finding, remedy)
+    yield RepairStep(RepairKind.METADATA, ".hoodie/metadata", finding, "it is built anew, with all its indexes")
     if dry_run:
         return
-    with context.lock.held(settings.commit.lock_wait_ms):
-        context = context.reloaded()
-        schema = load_schema(context.timeline, context.timeline.load(), context.config)
-        context = drop_store(context)
-        if schema is not None:
-            build_partitions(context, engine, settings.metadata, built, schema.arrow, schema.arrow)
+    rebuild_index(context, engine, IndexSettings(settings.commit, settings.metadata, 0), None)
 
 
 def _metadata_damage(context: TableContext) -> str | None:

@@ -159,3 +159,19 @@ def test_rows_too_wide_for_the_terminal_stand_upright(
     assert all(path in shown for path in slices["base_path"].to_pylist())
     print_rows(slices.select(["partition", "log_size_bytes"]), Format.TABLE)
     assert "┃" in capsys.readouterr().out
+
+
+def test_indexes_are_listed_created_rebuilt_and_dropped(table: hp.Table) -> None:
+    def names() -> set[str]:
+        return {row["name"] for row in json.loads(call("index", "list", table.uri, "-o", "json"))}
+
+    before = names()
+    assert "record_index" in call("index", "create", table.uri, "record_index")
+    made = json.loads(call("index", "create", table.uri, "secondary_index", "-c", "ts", "--name", "by_ts", "-o", "json"))
+    assert made[0]["columns"] == "ts" and made[0]["state"] == "ready"
+    gained = names() - before
+    assert made[0]["name"] in gained
+    assert made[0]["name"] in call("index", "rebuild", table.uri, made[0]["name"])
+    assert "would drop" in call("index", "drop", table.uri, made[0]["name"]) and made[0]["name"] in names()
+    call("index", "drop", table.uri, made[0]["name"], "--no-dry-run")
+    assert made[0]["name"] not in names()

@@ -102,6 +102,8 @@ def test_a_write_that_died(table: Table) -> None:
 def test_a_metadata_table_that_is_wrong(table: Table, damage: str) -> None:
     storage = table.context.storage
     before = rows(table)
+    table.index.create("record_index")
+    table.index.create("secondary_index", "value", name="by_value")
     indexes = Table(table.uri).config.metadata_partitions
     if damage == "nothing can be read":
         for info in list(storage.walk(".hoodie/metadata/files")):
