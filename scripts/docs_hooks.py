@@ -22,9 +22,12 @@ def render_commands() -> str:
     from pyhudi.cli.app import app
 
     parts = []
-    for command in app.registered_commands:
-        assert command.callback is not None
-        parts.append(_render(command.name or command.callback.__name__.strip("_").replace("_", "-"), command.callback))
+    groups = [(f"{group.name} ", group.typer_instance) for group in app.registered_groups]
+    for prefix, holder in (("", app), *groups):
+        for command in holder.registered_commands if holder else ():
+            assert command.callback is not None
+            name = command.name or command.callback.__name__.strip("_").replace("_", "-")
+            parts.append(_render(prefix + name, command.callback))
     return "\n\n".join(parts)
 
 
@@ -34,10 +37,12 @@ def _render(name: str, callback: Callable[..., Any]) -> str:
     for parameter in inspect.signature(callback).parameters.values():
         kind, info = get_args(hints[parameter.name])[:2]
         if isinstance(info, ArgumentInfo):
-            text = info.metavar or parameter.name.upper()
+            text = (info.metavar or parameter.name.upper()).strip("[]")
             usage.append(text if parameter.default is parameter.empty else f"[{text}]")
         elif isinstance(info, OptionInfo):
-            declared = info.param_decls or (f"--{parameter.name.replace('_', '-')}",)
+            # Typer keeps the first name of an annotated option as its default, until the command runs.
+            first = (info.default,) if isinstance(info.default, str) and info.default.startswith("-") else ()
+            declared = (*first, *(info.param_decls or ())) or (f"--{parameter.name.replace('_', '-')}",)
             options.append(
                 f"| {', '.join(f'`{text}`' for text in declared)} | {_told(info.help or '', kind, parameter.default)} |"
             )
