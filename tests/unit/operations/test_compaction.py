@@ -75,7 +75,7 @@ def test_a_write_compacts_inline_unless_the_options_say_who_does_it() -> None:
         ({}, True, False),
         ({"hoodie.compact.inline": "true"}, True, False),
         ({"hoodie.compact.inline": "false"}, False, False),
-        ({"hoodie.datasource.compaction.async.enable": "true"}, False, False),
+        ({"hoodie.datasource.compaction.async.enable": "true"}, False, True),
         ({"hoodie.datasource.compaction.async.enable": "false"}, False, False),
         ({"hoodie.datasource.compaction.async.enable": "false", "hoodie.compact.inline": "true"}, True, False),
         ({"hoodie.compact.schedule.inline": "true"}, False, True),
