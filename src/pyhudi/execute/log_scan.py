@@ -173,12 +173,16 @@ def find_blocks(
 
 
 def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
-    """All blocks of a log file, without their contents.  Raises CorruptData naming the file."""
+    """All blocks of a log file, without their contents.  Raises CorruptData, and Unsupported for a later log format, naming the
+    file.
+    """
     trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
     try:
         return tuple(scan_blocks(partial(storage.read_range, log.path), log.size_bytes, trusted))
     except CorruptData as error:
         raise error.with_path(storage.absolute(log.path)) from error
+    except Unsupported as error:
+        raise Unsupported(f"{error} [{storage.absolute(log.path)}]") from error
 
 
 def choose_blocks(

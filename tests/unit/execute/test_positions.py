@@ -47,8 +47,14 @@ class Group:
     instants: list[str] = field(default_factory=lambda: [BASE_TIME])
 
     @classmethod
-    def of(cls, numbers: list[int], rule: MergeRule | None = None, schema_rows: pa.Table | None = None) -> Group:
-        storage = new_storage()
+    def of(
+        cls,
+        numbers: list[int],
+        rule: MergeRule | None = None,
+        schema_rows: pa.Table | None = None,
+        storage: Storage | None = None,
+    ) -> Group:
+        storage = storage or new_storage()
         rule = rule or PickByEventTime("ts")
         data = rows(numbers, 10) if schema_rows is None else schema_rows
         (status,) = create(spec(storage, SCHEMA, BASE_TIME, rule=rule, options=SMALL_GROUPS), data, "p", step=7)
@@ -101,7 +107,7 @@ class Group:
 
     def read(self, columns: list[str] | None = None, use_positions: bool = True) -> list[tuple[object, ...]]:
         tables = run_read(self.reader(columns, use_positions), self.slice)
-        return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
+        return sorted((tuple(row.values()) for table in tables for row in table.to_pylist()), key=str)
 
     def scan(self) -> LogScan:
         reader = self.reader()
