@@ -195,3 +195,13 @@ def test_a_reader_without_the_merger_is_told() -> None:
     )
     with pytest.raises(Unsupported, match="register_merger"):
         table.upsert(scores(a=1))
+
+
+def test_an_unknown_payload_class_is_named() -> None:
+    with pytest.raises(Unsupported, match=r"com\.example\.OwnPayload"):
+        hp.Table.create(
+            "memory://unknown-payload",
+            record_key="id",
+            ordering="score",
+            options={"hoodie.datasource.write.payload.class": "com.example.OwnPayload"},
+        ).upsert(scores(a=1))
