@@ -186,7 +186,9 @@ def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
         asked |= {name.split(".")[0] for name in columns(spec.condition)}
     if RECORD_KEY in asked or not spec.rule.picks:
         return needed
-    return pa.schema([field for field in needed if field.name != RECORD_KEY])
+    others = [field for field in needed if field.name != RECORD_KEY]
+    # Where only rows are counted the key stays: Arrow filters and joins rows by a column.
+    return pa.schema(others) if others else needed
 
 
 def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:
