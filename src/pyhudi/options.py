@@ -323,6 +323,8 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.datasource.write.drop.partition.columns": ("tables without their partition columns are not written", ("false",)),
     "hoodie.schema.on.read.enable": ("schema on read is not built", ("false",)),
     "hoodie.allow.operation.metadata.field": ("the _hoodie_operation column is not written", ("false",)),
+    "hoodie.payload.delete.field": ("deletes are told by _hoodie_is_deleted or by the operation delete", ("",)),
+    "hoodie.payload.delete.marker": ("deletes are told by _hoodie_is_deleted or by the operation delete", ("",)),
     "hoodie.table.base.file.format": ("only Parquet base files are written", ("PARQUET", "parquet")),
     "hoodie.base.file.format": ("only Parquet base files are written", ("PARQUET", "parquet")),
     "hoodie.write.concurrency.early.conflict.detection.enable": ("early conflict detection is not built", ("false",)),

@@ -135,7 +135,8 @@ def ours(path: Path) -> pa.Table:
 
 
 def theirs(hudi: RealHudi, path: Path) -> pa.Table:
-    return hudi.read(path, **{"hoodie.metadata.enable": False})
+    options: dict[str, Any] = {"hoodie.metadata.enable": False}
+    return hudi.read(path, **options)
 
 
 def real_run(hudi: RealHudi, path: Path, op: str, timestamp: str | None = None) -> None:

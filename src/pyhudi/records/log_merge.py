@@ -181,20 +181,16 @@ class LogMerger:
         self,
         rows: pa.Table,
         present: Sequence[str] | None = None,
-        extra_deletes: BoolMask | None = None,
         positions: Ints | None = None,
     ) -> None:
         """Rows of a data block in the reader's columns.  present: the columns that a partial block holds, None for whole rows.
 
-        extra_deletes: rows that a custom delete marker makes deletes, beside `_hoodie_is_deleted`.  positions: the base row that
-        each stands for, None to go by key.
+        positions: the base row that each stands for, None to go by key.
         """
         deleted = np.zeros(rows.num_rows, dtype=np.bool_)
         flagged = self._rule.deletes(rows)
         if flagged is not None:
             deleted |= flagged
-        if extra_deletes is not None:
-            deleted |= extra_deletes
         self._partial = self._partial or present is not None
         plain = np.zeros(rows.num_rows, dtype=np.bool_)
         columns = None if present is None else frozenset(present)
