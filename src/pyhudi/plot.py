@@ -140,7 +140,7 @@ _COLOURS = {
 }
 
 
-def _axes(axes: Axes | None) -> Any:
+def _axes(axes: Axes | None) -> Axes:
     if axes is not None:
         return axes
     try:
