@@ -6,7 +6,7 @@ PY := .venv/bin/python
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
-	@echo 'make check         ruff, mypy --strict, layers, unit tests: seconds, no JVM'
+	@echo 'make check         ruff, mypy --strict, layers, unit tests: a minute or so, no JVM'
 	@echo 'make test          every test, in one run'
 	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
