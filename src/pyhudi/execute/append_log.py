@@ -54,7 +54,7 @@ from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import record_keys
-from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, ordering_values
+from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
@@ -223,7 +223,7 @@ def _key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
         output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, *_key_fields(spec)))]),
         condition=None,
         keys=spec.keys,
-        rule=spec.rule,
+        rule=spec.rule.with_marker(None),
         validity=validity,
         populate_meta_fields=spec.populate_meta_fields,
         use_positions=spec.files.use_positions,
@@ -338,11 +338,21 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
         deletes.append(deletes_batch(keys, partition))
     elif pa.types.is_decimal(ordering_values(gone, str(rule.ordering_field)).type):
         # Readers cannot compare a decimal in a delete block, but they honour the flag of a row.
-        return incoming, [batch for batch in deletes if batch.num_rows]
+        return _with_flags(incoming, soft, rule), [batch for batch in deletes if batch.num_rows]
     else:
         values = ordering_values(gone, str(rule.ordering_field)).combine_chunks()
         deletes.append(deletes_batch(keys, partition, wrap_ordering(values)))
     return live_rows(incoming, rule), [batch for batch in deletes if batch.num_rows]
+
+
+def _with_flags(rows: pa.Table, deleted: BoolMask, rule: MergeRule) -> pa.Table:
+    """Rows whose deletes say so in `_hoodie_is_deleted`, not by a marker that other readers do not know."""
+    if rule.marker is None:
+        return rows
+    position = rows.schema.get_field_index(IS_DELETED)
+    assert position >= 0, "a write with a marker checks that decimals have the flag's column beside them"
+    flags = pc.or_kleene(rows.column(position), pa.array(deleted))
+    return rows.set_column(position, rows.schema.field(position), flags)
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: MergeRule) -> pa.RecordBatch:
@@ -356,7 +366,7 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
         output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, head, *_key_fields(spec)))]),
         condition=None,
         keys=spec.keys,
-        rule=rule,
+        rule=rule.with_marker(None),
         validity=task.validity,
         populate_meta_fields=spec.populate_meta_fields,
         use_positions=spec.files.use_positions,

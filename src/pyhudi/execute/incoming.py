@@ -139,7 +139,7 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
         output=spec.stored_schema,
         condition=None,
         keys=spec.keys,
-        rule=request.rule,
+        rule=request.rule.with_marker(None),
         validity=request.validity,
         populate_meta_fields=spec.populate_meta_fields,
         use_positions=spec.files.use_positions,

@@ -126,6 +126,8 @@ def merge_columns(spec: ReadSpec) -> pa.Schema:
         heads.add(spec.rule.ordering_field.split(".")[0])
     if IS_DELETED in spec.table_schema.names:
         heads.add(IS_DELETED)
+    if spec.rule.marker is not None:
+        heads.add(spec.rule.marker.field)
     return pa.schema([field for field in spec.table_schema if field.name in heads])
 
 

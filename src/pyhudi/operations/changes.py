@@ -17,7 +17,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.changes import ChangeSpec, change_schema, run_changes
 from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
@@ -83,6 +83,8 @@ def plan_change_query(
             f"the table at {context.storage.uri} records no change data: it was created without hoodie.table.cdc.enabled=true; "
             f"an incremental query gives the changed records in their latest state"
         )
+    if settings.marker is not None:
+        raise Unsupported("hoodie.payload.delete.field in a query of change data: it tells changes as they were written")
     snapshot = load_snapshot(context, settings.listing)
     reader = read_spec(snapshot, ["*"], None)
     schema = change_schema(reader.table_schema, typed=typed)

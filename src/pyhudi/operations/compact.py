@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact, run_log_compact, run_log_headers
 from pyhudi.execute.engine import Engine
@@ -35,7 +37,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CompactionResult, CompactionRun
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.settings import CommitSettings, delete_marker
 from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.options import FileSettings, Options
 from pyhudi.plan.compaction import (
@@ -51,7 +53,8 @@ from pyhudi.plan.compaction import (
     plan_log_compaction,
     planned_groups,
 )
-from pyhudi.records.mergers import merge_rule
+from pyhudi.records.merge import DeleteMarker
+from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import liveness
 from pyhudi.storage.liveness import RunningWrite
@@ -64,18 +67,23 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 @dataclass(frozen=True, slots=True)
 class CompactSettings:
-    """Compaction and log compaction, parsed."""
+    """Compaction and log compaction, parsed.  marker: what makes rows of log files deletes beside `_hoodie_is_deleted`."""
 
     compaction: CompactionSettings
     files: FileSettings
     commit: CommitSettings
     metadata: MetadataSettings
+    marker: DeleteMarker | None = None
 
     @classmethod
     def of(cls, options: Options) -> CompactSettings:
         """From checked options."""
         return cls(
-            CompactionSettings.of(options), FileSettings.of(options), CommitSettings.of(options), MetadataSettings.of(options)
+            CompactionSettings.of(options),
+            FileSettings.of(options),
+            CommitSettings.of(options),
+            MetadataSettings.of(options),
+            delete_marker(options, beside_flag=True),
         )
 
 
@@ -129,7 +137,7 @@ def run_log_compaction(
 
 def schedule_compaction(context: TableContext, settings: CompactSettings, *, if_due: bool = False) -> CompactionResult:
     """Plan a compaction and leave it to be carried out.  if_due: only when its trigger asks for it."""
-    _check_table(context)
+    _check_table(context, settings)
     finish_pending_rollbacks(context, settings.commit, context.timeline.load())
     planned = _schedule(context, settings, if_due)
     return CompactionResult(_COMPACTION.name, planned=planned.instant, reason=planned.reason)
@@ -139,7 +147,7 @@ def schedule_log_compaction(
     context: TableContext, engine: Engine, settings: CompactSettings, *, if_due: bool = False
 ) -> CompactionResult:
     """Plan a log compaction and leave it to be carried out.  if_due: only when enough delta commits completed."""
-    _check_table(context)
+    _check_table(context, settings)
     finish_pending_rollbacks(context, settings.commit, context.timeline.load())
     planned = _schedule_log(context, engine, settings, if_due)
     return CompactionResult(_LOG_COMPACTION.name, planned=planned.instant, reason=planned.reason)
@@ -187,7 +195,7 @@ def _run_all(
     schedule: bool,
     go_on: Callable[[], bool],
 ) -> CompactionResult:
-    _check_table(context)
+    _check_table(context, settings)
     phases = Phases(context.env)
     timeline = context.timeline.load()
     if finish_pending_rollbacks(context, settings.commit, timeline):
@@ -434,7 +442,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         output=stored,
         condition=None,
         keys=config.keys,
-        rule=merge_rule(config.merge),
+        rule=marked_rule(merge_rule(config.merge), settings.marker, stored),
         validity=InstantValidity.of(snapshot.timeline, request_time),
         populate_meta_fields=config.populate_meta_fields,
         use_positions=settings.files.use_positions,
@@ -520,10 +528,13 @@ def _is_alive(context: TableContext, settings: CompactSettings, request_time: st
     return liveness.is_alive(context.storage, context.env, request_time, settings.commit.heartbeats)
 
 
-def _check_table(context: TableContext) -> None:
+def _check_table(context: TableContext, settings: CompactSettings) -> None:
     check_writable(context)
     if context.config.is_cow:
         raise TableState(f"the table at {context.storage.uri} is copy on write: it has no log files to compact")
+    if settings.marker is not None:
+        schema = load_snapshot(context).schema
+        settings.marker.check(pa.schema([]) if schema is None else schema.arrow)
 
 
 def _refuse_while_restoring(context: TableContext, timeline: Timeline) -> None:

@@ -30,7 +30,7 @@ from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
-from pyhudi.records.mergers import merge_rule
+from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
 from pyhudi.records.schema import field_at, with_meta_fields
@@ -199,7 +199,7 @@ def _read_spec(
         output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
         condition=None if condition is None else bind(parse_filter(condition), stored),
         keys=config.keys,
-        rule=merge_rule(config.merge),
+        rule=marked_rule(merge_rule(config.merge), settings.marker, stored),
         validity=validity,
         populate_meta_fields=config.populate_meta_fields,
         values_from_path=values_from_path,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.options import Options
+from pyhudi.records.merge import DeleteMarker
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LockSettings
 
@@ -45,6 +46,22 @@ class CommitSettings:
             clock_skew_ms=int(skew) if skew else 0,
             commit_metadata_prefix=options.word("hoodie.datasource.write.commitmeta.key.prefix"),
         )
+
+
+def delete_marker(options: Options, *, beside_flag: bool) -> DeleteMarker | None:
+    """What marks a row as a delete, from checked options; None when they name nothing.
+
+    beside_flag: `_hoodie_is_deleted` counts as well.  Raises InvalidRequest when only one of the two options is set.
+    """
+    field, text = options.text("hoodie.payload.delete.field"), options.text("hoodie.payload.delete.marker")
+    if field is None and text is None:
+        return None
+    if field is None or text is None:
+        raise InvalidRequest(
+            f"hoodie.payload.delete.field={field or ''} and hoodie.payload.delete.marker={text or ''}: a delete marker takes "
+            "both, the column and the text in it"
+        )
+    return DeleteMarker(field, text, beside_flag)
 
 
 def lock_settings(options: Options) -> LockSettings:

@@ -42,6 +42,7 @@ from pyhudi.format.metadata.partitions import (
     RECORD_INDEX,
 )
 from pyhudi.operations.indexes import read_layout
+from pyhudi.operations.settings import delete_marker
 from pyhudi.options import Options
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
@@ -58,6 +59,7 @@ from pyhudi.plan.skipping import (
     with_other_spelling,
 )
 from pyhudi.records.keys import path_valued_columns
+from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.records.predicates import Expr
 from pyhudi.records.schema import field_at
@@ -88,7 +90,8 @@ _IDENTITY = "identity"
 class ReadSettings:
     """How a read finds its files.  buckets: how the table is bucketed, when the caller says so.
 
-    use_positions: whether logs and base files are merged by record positions where that can be done.
+    use_positions: whether logs and base files are merged by record positions where that can be done.  marker: what makes rows
+    of log files deletes beside `_hoodie_is_deleted`.
     """
 
     use_metadata_table: bool = True
@@ -96,6 +99,7 @@ class ReadSettings:
     strict: bool = False
     buckets: BucketLayout | None = None
     use_positions: bool = True
+    marker: DeleteMarker | None = None
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
@@ -106,6 +110,7 @@ class ReadSettings:
             strict=options.word("hoodie.fileIndex.dataSkippingFailureMode") == "strict",
             buckets=read_layout(options),
             use_positions=options.flag("hoodie.merge.use.record.positions"),
+            marker=delete_marker(options, beside_flag=True),
         )
 
     @property

@@ -45,7 +45,7 @@ from pyhudi.operations.query import Filter, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.services import ServiceSettings, with_services
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.settings import CommitSettings, delete_marker
 from pyhudi.operations.transaction import Transaction, commit_metadata, touched_groups
 from pyhudi.operations.ttl import DeletePartitions
 from pyhudi.options import FileSettings, Options, SizingSettings
@@ -59,10 +59,10 @@ from pyhudi.plan.write import (
     small_files,
 )
 from pyhudi.records.keys import KeySpec, partition_columns
-from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime
-from pyhudi.records.mergers import merge_rule
+from pyhudi.records.merge import IS_DELETED, DeleteMarker, MergeRule, PickByCommitTime
+from pyhudi.records.mergers import looks_at_markers, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import arrow_to_avro, evolve, normalise, with_meta_fields, without_meta_fields
+from pyhudi.records.schema import arrow_to_avro, evolve, field_at, normalise, with_meta_fields, without_meta_fields
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
@@ -92,7 +92,8 @@ class WriteSettings:
 
     clustering_updates: whether writes may change file groups of a pending clustering, reject or allow; drops_clusterings: whether
     they drop the plan then, so that nobody works for nothing.  batch: what of a stream is written, so that it lands once.
-    partial: an upsert's rows hold some columns only, and the others keep their values.
+    partial: an upsert's rows hold some columns only, and the others keep their values.  marker: what makes a row a delete, in
+    place of `_hoodie_is_deleted`.
     """
 
     operation: WriteOperation
@@ -117,6 +118,7 @@ class WriteSettings:
     drops_clusterings: bool
     partial: bool
     batch: StreamBatch | None = None
+    marker: DeleteMarker | None = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -158,6 +160,7 @@ class WriteSettings:
             clustering_updates=_update_strategy(options),
             drops_clusterings=options.flag("hoodie.clustering.rollback.pending.replacecommit.on.conflict"),
             partial=options.flag("pyhudi.partial.update") and operation is WriteOperation.UPSERT,
+            marker=delete_marker(options, beside_flag=False),
         )
 
     @property
@@ -354,6 +357,11 @@ class _Schemas:
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
         rule = merge_rule(config.merge)
+        if settings.marker is not None:
+            settings.marker.check(data_schema)
+            if not keys_only:
+                _check_marker(context, settings, data_schema)
+                rule = rule.with_marker(settings.marker)
         given = None
         if settings.partial:
             _check_partial(context, settings, rule, current.arrow if current else None, data_schema)
@@ -380,6 +388,28 @@ def _check_partial(
         raise Unsupported(f"partial updates by index {settings.index.kind}; use SIMPLE or BLOOM")
     if not context.config.populate_meta_fields:
         raise Unsupported("partial updates in a table without meta columns")
+
+
+def _check_marker(context: TableContext, settings: WriteSettings, schema: pa.Schema) -> None:
+    config = context.config
+    if not looks_at_markers(config.merge):
+        raise InvalidRequest(
+            "hoodie.payload.delete.field and hoodie.payload.delete.marker: the table's payload class "
+            f"{config.merge.payload_class} looks at no delete marker, so the rows would be stored; delete them by key, or mark "
+            "them in _hoodie_is_deleted"
+        )
+    if settings.partial:
+        raise Unsupported("hoodie.payload.delete.field in a partial update: delete those records by key")
+    field = config.ordering_field
+    if not config.is_cow and field is not None and IS_DELETED not in schema.names and _is_decimal(schema, field):
+        raise Unsupported(
+            f"hoodie.payload.delete.field in a merge-on-read table whose ordering field {field} is a decimal: log files tell "
+            f"such a delete by the column {IS_DELETED}, which the table lacks; delete those records by key"
+        )
+
+
+def _is_decimal(schema: pa.Schema, field: str) -> bool:
+    return bool(pa.types.is_decimal(field_at(schema, field).type))
 
 
 class _Write:

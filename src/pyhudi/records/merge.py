@@ -7,7 +7,8 @@ the table.  A rule never looks at one row: it is given aligned columns of the ol
     EVENT_TIME_ORDERING    the newer record wins unless the older one has the larger ordering value; ties go to the newer one;
                            a null ordering value on the stored side loses
     deletes                a record with `_hoodie_is_deleted` true takes part with its ordering value and removes the row when it
-                           wins; a delete without an ordering value always wins
+                           wins; a delete without an ordering value always wins; the caller may name another column and the text
+                           in it that makes a record a delete (`DeleteMarker`)
 
 Not here: partial updates and log scans (see `records.log_merge`), payload classes and custom mergers (see `records.payloads`).
 
@@ -24,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
 
 IS_DELETED = "_hoodie_is_deleted"
@@ -32,11 +33,46 @@ IS_DELETED = "_hoodie_is_deleted"
 BoolMask = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteMarker:
+    """The column, and the text in it, that make a row a delete.  Source: reading and merging, "Delete signals".
+
+    field: a column of strings, whole numbers or booleans, whose values are compared as text; a null is no delete.
+    beside_flag: rows with `_hoodie_is_deleted` are deletes too, as in reads; False: that column is not looked at, as in writes.
+    """
+
+    field: str
+    text: str
+    beside_flag: bool
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raises InvalidRequest when the schema lacks the column, Unsupported when its values are not compared as text."""
+        if self.field not in schema.names:
+            raise InvalidRequest(
+                f"hoodie.payload.delete.field={self.field} is no column of the table; columns: {', '.join(schema.names)}"
+            )
+        kind = schema.field(self.field).type
+        if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            raise Unsupported(
+                f"hoodie.payload.delete.field={self.field} is a column of type {kind}; a delete marker is looked for in strings, "
+                "whole numbers and booleans"
+            )
+
+    def flags(self, rows: pa.Table) -> BoolMask | None:
+        """True where the row is a delete; None when no row is."""
+        marked = pc.equal(rows.column(self.field).cast(pa.string()), self.text)
+        flags = np.asarray(pc.fill_null(marked, False).combine_chunks(), dtype=np.bool_)
+        soft = delete_flags(rows) if self.beside_flag else None
+        flags = flags if soft is None else flags | soft
+        return flags if flags.any() else None
+
+
 class MergeRule(Protocol):
     """How two versions of a record become one.
 
     picks: True when the result is always one of the two versions unchanged; then `pick_newer` answers, else `merge` does.
     ordering_field: the column whose larger value is newer, None when the rule looks at none.
+    marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.
     """
 
     @property
@@ -44,6 +80,13 @@ class MergeRule(Protocol):
 
     @property
     def ordering_field(self) -> str | None: ...
+
+    @property
+    def marker(self) -> DeleteMarker | None: ...
+
+    def with_marker(self, marker: DeleteMarker | None) -> MergeRule:
+        """The same rule with another marker."""
+        ...
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """For aligned rows: True where the newer version wins.
@@ -85,11 +128,17 @@ class PickByCommitTime:
     picks = True
     ordering_field: str | None = None
 
+    def __init__(self, marker: DeleteMarker | None = None) -> None:
+        self.marker = marker
+
+    def with_marker(self, marker: DeleteMarker | None) -> PickByCommitTime:
+        return PickByCommitTime(marker)
+
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         return np.ones(newer.num_rows, dtype=np.bool_)
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        return delete_flags(rows)
+        return deleted_rows(rows, self.marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         every = np.ones(newer.num_rows, dtype=np.bool_)
@@ -103,8 +152,12 @@ class PickByEventTime:
 
     picks = True
 
-    def __init__(self, ordering_field: str | None) -> None:
+    def __init__(self, ordering_field: str | None, marker: DeleteMarker | None = None) -> None:
         self.ordering_field = ordering_field
+        self.marker = marker
+
+    def with_marker(self, marker: DeleteMarker | None) -> PickByEventTime:
+        return PickByEventTime(self.ordering_field, marker)
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         if self.ordering_field is None:
@@ -118,7 +171,7 @@ class PickByEventTime:
         return wins
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
-        return delete_flags(rows)
+        return deleted_rows(rows, self.marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         wins = self.pick_newer(older, newer, None)
@@ -185,6 +238,11 @@ def delete_flags(rows: pa.Table) -> BoolMask | None:
         raise InvalidRequest(f"{IS_DELETED} has to be a boolean column, it is {column.type}")
     flags = np.asarray(pc.fill_null(column, False).combine_chunks(), dtype=np.bool_)
     return flags if flags.any() else None
+
+
+def deleted_rows(rows: pa.Table, marker: DeleteMarker | None) -> BoolMask | None:
+    """True where the row is a delete by the marker, or without one by `_hoodie_is_deleted`; None when no row is."""
+    return delete_flags(rows) if marker is None else marker.flags(rows)
 
 
 def choose_rows(older: pa.Table, newer: pa.Table, pick_newer: BoolMask) -> pa.Table:

@@ -25,16 +25,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.merge import BoolMask, Merged, MergeRule, built_in_rule, delete_flags, newer_or_equal, ordering_values
-from pyhudi.records.merge_mode import MergeMode, MergeSettings
-from pyhudi.records.payloads import known_payloads, payload_rule
+from pyhudi.records.merge import (
+    BoolMask,
+    DeleteMarker,
+    Merged,
+    MergeRule,
+    built_in_rule,
+    deleted_rows,
+    newer_or_equal,
+    ordering_values,
+)
+from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
+from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
 
 _registered: dict[str, RecordMerger] = {}
 _mutex = threading.Lock()
@@ -59,6 +68,7 @@ class MergerRule:
 
     merger: RecordMerger
     ordering_field: str | None
+    marker: DeleteMarker | None = None
 
     @property
     def picks(self) -> bool:
@@ -74,7 +84,11 @@ class MergerRule:
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
         """Rows that delete their key."""
-        return delete_flags(rows)
+        return deleted_rows(rows, self.marker)
+
+    def with_marker(self, marker: DeleteMarker | None) -> MergerRule:
+        """The same rule with another marker."""
+        return replace(self, marker=marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         """Ask the merger; a soft delete that wins by ordering value removes the record without asking."""
@@ -134,6 +148,22 @@ def merge_rule(settings: MergeSettings) -> MergeRule:
             "call pyhudi.register_merger with one"
         )
     return MergerRule(merger, settings.ordering_field)
+
+
+def looks_at_markers(settings: MergeSettings) -> bool:
+    """Whether writes to a table honour a delete marker: those whose payload class is the default one or FirstValueAvroPayload.
+
+    Reads honour one in the log files of any table.
+    """
+    return settings.payload_class == DEFAULT_PAYLOAD or settings.payload_class in MARKER_PAYLOADS
+
+
+def marked_rule(rule: MergeRule, marker: DeleteMarker | None, schema: pa.Schema) -> MergeRule:
+    """The rule with a marker, which is checked against the columns; as it is when there is none."""
+    if marker is None:
+        return rule
+    marker.check(schema)
+    return rule.with_marker(marker)
 
 
 def record_by_record(

@@ -25,14 +25,14 @@ Source: reading and merging, "Payload classes", with its truth table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.records.merge import BoolMask, Merged, choose_rows, delete_flags, ordering_values
+from pyhudi.records.merge import BoolMask, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows, ordering_values
 from pyhudi.records.merge_mode import MODEL_PACKAGE
 from pyhudi.records.schema import is_meta_field
 
@@ -51,6 +51,7 @@ class PayloadRule:
 
     payload_class: str
     ordering_field: str | None
+    marker: DeleteMarker | None = None
 
     @property
     def picks(self) -> bool:
@@ -63,7 +64,16 @@ class PayloadRule:
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
         """Rows that delete their key."""
-        return _DELETES.get(self.payload_class, delete_flags)(rows)
+        own = _DELETES.get(self.payload_class)
+        if own is None:
+            return deleted_rows(rows, self.marker)
+        told = own(rows)
+        marked = None if self.marker is None else self.marker.flags(rows)
+        return told if marked is None else _either(told, marked)
+
+    def with_marker(self, marker: DeleteMarker | None) -> PayloadRule:
+        """The same rule with another marker."""
+        return replace(self, marker=marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         """older: stored records; newer: incoming ones."""
@@ -90,9 +100,13 @@ def known_payloads() -> tuple[str, ...]:
 
 
 _EVENT_TIME = MODEL_PACKAGE + "EventTimeAvroPayload"
+_FIRST_VALUE = MODEL_PACKAGE + "FirstValueAvroPayload"
+MARKER_PAYLOADS = (_FIRST_VALUE,)
+"""The payload classes beside the default one that look at a delete marker in writes; real Hudi's EventTimeAvroPayload looks at it
+for new keys alone, stores marked updates of a copy-on-write table and fails on those of a merge-on-read one."""
+
 _NON_DEFAULTS = MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload"
 _PARTIAL_UPDATE = MODEL_PACKAGE + "PartialUpdateAvroPayload"
-_FIRST_VALUE = MODEL_PACKAGE + "FirstValueAvroPayload"
 _DMS = MODEL_PACKAGE + "AWSDmsAvroPayload"
 _MYSQL = MODEL_PACKAGE + "debezium.MySqlDebeziumAvroPayload"
 _POSTGRES = MODEL_PACKAGE + "debezium.PostgresDebeziumAvroPayload"
@@ -100,7 +114,7 @@ _ALIASES = {"org.apache.hudi.payload.AWSDmsAvroPayload": _DMS}
 
 
 def _merge_event_time(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
-    dead = _flags(delete_flags(newer), newer.num_rows)
+    dead = _flags(rule.deletes(newer), newer.num_rows)
     wins = ~_older_is_larger(older, newer, rule.ordering_field) | dead
     return Merged(choose_rows(older, newer, wins), ~dead, wins)
 
@@ -119,7 +133,7 @@ def _merge_partial_update(older: pa.Table, newer: pa.Table, rule: PayloadRule) -
 
 def _merge_first_value(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     wins = ~_older_is_larger(older, newer, rule.ordering_field, tie=True)
-    dead = _flags(delete_flags(newer), newer.num_rows) & wins
+    dead = _flags(rule.deletes(newer), newer.num_rows) & wins
     return Merged(choose_rows(older, newer, wins), ~dead, wins)
 
 
