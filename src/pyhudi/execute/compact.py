@@ -106,7 +106,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
     path = path_in(task.partition, name.text)
     begun_ms = spec.clock_ms()
-    scan, parts = merge_slice(storage, spec.reader, slice_, merge_columns(spec.reader))
+    scan, parts = merge_slice(storage, spec.reader, slice_, _kept_columns(spec.reader))
     read_ms = spec.clock_ms() - begun_ms
     parts = _nonempty(parts) if slice_.base is None else parts
     first = next(parts, None)
@@ -135,7 +135,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
             for rows in _pieces(part.rows):
                 # Rows of the base file have their keys in its filter, whatever the logs made of them.
                 rows = rows if meta else _without_keys(rows)
-                writer.write(rows.cast(schema), keys_known=part.from_base and inherited is not None)
+                writer.write(_stored(rows, schema), keys_known=part.from_base and inherited is not None)
             part = next(parts, None)
     written = writer.result
     assert written is not None, "the writer's block ended without an error, so there is a file"
@@ -241,6 +241,20 @@ def _flagged(rows: pa.Table) -> BoolMask:
     if IS_DELETED not in rows.column_names:
         return np.zeros(rows.num_rows, dtype=np.bool_)
     return np.asarray(pc.fill_null(rows.column(IS_DELETED), False).combine_chunks(), dtype=np.bool_)
+
+
+def _kept_columns(reader: ReadSpec) -> pa.Schema:
+    """The columns that a compaction reads: all but the file name, which the writer fills in.  A rule is shown that one too."""
+    names = merge_columns(reader)
+    position = names.get_field_index(FILE_NAME)
+    return names if position < 0 or not reader.rule.picks else names.remove(position)
+
+
+def _stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    if rows.num_columns < len(schema):
+        position = schema.get_field_index(FILE_NAME)
+        rows = rows.add_column(position, schema.field(position), pa.nulls(rows.num_rows, pa.string()))
+    return rows.cast(schema)
 
 
 def _as_log_rows(spec: CompactionSpec, task: CompactionTask, rows: pa.Table) -> pa.Table:

@@ -21,11 +21,6 @@ def as_batch(rows: pa.Table) -> pa.RecordBatch:
     return batches[0]
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array; one that is a single chunk is not copied, as `combine_chunks` would."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
 def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """`records.schema.conform` for a table; chunks stay as they are."""
     if rows.schema.equals(schema):

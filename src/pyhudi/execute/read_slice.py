@@ -166,13 +166,12 @@ def _merged_parts(
                 keys = rows.column(RECORD_KEY)
             else:
                 keys = pa.chunked_array([record_keys(spec.keys, as_batch(rows))])
-            before = int(np.count_nonzero(seen))
             try:
-                merged = records.merge_base(rows, keys, seen, first_row)
+                for merged in records.merge_base(rows, keys, seen, first_row):
+                    yield SlicePart(merged.rows, True, merged.matched, merged.base_count - merged.rows.num_rows)
             except CorruptData as error:
                 raise error.with_path(storage.absolute(path)) from error
             first_row += rows.num_rows
-            yield SlicePart(merged, True, int(np.count_nonzero(seen)) - before, rows.num_rows - merged.num_rows)
         if by_position and not seen.all():
             raise CorruptData(
                 f"record positions of the logs go beyond the base file, which has {first_row} rows; read with "

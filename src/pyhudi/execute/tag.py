@@ -26,10 +26,11 @@ import pyarrow.parquet as pq
 from pyhudi.errors import Internal, TableState
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.held_keys import held_keys
-from pyhudi.execute.layout import as_batch, whole
+from pyhudi.execute.layout import as_batch
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.merge import whole
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.records.text import java_order

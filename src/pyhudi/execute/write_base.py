@@ -27,14 +27,14 @@ from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter,
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
-from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table, whole
+from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import KeySpec, record_keys
-from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes
+from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes, whole
 from pyhudi.records.meta_fields import (
     COMMIT_SEQNO,
     COMMIT_TIME,

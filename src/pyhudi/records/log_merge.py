@@ -25,7 +25,7 @@ Source: reading and merging, "Applying blocks", "Position buffer", "Deletes" and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,12 +34,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
-from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes
+from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes, whole
 
 Ints = npt.NDArray[np.int64]
 
 _FOLD_BYTES = 256 << 20
 """Bytes of entries that are collected before they are merged with what is there."""
+
+_PIECE_ROWS = 65_536
+"""Rows of a base file that are merged at a time."""
 
 _KEY = "_hoodie_record_key"
 
@@ -64,17 +67,29 @@ class LogRecords:
     rule: MergeRule
     positions: Ints | None = None
 
-    def merge_base(self, base: pa.Table, keys: pa.ChunkedArray | None, seen: BoolMask, first_row: int = 0) -> pa.Table:
-        """The rows of a base batch after merging, in the base's columns; rows that the logs delete are left out.
+    def merge_base(
+        self, base: pa.Table, keys: pa.ChunkedArray | None, seen: BoolMask, first_row: int = 0
+    ) -> Iterator[MergedRows]:
+        """The rows of a base batch after merging, piece by piece, in the base's columns; rows that the logs delete are left out.
 
         keys: the record key of each base row; None when records have positions, which count from `first_row`, the number of the
         batch's first row in the file.  seen: set to True for the log records that met a row; what is left at the end are
         inserts.  Raises CorruptData where the batch has the key column and a position names the row of another key.
         """
         at, source = self._meet(base.num_rows, keys, first_row)
+        for start in range(0, base.num_rows, _PIECE_ROWS):
+            first, last = np.searchsorted(at, [start, start + _PIECE_ROWS]).tolist()
+            piece = base.slice(start, _PIECE_ROWS)
+            before = int(np.count_nonzero(seen))
+            seen[source[first:last]] = True
+            matched = int(np.count_nonzero(seen)) - before
+            rows = self._merged(piece, at[first:last] - start, source[first:last], first_row + start)
+            yield MergedRows(rows, piece.num_rows, matched)
+
+    def _merged(self, base: pa.Table, at: Ints, source: Ints, first_row: int) -> pa.Table:
+        """base: some rows; at, source: pairs of one of them and the log record that stands for it, by row."""
         if not len(at):
             return base
-        seen[source] = True
         older = base.take(pa.array(at))
         if self.positions is not None:
             self._check_keys(older, source, first_row + at)
@@ -88,15 +103,15 @@ class LogRecords:
             return base.filter(pa.array(keep)) if gone.any() else base
         newer = self._newer(source, changed)
         if not self.rule.picks and self.present is None:
-            whole = older.filter(pa.array(changed))
-            outcome = self.rule.merge(whole, newer)
+            outcome = self.rule.merge(older.filter(pa.array(changed)), newer)
             unbarred = ~self.barrier[source[changed]]
             alive = outcome.alive | ~unbarred
             newer = _choose(newer, outcome.rows.select(newer.column_names), unbarred)
             keep[replaced[~alive]] = False
         elif self.present is not None:
             newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
-        merged = _overlaid(base, newer.select(base.column_names), replaced)
+        newer = newer.select(base.column_names)
+        merged = newer.cast(base.schema) if len(replaced) == base.num_rows else _overlaid(base, newer, replaced)
         return merged.filter(pa.array(keep)) if not keep.all() else merged
 
     def inserts(self, seen: BoolMask) -> pa.Table:
@@ -113,10 +128,16 @@ class LogRecords:
         found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         return np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_)), np.asarray(found.drop_null(), dtype=np.int64)
 
+    def _orderings(self, source: Ints) -> pa.ChunkedArray:
+        assert self.ordering is not None
+        if self.positions is None:
+            return self.ordering.take(pa.array(source))
+        # By position they stand together.
+        return self.ordering.slice(int(source[0]), len(source))
+
     def _newer(self, source: Ints, changed: BoolMask) -> pa.Table:
         if self.positions is None:
             return self.rows.take(pa.array(source[changed]))
-        # By position they stand together.
         rows = self.rows.slice(int(source[0]), len(source))
         return rows if changed.all() else rows.filter(pa.array(changed))
 
@@ -139,7 +160,7 @@ class LogRecords:
         """Where the log record, be it row or delete, wins over the base row."""
         if self.ordering is None or self.rule.ordering_field is None:
             return np.ones(len(source), dtype=np.bool_)
-        wins = newer_or_equal(ordering_values(older, self.rule.ordering_field), self.ordering.take(pa.array(source)))
+        wins = newer_or_equal(ordering_values(older, self.rule.ordering_field), self._orderings(source))
         if not self.rule.picks and self.present is None:
             # A rule decides between two rows by itself; only deletes compare ordering values.
             wins |= ~self.deleted[source]
@@ -158,6 +179,18 @@ class LogRecords:
             own = newer.column(field.name)
             columns.append(own if has.all() else _choose_column(older.column(field.name).cast(field.type), own, has))
         return pa.table(columns, schema=newer.schema)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedRows:
+    """Some rows of a base file after merging.
+
+    base_count: how many they were before; matched: how many log records met their first base row here.
+    """
+
+    rows: pa.Table
+    base_count: int
+    matched: int
 
 
 class LogMerger:
@@ -241,10 +274,11 @@ class LogMerger:
     def _fold(self) -> None:
         if not self._pending:
             return
-        entries = list(self._pending)
+        pool = _Pool.of(self._schema, self._state, self._pending)
+        # The pool alone holds the rows from here on, so that it can let go of them column by column.
         self._pending = []
         self._pending_bytes = 0
-        pool = _Pool.of(self._schema, self._state, entries)
+        self._state = None
         if self._partial or not self._rule.picks:
             self._state = _fold_in_passes(pool, self._rule, self._partial)
         else:
@@ -261,9 +295,12 @@ class _Entries:
     positions: Ints | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Pool:
-    """All entries in merge order.  barred: entries behind which a barrier stands already (records of an earlier fold)."""
+    """All entries in merge order.  barred: entries behind which a barrier stands already (records of an earlier fold).
+
+    `records` takes the rows out, which are the most of what a slice's logs need in memory: they are not held twice.
+    """
 
     rows: pa.Table
     deleted: BoolMask
@@ -298,8 +335,8 @@ class _Pool:
         if partial:
             for name in loose.names:
                 if state is not None:
-                    whole = np.ones(len(state.deleted), dtype=np.bool_)
-                    present[name].append(whole if state.present is None else state.present[name])
+                    every = np.ones(len(state.deleted), dtype=np.bool_)
+                    present[name].append(every if state.present is None else state.present[name])
                 for entry in entries:
                     has = entry.present is None or name in entry.present or name == _KEY
                     present[name].append(np.full(entry.rows.num_rows, has, dtype=np.bool_))
@@ -322,22 +359,34 @@ class _Pool:
             return row_codes(self.rows, [_KEY])
         return np.unique(self.positions, return_inverse=True)[1].astype(np.int64, copy=False)
 
-    def _taken(self, chosen: Ints) -> pa.Table:
-        return self.rows.take(pa.array(chosen))
-
-    def records(self, chosen: Ints, codes_of: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule) -> LogRecords:
-        """Records from one entry for each key.  codes_of: an entry of each key, for the key's text."""
-        keys = self.rows.column(_KEY).take(pa.array(codes_of)).combine_chunks()
+    def records(self, chosen: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule) -> LogRecords:
+        """Records from one entry for each key.  The pool has no rows afterwards."""
+        ordering = None if self.ordering is None else self.ordering.take(pa.array(chosen))
+        # One log file of keys that occur once is in order as it stands: each column is laid out in one piece.
+        in_order = _is_whole(chosen, self.rows.num_rows)
+        by_position = self.positions is not None
+        schema, columns = self.rows.schema, self.rows.columns[::-1]
+        self.rows, self.ordering = schema.empty_table(), None
+        indices = pa.array(chosen)
+        taken = []
+        for field in schema:
+            column = columns.pop()
+            if not in_order:
+                column = column.take(indices)
+            elif field.name == _KEY or not by_position:
+                # Rows that are met by key are taken here and there, which is quick from one piece alone.
+                column = pa.chunked_array([whole(column)])
+            taken.append(column)
+        rows = pa.table(taken, schema=schema)
         return LogRecords(
-            keys=keys,
-            # By position one log file is in order as it stands, so its rows need not be copied.
-            rows=self.rows if self.positions is not None and _is_whole(chosen, self.rows.num_rows) else self._taken(chosen),
+            keys=whole(rows.column(_KEY)),
+            rows=rows,
             deleted=deleted,
             barrier=barrier,
-            ordering=None if self.ordering is None else self.ordering.take(pa.array(chosen)),
+            ordering=ordering,
             present=None if self.present is None else {name: mask[chosen] for name, mask in self.present.items()},
             rule=rule,
-            positions=None if self.positions is None else self.positions[codes_of],
+            positions=None if self.positions is None else self.positions[chosen],
         )
 
 
@@ -350,7 +399,7 @@ def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogReco
     barrier = np.zeros(count, dtype=np.bool_)
     if by_commit_time or pool.ordering is None:
         barrier[:] = True
-        return pool.records(last, last, barrier, pool.deleted[last], rule)
+        return pool.records(last, barrier, pool.deleted[last], rule)
     barrier_at = np.full(count, -1, dtype=np.int64)
     plain = np.flatnonzero(pool.plain)
     barrier_at[codes[plain]] = plain
@@ -366,7 +415,7 @@ def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogReco
         sorted_codes = codes[members][order]
         ends = np.flatnonzero(np.r_[sorted_codes[1:] != sorted_codes[:-1], True])
         winner[sorted_codes[ends]] = members[order][ends]
-    return pool.records(winner, last, barrier, pool.deleted[winner], rule)
+    return pool.records(winner, barrier, pool.deleted[winner], rule)
 
 
 def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:

@@ -318,3 +318,8 @@ def row_codes(rows: pa.Table, columns: list[str]) -> npt.NDArray[np.int64]:
     if len(columns) > 1 and rows.num_rows:
         _, codes = np.unique(codes, return_inverse=True)
     return codes.astype(np.int64, copy=False)
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array; one that is a single chunk is not copied, as `combine_chunks` would."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
