@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
+from pyhudi.operations.create import COMPARED, FIXED, new_table_properties
+from pyhudi.options import HONOURED, parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage
@@ -210,31 +213,125 @@ def test_settings_that_make_no_table(settings: dict[str, Any], parts: tuple[str,
     assert not list(open_storage(uri).walk(""))
 
 
+# A value that the table does not have, for each spelling of an option that is a property of tables.
+CONTRADICTIONS: dict[str, tuple[str, ...]] = {
+    "hoodie.table.name": ("other", "TRIPS"),
+    "hoodie.database.name": ("other",),
+    "hoodie.datasource.write.table.type": ("MERGE_ON_READ",),
+    "hoodie.datasource.write.recordkey.field": ("city", "ID", "id,city"),
+    "hoodie.datasource.write.partitionpath.field": ("id", "", "city,fare", "city:TIMESTAMP"),
+    "hoodie.datasource.write.precombine.field": ("fare", ""),
+    "hoodie.datasource.write.hive_style_partitioning": ("true",),
+    "hoodie.datasource.write.partitionpath.urlencode": ("true",),
+    "hoodie.datasource.write.keygenerator.class": ("org.apache.hudi.keygen.ComplexKeyGenerator", "com.example.Mine"),
+    "hoodie.datasource.write.keygenerator.type": ("TIMESTAMP", "NON_PARTITION"),
+    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled": ("true",),
+    "hoodie.datasource.write.drop.partition.columns": ("true",),
+    "hoodie.populate.meta.fields": ("false",),
+    "hoodie.write.record.merge.mode": ("COMMIT_TIME_ORDERING", "CUSTOM"),
+    "hoodie.write.record.merge.strategy.id": ("ce9acb64-bde0-424c-9b91-f6ebba25356d", "mine"),
+    "hoodie.datasource.write.payload.class": (
+        "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+        "com.example.Payload",
+    ),
+    "hoodie.table.timeline.timezone": ("UTC",),
+    "hoodie.table.cdc.enabled": ("true",),
+    "hoodie.table.cdc.supplemental.logging.mode": ("OP_KEY_ONLY",),
+    "hoodie.write.table.version": ("6", "9"),
+    "hoodie.table.initial.version": ("6",),
+    "hoodie.table.base.file.format": ("ORC", "HFILE"),
+    "hoodie.table.log.file.format": ("PARQUET",),
+    "hoodie.table.multiple.base.file.formats.enable": ("true",),
+    "hoodie.partition.metafile.use.base.format": ("true",),
+    "hoodie.table.create.schema": ('{"type":"record","name":"t","fields":[]}',),
+    "hoodie.table.checksum": ("1",),
+    "hoodie.timeline.layout.version": ("1",),
+    "hoodie.timeline.path": ("elsewhere",),
+    "hoodie.timeline.history.path": ("elsewhere",),
+    "hoodie.archivelog.folder": ("archived",),
+    "hoodie.table.metadata.partitions": ("record_index",),
+    "hoodie.table.metadata.partitions.inflight": ("files",),
+    "hoodie.table.index.defs.path": ("elsewhere",),
+    "hoodie.table.secondary.indexes.metadata": ("any",),
+    "hoodie.bootstrap.index.enable": ("false",),
+    "hoodie.bootstrap.index.type": ("HFILE",),
+    "hoodie.bootstrap.index.class": ("any",),
+    "hoodie.keygen.datetime.parser.class": ("any",),
+}
+SPELLED = [
+    (option, spelling, value)
+    for option, values in CONTRADICTIONS.items()
+    for spelling in (option, *HONOURED[option].aliases)
+    for value in values
+]
+
+
+def test_each_property_of_tables_has_a_contradiction() -> None:
+    assert set(COMPARED) <= set(CONTRADICTIONS)
+    known = {spelling for _, spelling, _ in SPELLED}
+    # Whatever is stored in hoodie.properties under its own name is compared.
+    assert {key for key in new_table_properties(parse_options({"hoodie.table.name": "t"}), rows().schema)} <= known
+
+
+@pytest.mark.parametrize(("option", "spelling", "value"), SPELLED)
+def test_options_that_contradict_the_table(kept: Kept, option: str, spelling: str, value: str) -> None:
+    acts: list[Callable[[], object]] = [
+        lambda: Table(kept.uri, options={spelling: value}),
+        lambda: kept.table.scan(options={spelling: value}),
+        lambda: kept.table.clean(options={spelling: value}),
+        lambda: kept.table.upsert(rows(), options={spelling: value}),
+        lambda: kept.table.delete(rows(), options={spelling: value}),
+    ]
+    for act in acts:
+        with pytest.raises(InvalidRequest) as caught:
+            act()
+        said = str(caught.value)
+        assert value in said
+        assert option in said or spelling in said or value == "com.example.Mine"
+    assert kept.files() == kept.before
+
+
+@pytest.mark.parametrize("option", sorted(CONTRADICTIONS))
+def test_options_that_agree_with_the_table(kept: Kept, option: str) -> None:
+    key = COMPARED.get(option, "hoodie.table.keygenerator.type")
+    stored = dict(kept.table.config.properties).get(key, HONOURED[option].default)
+    if stored is not None and not option.endswith("generator.class"):
+        assert Table(kept.uri, options={option: stored}).scan().to_arrow().num_rows == 2
+
+
+TIMES = {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd", "timezone": "UTC"}
+
+
+@pytest.mark.parametrize("prefix", ["hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased."])
 @pytest.mark.parametrize(
-    ("option", "value"),
+    "changed",
     [
-        ("hoodie.table.name", "other"),
-        ("hoodie.datasource.write.recordkey.field", "city"),
-        ("hoodie.datasource.write.recordkey.field", "ID"),
-        ("hoodie.datasource.write.partitionpath.field", "id"),
-        ("hoodie.datasource.write.partitionpath.field", ""),
-        ("hoodie.datasource.write.precombine.field", "fare"),
-        ("hoodie.datasource.write.table.type", "MERGE_ON_READ"),
-        ("hoodie.datasource.write.hive_style_partitioning", "true"),
-        ("hoodie.datasource.write.partitionpath.urlencode", "true"),
-        ("hoodie.datasource.write.keygenerator.class", "org.apache.hudi.keygen.ComplexKeyGenerator"),
-        ("hoodie.datasource.write.keygenerator.type", "TIMESTAMP"),
-        ("hoodie.datasource.write.keygenerator.class", "com.example.Mine"),
-        ("hoodie.populate.meta.fields", "false"),
-        ("hoodie.record.merge.mode", "COMMIT_TIME_ORDERING"),
-        ("hoodie.datasource.write.payload.class", "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"),
-        ("hoodie.table.timeline.timezone", "UTC"),
+        {"timestamp.type": "UNIX_TIMESTAMP"},
+        {"output.dateformat": "yyyy-MM-dd"},
+        {"timezone": "GMT+8:00"},
+        {"output.timezone": "GMT+8:00"},
+        {"input.dateformat": "yyyy"},
     ],
 )
-def test_options_that_contradict_the_table(kept: Kept, option: str, value: str) -> None:
-    said = () if value.startswith("com.example") else (option,)
-    kept.refuses(lambda: Table(kept.uri, options={option: value}), InvalidRequest, *said, value)
-    kept.refuses(lambda: kept.table.upsert(rows(), options={option: value}), InvalidRequest, *said, value)
+def test_a_rule_for_times_that_contradicts_the_table(kept: Kept, prefix: str, changed: dict[str, str]) -> None:
+    options = {prefix + name: value for name, value in TIMES.items()}
+    uri = f"memory://bad-input-{next(_names)}/t"
+    generator = {"hoodie.datasource.write.keygenerator.type": "TIMESTAMP"}
+    table = Table.create(uri, record_key="id", partition_by="ts", options={**OPTIONS, **generator, **options})
+    assert table.upsert(rows(), options=options).rows_inserted == 2
+    ((name, value),) = changed.items()
+    with pytest.raises(InvalidRequest, match=rf"{re.escape(prefix + name)}={re.escape(value)}.* contradicts the table"):
+        table.upsert(rows(), options={prefix + name: value})
+    kept.refuses(lambda: kept.table.upsert(rows(), options=options), InvalidRequest, prefix, "no rule for times")
+
+
+@pytest.mark.parametrize("option", sorted(FIXED))
+def test_properties_that_no_new_table_has(option: str) -> None:
+    for value in CONTRADICTIONS[option]:
+        uri = f"memory://bad-input-{next(_names)}/t"
+        with pytest.raises((Unsupported, InvalidRequest), match=re.escape(option)):
+            Table.create(uri, record_key="id", options={option: value})
+        assert not list(open_storage(uri).walk(""))
 
 
 def test_an_option_for_what_the_table_does_not_have() -> None:

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest
-from pyhudi.options import Options
-from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, KeySpec, TimeRule, parse_key_generator, partition_columns
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.options import HONOURED, Options
+from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, TIME_PREFIXES, KeySpec, TimeRule, parse_key_generator, partition_columns
 from pyhudi.records.merge_mode import infer_merge_settings
 from pyhudi.records.schema import arrow_to_avro, normalise, sanitized_name
 from pyhudi.storage.base import Storage
@@ -75,6 +75,10 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         columns = normalise(schema)
         check_columns(keys, ordering, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
+    for option in FIXED:
+        given, made = options.given(option), values.get(option, Options(()).text(option) or "")
+        if given is not None and _plain(option, given) != _plain(option, made):
+            raise Unsupported(f"option {option}={given} is refused: PyHudi creates tables whose {option} is {made or 'not set'}")
     return values
 
 
@@ -107,7 +111,7 @@ def check_columns(keys: KeySpec, ordering: str | None, schema: pa.Schema) -> Non
 def check_against_table(options: Options, config: TableConfig) -> None:
     """Raises InvalidRequest for each given option that contradicts the table's own settings."""
     stored = {**_in_effect(config), **dict(config.properties)}
-    for option, key in _COMPARED.items():
+    for option, key in COMPARED.items():
         given, present = options.given(option), stored.get(key, "")
         if given is None or _plain(option, given) == _plain(option, present):
             continue
@@ -118,26 +122,70 @@ def check_against_table(options: Options, config: TableConfig) -> None:
         named = options.given(option)
         if named and parse_key_generator(named) not in (None, config.keys.generator):
             raise InvalidRequest(f"option {option}={named} contradicts the table, whose key generator is {config.keys.generator}")
+    _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
     if options.given("hoodie.datasource.write.recordkey.field") and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; it takes no record key field")
 
 
-_PARTITION_OPTION = "hoodie.datasource.write.partitionpath.field"
-_NAMES = frozenset(
-    {
-        "hoodie.table.name",
-        "hoodie.datasource.write.recordkey.field",
-        "hoodie.datasource.write.precombine.field",
-        "hoodie.datasource.write.payload.class",
-        "hoodie.write.record.merge.strategy.id",
-    }
-)
-"""Compared options whose values are names, not words."""
+def _check_time_rule(given: Mapping[str, str], config: TableConfig) -> None:
+    """The rule that the table stores is the one that writes go by, so what is given has to say the same."""
+    if not given:
+        return
+    said = ", ".join(f"{key}={value}" for key, value in sorted(given.items()))
+    rule = config.keys.time
+    if rule is None:
+        raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no rule for times")
+    # Hudi's old prefix and its new one mean the same.
+    bare = {key.removeprefix(TIME_PREFIXES[1]).removeprefix(TIME_PREFIXES[0]): value for key, value in given.items()}
+    stored = rule.to_properties()
+    for part, others in _TIME_PARTS.items():
+        if part in bare:
+            for name in others:
+                stored.pop(TIME_PREFIXES[0] + name, None)
+    whole = TimeRule.from_properties({**stored, **{TIME_PREFIXES[0] + name: value for name, value in bare.items()}})
+    if whole is None or whole.to_properties() != rule.to_properties():
+        raise InvalidRequest(f"option {said} contradicts the table, whose rule for times is {rule.to_properties()}")
 
+
+_TIME_PARTS = {
+    "input.dateformat": ("input.dateformat.list.delimiter.regex",),
+    "timezone": ("input.timezone", "output.timezone"),
+}
+"""Parts of the rule for times that replace others."""
+
+_PARTITION_OPTION = "hoodie.datasource.write.partitionpath.field"
+_MERGE_MODE = "hoodie.write.record.merge.mode"
 _CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
 
-_COMPARED = {
+FIXED = (
+    "hoodie.table.base.file.format",
+    "hoodie.table.log.file.format",
+    "hoodie.datasource.write.drop.partition.columns",
+    "hoodie.table.multiple.base.file.formats.enable",
+    "hoodie.partition.metafile.use.base.format",
+    "hoodie.table.create.schema",
+    "hoodie.table.initial.version",
+    "hoodie.table.checksum",
+    "hoodie.timeline.layout.version",
+    "hoodie.timeline.path",
+    "hoodie.timeline.history.path",
+    "hoodie.archivelog.folder",
+    "hoodie.table.metadata.partitions",
+    "hoodie.table.metadata.partitions.inflight",
+    "hoodie.table.index.defs.path",
+    "hoodie.table.secondary.indexes.metadata",
+    "hoodie.bootstrap.index.enable",
+    "hoodie.bootstrap.index.type",
+    "hoodie.bootstrap.index.class",
+    "hoodie.keygen.datetime.parser.class",
+)
+"""Options that are properties no caller chooses: a new table has what PyHudi writes."""
+
+COMPARED = {
+    **{name: name for name in FIXED},
     "hoodie.table.name": "hoodie.table.name",
+    "hoodie.database.name": "hoodie.database.name",
+    "hoodie.write.table.version": "hoodie.table.version",
     "hoodie.datasource.write.table.type": "hoodie.table.type",
     "hoodie.datasource.write.recordkey.field": "hoodie.table.recordkey.fields",
     "hoodie.datasource.write.partitionpath.field": "hoodie.table.partition.fields",
@@ -146,7 +194,7 @@ _COMPARED = {
     "hoodie.datasource.write.partitionpath.urlencode": "hoodie.datasource.write.partitionpath.urlencode",
     "hoodie.populate.meta.fields": "hoodie.populate.meta.fields",
     CONSISTENT_TIMESTAMPS: CONSISTENT_TIMESTAMPS,
-    "hoodie.write.record.merge.mode": "hoodie.record.merge.mode",
+    _MERGE_MODE: "hoodie.record.merge.mode",
     "hoodie.write.record.merge.strategy.id": "hoodie.record.merge.strategy.id",
     "hoodie.datasource.write.payload.class": "hoodie.compaction.payload.class",
     "hoodie.table.timeline.timezone": "hoodie.table.timeline.timezone",
@@ -166,6 +214,17 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         "hoodie.table.timeline.timezone": "LOCAL",
         "hoodie.table.cdc.enabled": "false",
         _CDC_MODE: str(config.cdc_mode),
+        "hoodie.table.version": str(int(config.version)),
+        "hoodie.table.initial.version": str(int(config.version)),
+        "hoodie.table.base.file.format": config.base_file_format,
+        "hoodie.table.log.file.format": "HOODIE_LOG",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.table.multiple.base.file.formats.enable": "false",
+        "hoodie.partition.metafile.use.base.format": "false",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.bootstrap.index.enable": "true",
         **merge_properties(config.merge),
     }
 
@@ -176,7 +235,7 @@ def _plain(option: str, value: str) -> str:
     if option == _PARTITION_OPTION:
         named = (field.partition(":") for field in tight.split(","))
         return ",".join(name + colon + kind.upper() for name, colon, kind in named)
-    return tight if option in _NAMES else tight.lower()
+    return tight if HONOURED[option].kind is str and option != _MERGE_MODE else tight.lower()
 
 
 def _without_kinds(fields: str) -> str:
@@ -193,7 +252,7 @@ def _key_spec(options: Options) -> KeySpec:
         generator,
         hive_style=options.flag("hoodie.datasource.write.hive_style_partitioning"),
         url_encode=options.flag("hoodie.datasource.write.partitionpath.urlencode"),
-        time=TimeRule.from_properties(options.with_prefix("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")),
+        time=TimeRule.from_properties(options.with_prefix(*TIME_PREFIXES)),
     )
     return replace(spec, consistent_timestamps=options.flag(CONSISTENT_TIMESTAMPS))
 

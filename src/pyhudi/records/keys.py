@@ -59,7 +59,7 @@ URL_ENCODE = "hoodie.datasource.write.partitionpath.urlencode"
 CONSISTENT_TIMESTAMPS = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
 """The table properties that describe keys."""
 
-_TIME_PREFIXES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
+TIME_PREFIXES = ("hoodie.keygen.timebased.", "hoodie.deltastreamer.keygen.timebased.")
 _CLASS_PACKAGES = ("org.apache.hudi.keygen", "com.uber.hoodie", "com.uber.hoodie.keygen", "org.apache.hudi")
 _ENCODED = {code: f"%{code:02X}" for code in (*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
 _NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
@@ -169,7 +169,7 @@ class TimeRule:
         """The rule that `hoodie.keygen.timebased.*` describe, under the present or the old prefix; None when absent."""
 
         def value(name: str) -> str | None:
-            found = (properties.get(prefix + name) for prefix in _TIME_PREFIXES)
+            found = (properties.get(prefix + name) for prefix in TIME_PREFIXES)
             return next((text for text in found if text is not None), None)
 
         type_, output = value("timestamp.type"), value("output.dateformat")
@@ -177,14 +177,14 @@ class TimeRule:
             return None
         if type_ is None or output is None:
             missing = "timestamp.type" if type_ is None else "output.dateformat"
-            raise InvalidRequest(f"a timestamp key generator needs {_TIME_PREFIXES[0]}{missing}")
+            raise InvalidRequest(f"a timestamp key generator needs {TIME_PREFIXES[0]}{missing}")
         if type_.upper() not in TimeType.__members__:
             raise InvalidRequest(f"unknown time type {type_!r}: use one of {', '.join(TimeType)}")
         delimiter = value("input.dateformat.list.delimiter.regex") or ","
         try:
             patterns = [part.strip() for part in re.split(delimiter, value("input.dateformat") or "")]
         except re.error as error:
-            raise InvalidRequest(f"{_TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is no pattern: {error}") from error
+            raise InvalidRequest(f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is no pattern: {error}") from error
         zone = value("timezone")
         return cls(
             type=TimeType(type_.upper()),
@@ -197,7 +197,7 @@ class TimeRule:
 
     def to_properties(self) -> dict[str, str]:
         """The properties that say the same; zones are always written, because Hudi's default is the zone of its JVM."""
-        prefix = _TIME_PREFIXES[0]
+        prefix = TIME_PREFIXES[0]
         result = {prefix + "timestamp.type": self.type.value, prefix + "output.dateformat": self.output_pattern}
         if self.type is TimeType.SCALAR:
             result[prefix + "timestamp.scalar.time.unit"] = self.scalar_unit
@@ -750,7 +750,7 @@ def _time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[
             f"the kind of the partition field {field.name!r} is not known: say {field.name}:SIMPLE or :TIMESTAMP"
         )
     if spec.time is None:
-        raise InvalidRequest(f"the time format of the partition field {field.name!r} is not known: set {_TIME_PREFIXES[0]}*")
+        raise InvalidRequest(f"the time format of the partition field {field.name!r} is not known: set {TIME_PREFIXES[0]}*")
     instants = _instants_ms(spec, spec.time, field.name, array)
     zone = time_zone(spec.time.output_zone)
     pattern = parse_pattern(spec.time.output_pattern)
