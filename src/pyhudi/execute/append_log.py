@@ -54,7 +54,7 @@ from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import record_keys
-from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, ordering_values
+from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, PickByEventTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
@@ -329,6 +329,9 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
         keys = incoming.column(RECORD_KEY).filter(pa.array(plain)).combine_chunks()
         deletes.append(_plain_deletes(spec, task, keys, rule) if by_event_time else deletes_batch(keys, partition))
         incoming = incoming.filter(pa.array(~plain))
+        if not incoming.num_rows:
+            # Such rows have their keys alone, not the columns that tell a soft delete.
+            return incoming, [batch for batch in deletes if batch.num_rows]
     soft = rule.deletes(incoming)
     if soft is None:
         return incoming, [batch for batch in deletes if batch.num_rows]
@@ -356,7 +359,11 @@ def _with_flags(rows: pa.Table, deleted: BoolMask, rule: MergeRule) -> pa.Table:
 
 
 def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: MergeRule) -> pa.RecordBatch:
-    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out."""
+    """Deletes by key, each with the ordering value that its record has now; keys without a record are left out.
+
+    Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
+    that row would outlive the delete: there the delete has the largest value of them all.
+    """
     field = str(rule.ordering_field)
     schema = spec.stored_schema
     head = field.split(".")[0]
@@ -371,9 +378,21 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
         populate_meta_fields=spec.populate_meta_fields,
         use_positions=spec.files.use_positions,
     )
+    found, values = _ordering_now(spec, reader, task.slice, keys, field)
+    if not rule.picks and task.slice.logs and len(found):
+        # Whatever is there by the rule is there by event time too.
+        by_event_time = replace(reader, rule=PickByEventTime(field, rule.marker))
+        found, values = _ordering_now(spec, by_event_time, task.slice, found, field)
+    if not len(found) or pa.types.is_decimal(values.type):
+        return deletes_batch(found, task.slice.partition)
+    return deletes_batch(found, task.slice.partition, wrap_ordering(values))
+
+
+def _ordering_now(spec: WriterSpec, reader: ReadSpec, slice_: FileSlice, keys: pa.Array, field: str) -> tuple[pa.Array, pa.Array]:
+    """Which of the keys the slice has rows of, and the ordering value of each of those."""
     found_keys: list[pa.Array] = []
     found_values: list[pa.Array] = []
-    for rows in run_read(reader, task.slice):
+    for rows in run_read(reader, slice_):
         stored = _record_keys(spec, rows)
         wanted: BoolMask = np.asarray(pc.is_in(stored, value_set=keys), dtype=np.bool_)
         if wanted.any():
@@ -381,11 +400,8 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
             found_keys.append(_record_keys(spec, chosen))
             found_values.append(ordering_values(chosen, field).combine_chunks())
     if not found_keys:
-        return deletes_batch(pa.array([], pa.string()), task.slice.partition)
-    values = pa.concat_arrays(found_values)
-    if pa.types.is_decimal(values.type):
-        return deletes_batch(pa.concat_arrays(found_keys), task.slice.partition)
-    return deletes_batch(pa.concat_arrays(found_keys), task.slice.partition, wrap_ordering(values))
+        return pa.array([], pa.string()), pa.array([], pa.null())
+    return pa.concat_arrays(found_keys), pa.concat_arrays(found_values)
 
 
 def _key_fields(spec: WriterSpec) -> list[str]:

@@ -450,10 +450,15 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
             result_deleted = newer_deleted.copy()
             taken = np.where(wins | newer_deleted | older_deleted, True, False)
         else:
-            outcome = rule.merge(older, newer)
-            result = _choose(_choose(older, newer, wins), outcome.rows.select(newer.column_names), both_rows)
-            result_deleted = np.where(both_rows, ~outcome.alive, np.where(wins, newer_deleted, older_deleted))
-            taken = np.where(both_rows, outcome.changed, wins)
+            # A rule is asked about two rows; a delete has none of the columns that it may need.
+            together = pa.array(both_rows)
+            outcome = rule.merge(older.filter(together), newer.filter(together))
+            picked = _choose(older, newer, wins)
+            result = _overlaid(picked, outcome.rows.select(newer.column_names), np.flatnonzero(both_rows))
+            result_deleted = np.where(wins, newer_deleted, older_deleted)
+            result_deleted[both_rows] = ~outcome.alive
+            taken = wins.copy()
+            taken[both_rows] = outcome.changed
             held_present = None
         positions = np.arange(held.num_rows, dtype=np.int64)
         positions[active] = held.num_rows + np.arange(len(active))
