@@ -144,6 +144,17 @@ class RealHudi:
         listed = ", ".join(f"{name} => {_sql_literal(value)}" for name, value in arguments.items())
         return self.sql(f"CALL {procedure}({listed})")
 
+    def compact(self, path: Path, op: str, timestamp: str | None = None, *, metadata: bool = False) -> None:
+        """`CALL run_compaction`: op is schedule, run or scheduleAndExecute; timestamp: of the plan to run, None for all of them.
+
+        Anything that has a log is due.
+        """
+        name = f"{path.name}_{path.parent.name}".replace("-", "_")
+        self.register(path, name)
+        more = {} if timestamp is None else {"timestamp": int(timestamp)}
+        options = f"hoodie.metadata.enable={str(metadata).lower()},hoodie.compact.inline.max.delta.commits=1"
+        self.call("run_compaction", op=op, table=name, options=options, **more)
+
     def register(self, path: str | os.PathLike[str], name: str) -> None:
         """Makes the table at `path` known to SQL.  The real Hudi may add `hoodie.table.create.schema` to its properties."""
         self.sql(f"DROP TABLE IF EXISTS {name}")

@@ -139,14 +139,6 @@ def theirs(hudi: RealHudi, path: Path) -> pa.Table:
     return hudi.read(path, **options)
 
 
-def real_run(hudi: RealHudi, path: Path, op: str, timestamp: str | None = None) -> None:
-    name = path.name.replace("-", "_") + "_" + path.parent.name.replace("-", "_")
-    hudi.register(path, name)
-    more = {} if timestamp is None else {"timestamp": int(timestamp)}
-    options = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
-    hudi.call("run_compaction", op=op, table=name, options=options, **more)
-
-
 def plan_of(path: Path, instant: str) -> CompactionPlan:
     store = Table(str(path)).context.timeline
     return load_compaction_plan(store, Instant(instant, Action.COMPACTION, State.REQUESTED))
@@ -243,7 +235,7 @@ def test_our_plan_is_carried_out_by_both_alike(hudi: RealHudi, tmp_path: Path, m
     assert instant is not None
     assert_same_rows(theirs(hudi, path), before)
     copy = twin(path)
-    real_run(hudi, copy, "run", instant)
+    hudi.compact(copy, "run", instant)
     table.compact(instant)
     same_outcome(hudi, path, copy, instant, before)
     assert plan_of(path, instant) == plan_of(copy, instant)
@@ -256,7 +248,7 @@ def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(hudi: RealHudi, tm
     before = theirs(hudi, path)
     assert_same_rows(ours(path), before)
     copy_for_planning = twin(path)
-    real_run(hudi, path, "schedule")
+    hudi.compact(path, "schedule")
     pending = table.timeline().pending(Action.COMPACTION)
     assert len(pending) == 1
     instant = pending[0].request_time
@@ -273,7 +265,7 @@ def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(hudi: RealHudi, tm
     )
     copy = path.with_name("t-copy")
     shutil.copytree(path, copy)
-    real_run(hudi, copy, "run", instant)
+    hudi.compact(copy, "run", instant)
     table.compact(instant)
     same_outcome(hudi, path, copy, instant, before)
 
@@ -291,12 +283,12 @@ def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, tmp
     assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
     assert_same_rows(ours(path), before, ignoring=OWN)
     table.upsert(rows(range(12, 18), 40))
-    real_run(hudi, path, "schedule")
+    hudi.compact(path, "schedule")
     second = table.timeline().pending(Action.COMPACTION)[0].request_time
     table.delete(keys(range(16, 20)))
     before = ours(path)
     assert_same_rows(theirs(hudi, path), before)
-    real_run(hudi, path, "run", second)
+    hudi.compact(path, "run", second)
     assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
     assert_same_rows(ours(path), before, ignoring=OWN)
     table.compact()
@@ -320,7 +312,7 @@ def test_the_real_hudi_reads_our_log_compactions(hudi: RealHudi, tmp_path: Path,
     copy = twin(path)
     instant = Table(str(copy), options=MANUAL).schedule_compaction().planned
     assert instant is not None
-    real_run(hudi, copy, "run", instant)
+    hudi.compact(copy, "run", instant)
     assert_same_rows(theirs(hudi, copy), before, ignoring=OWN)
     assert_same_rows(ours(copy), before, ignoring=OWN)
 
@@ -330,11 +322,11 @@ def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(hudi
     path = tmp_path / "t"
     table = filled_by_hudi(hudi, path, mode, log_format)
     before = theirs(hudi, path)
-    real_run(hudi, path, "schedule")
+    hudi.compact(path, "schedule")
     instant = table.timeline().pending(Action.COMPACTION)[0].request_time
     done = path.with_name("t-done")
     shutil.copytree(path, done)
-    real_run(hudi, done, "run", instant)
+    hudi.compact(done, "run", instant)
     # What it wrote before it died: markers, one base file, no completed instant.
     table.context.timeline.start(Instant(instant, Action.COMPACTION, State.REQUESTED))
     stat = commit_of(done, instant).write_stats[0]
