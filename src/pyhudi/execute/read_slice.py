@@ -13,7 +13,7 @@ Source: reading and merging, "Snapshot read of one slice" and "Schema".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,7 @@ class ReadSpec:
     rule, validity: how logs are merged and which of their blocks count.
     values_from_path: partition columns are taken from the path even where the file has them.
     use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
+    past: which blocks count in the whole of a slice of which a part is read.
     """
 
     storage: StorageSpec
@@ -65,6 +66,7 @@ class ReadSpec:
     populate_meta_fields: bool = True
     values_from_path: bool = False
     use_positions: bool = True
+    past: InstantValidity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,12 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         return
     needed = merge_columns(spec)
     condition = None if spec.condition is None else to_arrow(spec.condition, needed)
+    scan, parts = merge_slice(storage, spec, slice_, needed)
+    if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
+        # Partial updates hold some columns; the others stand in the files before them.
+        scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed)
     empty = True
-    for part in merge_slice(storage, spec, slice_, needed)[1]:
+    for part in parts:
         rows = part.rows if condition is None else part.rows.filter(condition)
         if rows.num_rows:
             empty = False

@@ -158,7 +158,8 @@ def plan_incremental_query(
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
         return Query(snapshot, replace(spec, validity=before), plan)
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
-    return Query(snapshot, replace(spec, validity=validity), _with_steps(plan_slices(slices, None), chosen))
+    past = InstantValidity.of(snapshot.timeline, max(i.request_time for i in instants))
+    return Query(snapshot, replace(spec, validity=validity, past=past), _with_steps(plan_slices(slices, None), chosen))
 
 
 def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
@@ -261,7 +262,21 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
         timeline, snapshot.slicing.replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time
     )
     last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
-    return {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
+    chosen = {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
+    return {p: _within_their_slices(snapshot, found, present.get(p, ())) for p, found in chosen.items()}
+
+
+def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files: Iterable[FileInfo]) -> tuple[FileSlice, ...]:
+    """Slices of a range that have log files alone, each beside the slice of the table that holds its last log file."""
+    if all(part.base is not None for part in parts):
+        return parts
+    owners = {
+        log.path: whole
+        for group in build_file_groups(parts[0].partition, files, snapshot.slicing)
+        for whole in group.slices
+        for log in whole.logs
+    }
+    return tuple(part if part.base or not part.logs else replace(part, whole=owners.get(part.logs[-1].path)) for part in parts)
 
 
 def _with_steps(plan: ReadPlan, first: Pruning, note: str | None = None) -> ReadPlan:

@@ -114,6 +114,11 @@ class LogRecords:
         merged = newer.cast(base.schema) if len(replaced) == base.num_rows else _overlaid(base, newer, replaced)
         return merged.filter(pa.array(keep)) if not keep.all() else merged
 
+    @property
+    def lacks_columns(self) -> bool:
+        """Whether some record is known in some of its columns alone."""
+        return self.present is not None and not all(mask.all() for mask in self.present.values())
+
     def inserts(self, seen: BoolMask) -> pa.Table:
         """The records that met no base row and are not deleted."""
         return self.rows.filter(pa.array(~seen & ~self.deleted))

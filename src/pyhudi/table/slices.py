@@ -52,13 +52,17 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """One version of a file group.  logs stand in merge order."""
+    """One version of a file group.  logs stand in merge order.
+
+    whole: the slice that these files are a part of, where a query looks at some files alone; None where they are all.
+    """
 
     partition: str
     file_id: str
     base_instant: str
     base: BaseFile | None
     logs: tuple[LogFile, ...] = ()
+    whole: FileSlice | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -1,0 +1,179 @@
+"""Every known defect of the real Hudi 1.0.2 that loses, hides or breaks data has a test that PyHudi is right there.
+
+Each row: what goes wrong there, and the tests that PyHudi reads such tables right or never writes what triggers it.  A test is
+named by its file under tests/ and its function; the rows are checked against the files, so that none is left behind.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+OWN = "unit/operations/test_defects.py"
+REAL = "interop/test_real_defects.py"
+SKIPPING = "interop/test_data_skipping.py"
+SLICES = "unit/table/test_slices.py"
+
+DEFECTS: dict[str, tuple[str, ...]] = {
+    # Data files
+    "null dates beside column statistics: NullPointerException on merge-on-read upserts": (
+        f"{OWN}::test_nulls_of_dates_beside_statistics",
+    ),
+    "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_hold_what_the_real_reader_compares",),
+    "decimal ordering fields: reads of logs with deletes fail": (
+        f"{REAL}::test_deletes_with_decimals_as_ordering_values",
+        f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
+    ),
+    "null elements of arrays: writes and copies fail": (f"{REAL}::test_nulls_in_arrays",),
+    "merge on read without meta columns: reads of logs fail": (f"{REAL}::test_logs_without_meta_columns",),
+    "HFile blocks in logs of data tables: reads fail": (
+        f"{REAL}::test_hfile_blocks_in_logs",
+        "unit/execute/test_hfile_blocks.py::test_a_damaged_block_names_its_file",
+    ),
+    "timestamps as keys and partitions: bulk_insert writes another text than upsert": (
+        f"{OWN}::test_timestamps_in_keys_are_one_text_in_every_operation",
+        "interop/test_cow_matrix.py::test_timestamps_as_keys",
+    ),
+    "lists beside short decimals of a bulk_insert: the lists are lost when rows are copied": (
+        f"{REAL}::test_lists_beside_short_decimals_of_a_bulk_insert",
+    ),
+    "tinyint and smallint columns of a bulk_insert: reads fail": (f"{REAL}::test_bytes_and_shorts_of_a_bulk_insert",),
+    # Logs and merging
+    "a delete without ordering value, then the key again: reads fail, or the old row comes back": (
+        f"{REAL}::test_a_row_that_returns_after_a_delete",
+        f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
+    ),
+    "ordering values of deletes in another type than the column's: reads fail": (
+        f"{OWN}::test_deletes_hold_what_the_real_reader_compares",
+        "unit/format/test_ordering_values.py::test_ordering_values_of_deletes",
+    ),
+    "null ordering values that meet a log record: reads fail": ("unit/test_bad_input.py::test_a_null_ordering_value",),
+    "partial blocks where the last write wins: reads fail": (
+        f"{REAL}::test_partial_rows_where_the_last_write_wins",
+        "unit/operations/test_partial_updates.py::test_by_commit_time_whole_rows_are_written",
+    ),
+    "incremental queries over partial blocks: garbage, or the process dies": (
+        f"{OWN}::test_partial_updates_in_incremental_queries",
+    ),
+    "positions that do not fit the base file: the wrong row is replaced": (
+        "unit/execute/test_positions.py::test_positions_of_other_rows_are_found_out_where_keys_are_read",
+        "unit/execute/test_positions.py::test_a_key_that_the_base_file_holds_twice_has_no_position",
+    ),
+    "an uncommitted base file takes later log files along: committed logs are hidden": (
+        f"{SLICES}::test_logs_beside_a_base_file_that_is_not_committed_are_read",
+        f"{SLICES}::test_a_committed_log_does_not_vanish_behind_a_dead_one",
+    ),
+    "the oldest instant of the timeline counts as committed while it is pending": (
+        f"{SLICES}::test_a_pending_base_file_is_invisible",
+    ),
+    "merge properties that disagree or are missing: reads fail": (
+        "unit/records/test_merge_mode.py::test_contradictions",
+        "unit/test_bad_input.py::test_each_property_of_tables_has_a_contradiction",
+    ),
+    "options that contradict the table are taken for one commit": (
+        "unit/test_bad_input.py::test_options_that_contradict_the_table",
+    ),
+    "payload classes whose deletes differ between copy on write and merge on read": (
+        "unit/operations/test_payloads.py::test_truth_table",
+    ),
+    "delete markers under EventTimeAvroPayload: updates are stored, or the write fails": (
+        "unit/operations/test_delete_marker.py::test_a_write_of_a_payload_that_looks_at_no_marker_is_refused",
+    ),
+    "the column _hoodie_operation": (f"{OWN}::test_the_column_of_operations_hides_no_row",),
+    "identifiers of blocks are not heeded; bytes after a block hide it": (f"{OWN}::test_what_headers_of_blocks_say",),
+    "log compactions bring back rows that were deleted softly": (
+        "unit/execute/test_compact.py::test_a_merged_block_stands_where_the_newest_of_what_it_merged_stood",
+        "interop/test_mor_compaction.py::test_we_read_and_compact_log_compactions_of_the_real_hudi",
+    ),
+    "columns that become numbers or texts in another sense: timestamp to bigint, binary and string": (
+        "unit/records/test_schema.py::test_types_evolve_as_both_readers_understand",
+    ),
+    # Queries
+    "incremental from the earliest finds nothing": (f"{REAL}::test_everything_since_the_earliest",),
+    "incremental where files were cleaned: log files are left out": ("interop/test_incremental.py::test_ranges",),
+    "change data of replaced file groups repeats one row; one row of each task is lost": (
+        "interop/test_cdc.py::test_rows_that_the_real_hudi_loses",
+    ),
+    "partition values with an equals sign, or empty, are read as others": (
+        f"{REAL}::test_partition_values_that_a_path_does_not_tell",
+    ),
+    "timestamp columns as partition fields are read as null": (f"{REAL}::test_timestamps_as_partition_values",),
+    # The metadata table
+    "partitions without statistics of a column are dropped": (
+        f"{OWN}::test_statistics_of_a_column_that_came_later_hide_nothing",
+        f"{OWN}::test_statistics_that_are_not_there_hide_nothing",
+        "unit/plan/test_metadata.py::test_statistics_of_partitions_are_tight_and_go_with_their_files",
+    ),
+    "files with statistics that say nothing are dropped": (
+        "unit/plan/test_metadata.py::test_a_range_that_is_not_known_is_never_written",
+        "unit/operations/test_metadata.py::test_bounds_that_footers_do_not_tell",
+    ),
+    "secondary keys with a dollar sign or a backslash are not found": (f"{SKIPPING}::test_secondary_and_expression_indexes",),
+    "secondary keys that are dates are not found": (f"{OWN}::test_dates_in_a_secondary_index",),
+    "an expression index answers for other expressions": (
+        f"{SKIPPING}::test_an_expression_index_answers_for_its_expression_alone",
+    ),
+    "the last entries of a block of an HFile are not seen": (
+        "unit/format/hfile/test_files.py::test_every_request_agrees_with_a_dict",
+        "interop/test_metadata_table.py::test_either_compacts_the_metadata_table",
+    ),
+    "files that the metadata table does not know are lost": (
+        "unit/operations/test_validate.py::test_damage_is_found",
+        "simulation/test_metadata_table.py::test_writes",
+    ),
+    "filters fail where column statistics have no definition": (
+        "unit/operations/test_skipping.py::test_without_definition_statistics_are_not_used",
+    ),
+    "sizes in the listing that are too small cut files": ("unit/plan/test_metadata.py::test_files_without_a_size_are_refused",),
+    "timestamps in milliseconds are compared as microseconds": (
+        "unit/records/test_stats.py::test_finer_and_coarser_timestamps_of_a_footer_become_microseconds",
+    ),
+    "a metadata table that is gone and still listed: writes fail": (
+        "unit/operations/test_metadata.py::test_a_metadata_table_that_is_gone_is_said_so",
+    ),
+    # Timeline and services
+    "a clustering that was taken back looks pending": (f"{OWN}::test_a_clustering_that_was_taken_back",),
+    "a data file without a marker outlives the rollback and counts later": (f"{OWN}::test_no_data_file_comes_before_its_marker",),
+    "files of the history that span a range are passed over": (
+        "unit/timeline/test_history.py::test_a_range_opens_files_that_span_it",
+    ),
+    "writes to a file group under clustering are lost": (
+        "unit/operations/test_clustering.py::test_a_pending_plan_holds_its_file_groups",
+        "unit/operations/test_clustering.py::test_a_clustering_and_a_write_at_once_where_writes_win",
+    ),
+    "two file groups of one bucket stop all writers": (
+        "unit/operations/test_indexes.py::test_two_writers_that_begin_one_bucket_conflict",
+    ),
+    "partitions that were written to lately expire, as log files are not looked at": (
+        "interop/test_services.py::test_both_let_the_same_partitions_expire",
+    ),
+    "the plan of a compaction or clustering has to outlive it": (
+        "interop/test_services.py::test_the_real_hudi_goes_on_after_our_services",
+    ),
+}
+
+
+@cache
+def functions(path: str) -> frozenset[str]:
+    """The test functions of a file, those of its classes too."""
+    tree = ast.parse((TESTS / path).read_text())
+    return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"))
+
+
+@pytest.mark.parametrize("defect", sorted(DEFECTS))
+def test_each_defect_has_its_tests(defect: str) -> None:
+    assert DEFECTS[defect]
+    for name in DEFECTS[defect]:
+        path, _, function = name.partition("::")
+        assert function in functions(path), f"{name} is gone"
+
+
+def test_the_tests_of_defects_are_all_listed() -> None:
+    listed = {name for names in DEFECTS.values() for name in names}
+    for path in (OWN, REAL):
+        assert {f"{path}::{function}" for function in functions(path)} <= listed
