@@ -249,21 +249,26 @@ class Table:
         keys: Any = None,
         *,
         where: Filter | None = None,
+        spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Delete records: those whose key fields are in `keys`, or those for which `where` is true.
 
         keys: rows with the record key fields; with the partition fields too only those partitions are searched.
+        spark: with `where`, the records are searched and deleted on the cluster; the kind of `keys` says where those are.
         """
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=")
         if where is not None:
             parsed = self._parse(options)
-            engine = LocalEngine(parsed.integer("pyhudi.threads"))
+            engine = self._service_engine(spark, options)
+            read = None if spark is None else _reader_on(spark)
             return self._beside_services(
-                lambda settings: run_delete_where(self._context.reloaded(), engine, where, settings),
+                lambda settings: run_delete_where(self._context.reloaded(), engine, where, settings, read),
                 WriteSettings.of(parsed, WriteOperation.DELETE),
             )
+        if spark is not None:
+            raise InvalidRequest("delete with keys= takes no spark=: a Spark DataFrame of keys runs on its own session")
         return self._write(keys, WriteOperation.DELETE, options)
 
     def delete_partitions(
@@ -963,6 +968,12 @@ def _engine_for(data: Any, options: Options) -> Engine:
 
         return SparkEngine(data.sparkSession)
     return LocalEngine(options.integer("pyhudi.threads"))
+
+
+def _reader_on(spark: SparkSession) -> Callable[[Query], DataFrame]:
+    from pyhudi.engines.spark.read import query_dataframe
+
+    return lambda query: query_dataframe(spark, query)
 
 
 def _keys(keys: Any) -> pa.Table | pa.StringArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +121,39 @@ def test_merge_on_read_appends_updates_and_deletes(spark: SparkSession, tmp_path
     moved = written(spark, tmp_path / "t", [("id3", "la", 5000, 9.0)], **options, **{"hoodie.index.type": "GLOBAL_SIMPLE"})
     assert moved.rows_inserted == 1
     assert [row for row in rows_of(spark, tmp_path / "t") if row[0] == "id3"] == [("id3", "la", 5000, 9.0)]
+
+
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("meta", [True, False])
+def test_delete_by_filter_runs_on_the_session(
+    spark: SparkSession, tmp_path: Path, lookups: str, monkeypatch: pytest.MonkeyPatch, table_type: str, meta: bool
+) -> None:
+    options = {
+        "hoodie.datasource.write.table.type": table_type,
+        "hoodie.parquet.small.file.limit": "0",
+        "hoodie.populate.meta.fields": str(meta).lower(),
+    }
+    written(spark, tmp_path / "t", FIRST, **options)
+    newer = [(f"id{n}", "sf" if n % 2 else "ny", n + 1000, -1.0) for n in range(10)]
+    written(spark, tmp_path / "t", newer, **options)
+    shutil.copytree(tmp_path / "t", tmp_path / "twin")
+    embedded = hp.Table(str(tmp_path / "twin")).delete(where="fare < 0 OR ts IN (20, 21)")
+
+    def refused(*_: object) -> None:
+        raise AssertionError("the rows were read by threads of the driver")
+
+    # With the many keys of a large table not even the keys come to the driver.
+    monkeypatch.setattr("pyhudi.engines.local.LocalEngine.map", refused)
+    result = hp.Table(str(tmp_path / "t")).delete(where="fare < 0 OR ts IN (20, 21)", spark=spark)
+    monkeypatch.undo()
+    assert result.rows_deleted == embedded.rows_deleted == 12
+    assert (result.log_files, result.file_groups_rewritten) == (embedded.log_files, embedded.file_groups_rewritten)
+    assert rows_of(spark, tmp_path / "t") == rows_of(spark, tmp_path / "twin")
+    assert rows_of(spark, tmp_path / "t") == sorted(row for row in FIRST if row[2] >= 10 and row[2] not in (20, 21))
+    nothing = hp.Table(str(tmp_path / "t")).delete(where="ts > 5000", spark=spark)
+    assert nothing.rows_deleted == 0
+    with pytest.raises(InvalidRequest, match="takes no spark="):
+        hp.Table(str(tmp_path / "t")).delete(keys=pa.table({"id": ["id50"]}), spark=spark)
 
 
 def test_soft_deletes(spark: SparkSession, tmp_path: Path, lookups: str) -> None:

@@ -41,7 +41,7 @@ from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
-from pyhudi.operations.query import Filter, plan_snapshot_query
+from pyhudi.operations.query import Filter, Query, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.services import ServiceSettings, with_services
@@ -209,19 +209,29 @@ def run_write(
 
 
 @observed("delete")
-def run_delete_where(context: TableContext, engine: Engine, where: Filter, settings: WriteSettings) -> WriteResult:
+def run_delete_where(
+    context: TableContext,
+    engine: Engine,
+    where: Filter,
+    settings: WriteSettings,
+    read: Callable[[Query], Any] | None = None,
+) -> WriteResult:
     """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
     meanwhile.
+
+    read: the rows of a query as data that the engine takes in; None reads them into memory by tasks of the engine.
     """
     keys = context.config.keys
     fields = [name.split(".")[0] for name in (*keys.record_fields, *partition_columns(keys))]
     names = [RECORD_KEY, PARTITION_PATH] if context.config.populate_meta_fields else list(dict.fromkeys(fields))
 
+    def into_memory(query: Query) -> pa.Table:
+        found = engine.map(partial(_read_all, query.spec), query.plan.slices)
+        return pa.concat_tables([query.spec.output.empty_table(), *found])
+
     def attempt() -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), names, where)
-        found = engine.map(partial(_read_all, query.spec), query.plan.slices)
-        rows = pa.concat_tables([query.spec.output.empty_table(), *found])
-        return run_write(context, engine, rows, settings, seen=query.snapshot)
+        return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
 
     return _until_no_conflict(attempt, settings.commit.conflict_retries)
 
