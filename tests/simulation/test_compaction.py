@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -275,6 +277,61 @@ def test_a_plan_has_one_executor() -> None:
     run_compaction(world.table.context, Meddling(1), settings(world), planned)
     assert met == [planned]
     assert world.scanned() == world.rows
+    goes_on(world)
+
+
+def planned_apart(world: World) -> list[str]:
+    """A plan for each of the two partitions."""
+    plans = []
+    for partition in "ab":
+        by_partition = {
+            "hoodie.compaction.strategy": "PartitionRegexBasedCompactionStrategy",
+            "hoodie.compaction.partition.path.regex": partition,
+        }
+        chosen = CompactSettings.of(parse_options({**world.options, **by_partition}))
+        planned = schedule_compaction(world.table.context, chosen).planned
+        assert planned is not None
+        plans.append(planned)
+    return plans
+
+
+def test_compactors_on_different_plans_at_once() -> None:
+    world = grown()
+    first, second = planned_apart(world)
+    done: list[tuple[str, ...]] = []
+
+    class Meddling(LocalEngine):
+        def map(self, function, tasks):  # type: ignore[no-untyped-def]
+            todo = list(tasks)
+            if not done:
+                other = run_compaction(world.table.context, ENGINE, settings(world), schedule=False)
+                done.append(tuple(run.instant for run in other.runs))
+                assert list(other.left) == [first]
+            return super().map(function, todo)
+
+    run_compaction(world.table.context, Meddling(1), settings(world), first)
+    assert done == [(second,)]
+    assert {i.request_time for i in world.table.timeline().completed(Action.COMMIT)} == {first, second}
+    assert world.scanned() == world.rows
+    goes_on(world)
+
+
+def test_each_plan_is_taken_by_one_of_many_compactors() -> None:
+    world = grown()
+    plans = planned_apart(world)
+    together = threading.Barrier(4)
+
+    def act(_: int) -> list[str]:
+        context = world.table.context
+        together.wait()
+        return [run.instant for run in run_compaction(context, LocalEngine(1), settings(world), schedule=False).runs]
+
+    with ThreadPoolExecutor(4) as pool:
+        taken = [instant for instants in pool.map(act, range(4)) for instant in instants]
+    assert sorted(taken) == plans
+    assert not world.table.timeline().pending()
+    assert world.scanned() == world.rows
+    every_file_counts(world)
     goes_on(world)
 
 
