@@ -352,7 +352,10 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.clean.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
     "hoodie.cleaner.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
     "hoodie.schema.on.read.enable": ("schema on read is not built", ("false",)),
-    "hoodie.allow.operation.metadata.field": ("the _hoodie_operation column is not written", ("false",)),
+    "hoodie.allow.operation.metadata.field": (
+        "the _hoodie_operation column is not written: Hudi's Spark writers leave it empty and lose updates of log files with it",
+        ("false",),
+    ),
     "hoodie.write.concurrency.early.conflict.detection.enable": ("early conflict detection is not built", ("false",)),
     "hoodie.precommit.validators": ("pre-commit validators are not built", ("",)),
     "hoodie.bulkinsert.user.defined.partitioner.class": (
