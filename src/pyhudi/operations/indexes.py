@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.held_keys import forget_keys
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
@@ -35,6 +37,12 @@ from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partition
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
+
+_PROBED_FILES = 4
+"""How many files of a bucketed table a write asks whether their keys lie in their buckets."""
+
+_PROBED_ROWS = 10_000
+"""Rows up to which all keys of such a file are read."""
 
 _SWITCH = "hoodie.metadata.record.index.enable"
 
@@ -117,7 +125,9 @@ def plan_lookup(
     """
     found = tuple(slices)
     if settings.buckets is not None:
-        places = tuple(Place(s.partition, s.file_id, s) for s in bucket_groups(found, settings.buckets).values())
+        groups = bucket_groups(found, settings.buckets)
+        _check_layout(context, groups, settings.buckets)
+        places = tuple(Place(s.partition, s.file_id, s) for s in groups.values())
         return PlannedLookup(places, ByBuckets(settings.buckets, _bucket_file_ids(new_uuid)), "hash of the key")
     if settings.kind is IndexType.RECORD_INDEX:
         if RECORD_INDEX not in context.config.metadata_partitions:
@@ -163,6 +173,30 @@ def _bucket_file_ids(new_uuid: Callable[[], str] | None) -> Callable[[int], str]
     if new_uuid is None:
         return None
     return lambda bucket: format_file_id(format_bucket_prefix(bucket, new_uuid()), 0)
+
+
+def _check_layout(context: TableContext, groups: Mapping[tuple[str, int], FileSlice], layout: BucketLayout) -> None:
+    """Keys of some files lie in the buckets of their files, or the table was bucketed in another way.
+
+    With another number of buckets about half of the keys lie elsewhere, so few keys of few files are asked: all of a small file,
+    of a larger one those that its footer tells.
+    """
+    with_base = [(bucket, slice_.base) for (_, bucket), slice_ in groups.items() if slice_.base is not None]
+    for bucket, base in with_base[:_PROBED_FILES]:
+        with open_base_file(context.storage, base.path) as file:
+            if context.config.populate_meta_fields and file.metadata.num_rows <= _PROBED_ROWS:
+                keys = file.read(columns=[RECORD_KEY], use_threads=False).column(0).cast(pa.string()).combine_chunks()
+            else:
+                keys = pa.array([k for name in (MIN_KEY, MAX_KEY) if (k := footer_text(file.metadata, name))], pa.string())
+        told = layout.buckets_of(context.config.keys, keys)
+        elsewhere = np.flatnonzero(told != bucket)
+        if len(elsewhere):
+            first = int(elsewhere[0])
+            raise TableState(
+                f"record {keys[first].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(base.path)}), and with "
+                f"hoodie.bucket.index.num.buckets={layout.count} its place is bucket {told[first]}; every write has to give the "
+                "number and the hash fields with which the table was begun"
+            )
 
 
 def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None:

@@ -4,7 +4,7 @@ A key's hash names its bucket, and a bucket is one file group, whose file id beg
 the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a partition.
 
 The table does not say how it is bucketed: all its writers have to agree on the number of buckets and on the hashed fields.  What
-file ids tell is checked.
+file ids tell is checked here, and what the footers of some files tell before each write.
 
 Source: writing and services, "BUCKET, SIMPLE engine".
 """

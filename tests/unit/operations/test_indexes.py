@@ -71,6 +71,12 @@ def test_a_table_is_written_with_the_buckets_that_it_has(uri: str) -> None:
     table.upsert(rows(*range(8)))
     with pytest.raises(TableState, match="has no such bucket"):
         table.upsert(rows(1), options={"hoodie.bucket.index.num.buckets": 1})
+    before = table.timeline().completed_writes()
+    for count in (3, 4, 5):
+        for verb in ("upsert", "insert", "bulk_insert", "delete"):
+            with pytest.raises(TableState, match=rf"stands in bucket \d .*num\.buckets={count}"):
+                getattr(table, verb)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
+    assert table.timeline().completed_writes() == before
     other = create(f"{uri}-plain")
     other.bulk_insert(rows(1))
     ids = other.inspect.file_slices()["file_id"].to_pylist()
