@@ -15,6 +15,7 @@ from pyhudi.format.log.framing import LogBlock
 from pyhudi.table.snapshot import load_snapshot
 from tests.interop.alternation import OPERATION, READ
 from tests.interop.oracle import RealHudi
+from tests.interop.test_mor_compaction import real_log_compaction
 from tests.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {
@@ -113,3 +114,57 @@ def test_partial_updates_in_turn(hudi: RealHudi, tmp_path: Path, first: str) -> 
     for compacted in (path, copy):
         assert partial_blocks(compacted) == 0
         assert_same_rows(both_read(hudi, compacted), before, ignoring=("_hoodie_file_name",))
+
+
+BUCKET = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2, "hoodie.bucket.index.hash.field": "id"}
+
+
+def test_partial_updates_by_bucket(hudi: RealHudi, tmp_path: Path) -> None:
+    path, options = tmp_path / "t", {**OPTIONS, **BUCKET}
+    Table.create(path, options=options).insert(whole(range(24), 10))
+    hudi.register(path, "partial_bucket")
+    Table(path, options=options).upsert(whole(range(0, 12), 20).select(["id", "part", "ts", "a"]), partial=True)
+    both_read(hudi, path)
+    for key, value in BUCKET.items():
+        hudi.sql(f"SET {key}={value}")
+    theirs_updates(hudi, "partial_bucket", range(6, 18), 30, "b")
+    assert partial_blocks(path) == 8
+    found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in both_read(hudi, path).to_pylist()}
+    assert (found["k03"], found["k07"], found["k17"]) == ((20, "a20-3", 310), (30, "a20-7", 730), (30, "a10-17", 1730))
+
+
+def test_the_real_hudi_reads_whole_rows_where_a_column_marks_deletes(hudi: RealHudi, tmp_path: Path) -> None:
+    """Of a block without that column it would read beyond the end of its rows."""
+    path = tmp_path / "t"
+    rows = whole(range(24), 10).append_column("_hoodie_is_deleted", pa.array([False] * 24))
+    Table.create(path, options=OPTIONS).insert(rows)
+    ours_updates(path, range(0, 12), 20, "a")
+    assert partial_blocks(path) == 0
+    found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in both_read(hudi, path).to_pylist()}
+    assert (found["k03"], found["k17"]) == ((20, "a20-3", 310), (10, "a10-17", 1710))
+
+
+@pytest.mark.parametrize("who", ["ours", "theirs"])
+def test_log_compactions_of_partial_updates(hudi: RealHudi, tmp_path: Path, who: str) -> None:
+    """Ours holds partial blocks again.  Theirs passes over partial updates and names them as merged; we read them."""
+    path, options = tmp_path / "t", {**OPTIONS, "hoodie.log.compaction.blocks.threshold": 2}
+    Table.create(path, options=options).insert(whole(range(24), 10))
+    ours_updates(path, range(0, 12), 20, "a")
+    ours_updates(path, range(6, 18), 30, "b")
+    Table(path, options=options).upsert(whole(range(16, 20), 40))
+    Table(path, options=options).delete(whole(range(0, 3), 0).select(["id", "part"]))
+    before = both_read(hudi, path)
+    blocks = partial_blocks(path)
+    if who == "ours":
+        assert Table(path, options=options).log_compact().runs
+        assert partial_blocks(path) > blocks
+    else:
+        instant = real_log_compaction(hudi, path, "EVENT_TIME_ORDERING", "avro")
+        real_log_compaction(hudi, path, "EVENT_TIME_ORDERING", "avro", instant)
+        assert partial_blocks(path) == blocks
+    assert_same_rows(both_read(hudi, path), before)
+    ours_updates(path, range(4, 8), 50, "words")
+    again = both_read(hudi, path)
+    assert again.num_rows == before.num_rows
+    Table(path, options=options).compact()
+    assert_same_rows(both_read(hudi, path), again, ignoring=("_hoodie_file_name",))

@@ -189,6 +189,26 @@ def test_nulls_in_arrays(hudi: RealHudi, tmp_path: Path) -> None:
     assert seen(tmp_path / "t", "words") == {"a": ["x", None], "b": ["y"], "c": []}
 
 
+def test_hfile_blocks_in_logs_without_meta_columns(hudi: RealHudi, tmp_path: Path) -> None:
+    """Its old reader takes ours as we take its, and its compaction too."""
+    options = MOR | {"hoodie.logfile.data.block.format": "hfile", "hoodie.populate.meta.fields": False}
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    hudi.write(made("abc", 1, note="old"), theirs, **options)
+    hudi.write(made("da", 2, note="new"), theirs, **options)
+    table = Table.create(ours, options=options)
+    table.insert(made("abc", 1, note="old"))
+    table.upsert(made("da", 2, note="new"))
+    wanted = dict(zip("abcd", ("new", "old", "old", "new"), strict=True))
+    old_reader = READ | {"hoodie.file.group.reader.enabled": False}
+    for path in (theirs, ours):
+        assert seen(path, "note") == wanted
+        assert {row["id"]: row["note"] for row in hudi.read(path, **old_reader).to_pylist()} == wanted
+    hudi.register(ours, "hfile_virtual_keys")
+    compact = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    hudi.call("run_compaction", op="scheduleAndExecute", table="hfile_virtual_keys", options=compact)
+    assert {row["id"]: row["note"] for row in hudi.read(ours, **READ).to_pylist()} == seen(ours, "note") == wanted
+
+
 def test_hfile_blocks_in_logs(hudi: RealHudi, tmp_path: Path) -> None:
     """The real Hudi writes them and reads them with its old reader alone; we read its blocks, and it reads ours with that one."""
     options = MOR | {"hoodie.logfile.data.block.format": "hfile"}

@@ -14,6 +14,7 @@ from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.table.snapshot import load_snapshot
 from tests.rows import assert_same_rows
+from tests.unit.operations.test_partial_updates import Sums
 from tests.unit.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
 
 if TYPE_CHECKING:
@@ -151,6 +152,39 @@ def test_partial_updates(spark: SparkSession, tmp_path: Path, mode: str) -> None
     assert table.compact(spark=spark).instant is not None
     found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in on_spark(spark, table).to_pylist()}
     assert found["k30"] == (9, "a7-30", 39)
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_merger_merges_partial_updates(spark: SparkSession, tmp_path: Path, table_type: str) -> None:
+    hp.register_merger(Sums())
+    options = {**SMALL, "hoodie.write.record.merge.strategy.id": Sums.strategy_id}
+    table = hp.Table.create(
+        tmp_path / "t", name="t", record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=options
+    )
+    table.insert(rows(range(0, 8), 5))
+    for ts, column in ((6, "b"), (7, "b"), (8, "a")):
+        some = rows(range(0, 4), ts).select(["id", "part", "ts", column])
+        table.upsert(spark.createDataFrame(some.to_pandas()), partial=True)
+    table.upsert(spark.createDataFrame(rows(range(0, 1), 60).select(["id", "part", "ts", "b"]).to_pandas()), partial=True)
+    table.upsert(spark.createDataFrame(rows(range(1, 2), 90).select(["id", "part", "ts", "b"]).to_pandas()), partial=True)
+    found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in on_spark(spark, table).to_pylist()}
+    # b: 1 + 5, 1 + 6, 1 + 7 and 1 + 90 are more than a record may have.
+    assert (len(found), "k01" in found) == (7, False)
+    assert (found["k00"], found["k02"], found["k07"]) == ((60, "a8-0", 78), (8, "a8-2", 24), (5, "a5-7", 12))
+    if table_type == "mor":
+        assert any(block.is_partial for block in blocks(table))
+        assert table.compact(spark=spark).instant is not None
+        assert {row["id"]: row["b"] for row in on_spark(spark, table).to_pylist()} == {key: row[2] for key, row in found.items()}
+
+
+def test_partial_updates_by_bucket(spark: SparkSession, tmp_path: Path) -> None:
+    table = made(tmp_path / "t", **{"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2})
+    some = rows(range(30, 50), 7).select(["id", "part", "ts", "a"])
+    table.upsert(spark.createDataFrame(some.to_pandas()), partial=True)
+    found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in on_spark(spark, table).to_pylist()}
+    assert len(found) == 40
+    assert (found["k30"], found["k29"]) == ((7, "a7-30", 35), (5, "a5-29", 34))
+    assert any(block.is_partial for block in blocks(table))
 
 
 def test_services_run_their_tasks_on_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ Where every one of those records stands in the base file, and in one row of it, 
 they are (record positions), so that readers need not look keys up; else no block has positions.  HFile blocks are sorted by key
 and never have them.
 
-A partial update becomes a data block of its columns alone, marked so, for keys that the slice has now.  Where the table orders by
-commit time the real reader cannot merge such blocks, so rows are completed from the slice and written whole.
+A partial update becomes a data block of its columns alone, marked so, for keys that the slice has now.  Where the real reader
+cannot read such blocks, rows are completed from the slice and written whole: where the table orders by commit time, and where it
+has a column `_hoodie_is_deleted`, for which that reader looks beyond the end of a row that lacks columns.
 
 A delete without an ordering value is written only where the table orders by commit time, or where no value can be had: readers of
 mixed types stumble over it.
@@ -28,7 +29,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import Unsupported
 from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
@@ -160,21 +160,20 @@ def block_rows(rows: pa.Table, limit_bytes: int) -> Iterator[pa.Table]:
         yield rows.slice(start, step)
 
 
-def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table) -> tuple[BlockType, bytes]:
-    """The content of a data block in the format that the settings ask for.  rows: the stored layout."""
+def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table, keys: pa.Array) -> tuple[BlockType, bytes]:
+    """The content of a data block in the format that the settings ask for.  rows: the stored layout; keys: their record keys,
+    which stand in HFiles even where the table stores none.
+    """
     if spec.log_format == "hfile":
-        return BlockType.HFILE, _encode_hfile(avro_schema, rows)
+        return BlockType.HFILE, _encode_hfile(avro_schema, rows, keys)
     batches = rows.combine_chunks().to_batches()
     if spec.log_format == "avro":
         return BlockType.AVRO, encode_avro(avro_schema, batches)
     return BlockType.PARQUET, encode_parquet(avro_schema, batches, spec.codec)
 
 
-def _encode_hfile(avro_schema: str, rows: pa.Table) -> bytes:
+def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
     """Rows as an HFile, by key.  Raises InvalidRequest for a key that comes twice, of which an HFile holds one."""
-    keys = rows.column(RECORD_KEY).combine_chunks()
-    if keys.null_count:
-        raise Unsupported("HFile log blocks in a table without meta columns; use hoodie.logfile.data.block.format=avro")
     order = pc.sort_indices(keys.cast(pa.binary()))
     # The record keeps its key column too, so that no reader has to put it back.
     values = avro_records(avro_schema).encode(as_batch(rows.take(order)))
@@ -253,7 +252,7 @@ def _blocks(
         if spec.populate_meta_fields:
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
-        kind, content = encode_rows(spec.files, spec.avro_schema, stored)
+        kind, content = encode_rows(spec.files, spec.avro_schema, stored, part.column(RECORD_KEY).combine_chunks())
         yield kind, {**headers, **places}, content
     if deletes:
         places = {} if positions is None else positions.headers(positions.deletes)
@@ -302,11 +301,13 @@ def _in_row_order(
 
 
 def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[WriterSpec, pa.Table]:
-    """The rows of a partial update whose keys the slice has: as they are by event time, completed by commit time."""
+    """The rows of a partial update whose keys the slice has: as they are, or completed where they must be written whole."""
     slice_ = task.slice
     keys = incoming.column(RECORD_KEY).combine_chunks()
-    if not isinstance(rule, PickByCommitTime):
-        if slice_.base is not None and not slice_.logs:
+    assert spec.partial is not None
+    every = len(spec.partial.data_schema) == len(spec.data_schema)
+    if not (every or isinstance(rule, PickByCommitTime) or IS_DELETED in spec.data_schema.names):
+        if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
         live = _live_keys(_key_reader(spec, task.validity), slice_, keys)
         return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))

@@ -7,10 +7,12 @@ A compaction streams the base file by row group; the merged log records of the s
 compaction writes, in this order:
 
     delete block   keys whose base row does not count although a record or a delete with an ordering value follows
-    data blocks    records, and rows that are deletes by `_hoodie_is_deleted`
+    data blocks    records, and rows that are deletes by `_hoodie_is_deleted`; of partial updates under which no whole record
+                   stands, those of the same columns together, in blocks of these columns that are marked as partial
     delete block   other deleted keys, with their ordering values
 
-so that readers find after it what they found before.
+so that readers find after it what they found before.  Where there were partial updates, one data block is marked so even when no
+record is partial any more, as a reader settles deletes otherwise then: at the worst one without records.
 
 Source: writing and services, "Compaction"; timeline document, "HoodieWriteStat fields"; storage format, "Log file format".
 """
@@ -42,6 +44,7 @@ from pyhudi.options import FileSettings
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, BoolMask
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.records.schema import arrow_to_avro
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -50,17 +53,21 @@ from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 
 _PIECE_ROWS = 65_536
 
+_PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionSpec:
     """What all tasks of one compaction share.
 
-    instant_time: of the compaction.  reader: reads the stored layout (meta columns and data columns), all of it.  avro_schema: of
-    the stored layout.  indexing: what to find out about each file for the metadata table; keys are none of it, as they stay
-    where they are.  now_ms: tells the time that reading logs takes; None, and nobody asks.
+    instant_time: of the compaction.  table_name: names the schemas of partial blocks.  reader: reads the stored layout (meta
+    columns and data columns), all of it.  avro_schema: of the stored layout.  indexing: what to find out about each file for the
+    metadata table; keys are none of it, as they stay where they are.  now_ms: tells the time that reading logs takes; None, and
+    nobody asks.
     """
 
     instant_time: str
+    table_name: str
     reader: ReadSpec
     avro_schema: str
     files: FileSettings
@@ -159,16 +166,19 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
 def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
     """Merge the logs of a slice into one log file.  None when none of their blocks counts: nothing is written.
 
-    Raises Unsupported for partial updates, which may not be merged without the base file; TableState when a file that the plan
-    names is gone.
+    Raises Unsupported where a payload class or merger decides, which is asked about the base row and not without it; TableState
+    when a file that the plan names is gone.
     """
     storage = open_storage(spec.reader.storage)
     slice_ = _slice(storage, task)
     blocks, _, _ = find_blocks(storage, slice_.logs, spec.reader.validity)
     if not blocks:
         return None
-    if any(found.block.is_partial for found in blocks) or not spec.reader.rule.picks:
-        raise Unsupported(f"the logs of {task.file_id} in {task.partition or 'the table'} cannot be merged without the base file")
+    if not spec.reader.rule.picks:
+        raise Unsupported(
+            f"the logs of {task.file_id} in {task.partition or 'the table'} cannot be merged without the base file, as a payload "
+            "class or a merger of its own decides in this table; compact it instead"
+        )
     reader = spec.reader
     begun_ms = spec.clock_ms()
     scan = scan_logs(
@@ -199,21 +209,51 @@ def _merged_blocks(
     own = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.COMPACTED_BLOCK_TIMES: instants}
     flagged = _flagged(records.rows)
     has_value = _has_ordering(records)
-    barred = records.barrier & (~records.deleted | has_value) if has_value.any() else np.zeros_like(records.barrier)
+    competes = has_value.any() or records.present is not None
+    barred = records.barrier & (~records.deleted | has_value) if competes else np.zeros_like(records.barrier)
     if barred.any():
         keys = records.keys.filter(pa.array(barred))
         yield BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])
-    rows = records.rows.filter(pa.array(~records.deleted | flagged)).cast(spec.reader.table_schema)
-    headers = {**own, HeaderKey.SCHEMA: spec.avro_schema}
-    for part in block_rows(rows, spec.files.log_block_size_bytes):
-        stored = _as_log_rows(spec, task, part)
-        if collector is not None:
-            collector.add(as_batch(stored))
-        kind, content = encode_rows(spec.files, spec.avro_schema, stored)
-        yield kind, headers, content
+    count = 0
+    marked = records.present is None
+    for names, chosen in _by_columns(records, ~records.deleted | flagged):
+        schema = pa.schema([field for field in spec.reader.table_schema if field.name in names])
+        whole = records.present is None or len(schema) == len(spec.reader.table_schema)
+        avro = spec.avro_schema if whole else arrow_to_avro(schema, spec.table_name, spec.avro_schema)
+        headers = {**own, HeaderKey.SCHEMA: avro, **({} if whole else _PARTIAL)}
+        rows = records.rows.select(schema.names).filter(pa.array(chosen)).cast(schema)
+        marked = marked or not whole
+        for part in block_rows(rows, spec.files.log_block_size_bytes):
+            stored = _as_log_rows(spec, task, part)
+            if collector is not None:
+                collector.add(as_batch(stored))
+            kind, content = encode_rows(spec.files, avro, stored, part.column(RECORD_KEY).combine_chunks())
+            yield kind, headers, content
+        count += rows.num_rows
+    if not marked:
+        # An HFile without entries is none.
+        files = spec.files if spec.files.log_format != "hfile" else replace(spec.files, log_format="avro")
+        kind, content = encode_rows(files, spec.avro_schema, spec.reader.table_schema.empty_table(), pa.array([], pa.string()))
+        yield kind, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content
     deletes = [batch for batch in _deletes(records, ~flagged & records.deleted, has_value, task.partition) if batch.num_rows]
-    if deletes or not (rows.num_rows or barred.any()):
+    if deletes or not (count or barred.any()):
         yield BlockType.DELETE, dict(own), encode_deletes(deletes)
+
+
+def _by_columns(records: LogRecords, chosen: BoolMask) -> Iterator[tuple[frozenset[str], BoolMask]]:
+    """The chosen records, those that have the same columns together: the names of these, and which records they are."""
+    every = frozenset(records.rows.column_names)
+    if records.present is None:
+        yield every, chosen
+        return
+    left = chosen.copy()
+    while left.any():
+        first = int(np.argmax(left))
+        alike = left.copy()
+        for mask in records.present.values():
+            alike &= mask == mask[first]
+        yield frozenset(name for name, mask in records.present.items() if mask[first]), alike
+        left &= ~alike
 
 
 def _deletes(records: LogRecords, gone: BoolMask, has_value: BoolMask, partition: str) -> Iterator[pa.RecordBatch]:

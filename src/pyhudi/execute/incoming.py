@@ -86,11 +86,20 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
 def resolve_moves(
     request: TagRequest, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, goes: npt.NDArray[np.bool_]
 ) -> tuple[pa.Table, Ints, Ints]:
-    """Let records change their partition: delete at the old place, insert at the new one.
+    """Let records change their partition: delete at the old place, insert at the new one.  Not for partial updates, whose rows
+    hold too little to be inserted: raises Unsupported.
 
     goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
     incoming row is dropped; an incoming delete that wins deletes at the old place.  Returns the rows to write and their pairs.
     """
+    if request.spec.partial is not None:
+        row = int(pairs_row[goes][0])
+        raise Unsupported(
+            f"a partial update of record {rows.column(RECORD_KEY)[row].as_py()!r} names partition "
+            f"{rows.column(PARTITION_PATH)[row].as_py()!r}, and the record is in "
+            f"{request.places[int(pairs_place[goes][0])].partition!r}: what moves to another partition has to be a whole row; "
+            "upsert one, or let records stay where they are by setting the index's update.partition.path to false"
+        )
     if DELETE_COLUMN not in rows.column_names:
         rows = rows.append_column(_DELETE_FIELD, pa.repeat(pa.scalar(False), rows.num_rows))
     moving_rows, moving_files = pairs_row[goes], pairs_place[goes]

@@ -235,6 +235,8 @@ def _add_block(
         return count if positions is None or len(positions) == count else None
     if block.kind not in _DATA:
         raise Unsupported(f"a log block of type {block.kind.name} is not read")
+    if block.is_partial:
+        merger.meet_partial()
     text = block.required(HeaderKey.SCHEMA)
     stored = avro_to_arrow(text)
     wanted = [name for name in schema.names if name in stored.names]

@@ -12,6 +12,7 @@ Source: writing and services, "Handles"; timeline document, "HoodieWriteStat fie
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionM
 from pyhudi.options import FileSettings
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes, whole
+from pyhudi.records.mergers import partial_merge
 from pyhudi.records.meta_fields import (
     COMMIT_SEQNO,
     COMMIT_TIME,
@@ -55,7 +57,7 @@ CHANGE_LOG_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdate:
-    """Incoming rows that hold some columns only; the others keep their values, and keys that are not there bring nothing.
+    """Incoming rows that hold some columns; the others keep their values, and keys that are not there bring nothing.
 
     data_schema: the columns that they hold, in the table's order; avro_schema: with meta columns, for log blocks.
     """
@@ -323,7 +325,9 @@ class _RowMerger:
                 values = completed_rows(self._spec, values, older.filter(pa.array(replaced)))
             return replaced, wins & gone, values
         live = np.ones(newer.num_rows, dtype=np.bool_) if plain is None else ~plain
-        outcome: Merged = self._rule.merge(older.select(data).filter(pa.array(live)), newer.select(data).filter(pa.array(live)))
+        every = self._spec.data_schema.names
+        merge = self._rule.merge if len(data) == len(every) else functools.partial(partial_merge, self._rule)
+        outcome: Merged = merge(older.select(every).filter(pa.array(live)), newer.select(data).filter(pa.array(live)))
         removed = np.ones(newer.num_rows, dtype=np.bool_)
         removed[live] = ~outcome.alive
         replaced = np.zeros(newer.num_rows, dtype=np.bool_)

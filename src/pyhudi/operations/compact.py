@@ -350,13 +350,8 @@ def _read_headers(
 
 
 def _block_count(slice_: FileSlice, headers: dict[str, tuple[LogBlock | CorruptBlock, ...]], validity: InstantValidity) -> int:
-    """The blocks that count and that no log compaction merged; all that one log compaction wrote are one.
-
-    0 where partial updates forbid merging them alone.
-    """
+    """The blocks that count and that no log compaction merged; all that one log compaction wrote are one."""
     blocks, _, _ = choose_blocks(((log.path, headers[log.path]) for log in slice_.logs), validity)
-    if any(found.block.is_partial for found in blocks):
-        return 0
     merged = {found.block.instant_time for found in blocks if found.block.compacted_block_times}
     return len(merged) + sum(1 for found in blocks if not found.block.compacted_block_times)
 
@@ -449,7 +444,9 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
     )
     schema = snapshot.schema.arrow
     indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)
-    return CompactionSpec(request_time, reader, arrow_to_avro(stored, config.name), settings.files, indexing, context.env.now_ms)
+    return CompactionSpec(
+        request_time, config.name, reader, arrow_to_avro(stored, config.name), settings.files, indexing, context.env.now_ms
+    )
 
 
 def _tasks(context: TableContext, plan: CompactionPlan) -> list[CompactionTask]:

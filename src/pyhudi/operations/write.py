@@ -60,7 +60,7 @@ from pyhudi.plan.write import (
 )
 from pyhudi.records.keys import KeySpec, partition_columns
 from pyhudi.records.merge import IS_DELETED, DeleteMarker, MergeRule, PickByCommitTime
-from pyhudi.records.mergers import looks_at_markers, merge_rule
+from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, field_at, normalise, with_meta_fields, without_meta_fields
 from pyhudi.table.context import TableContext
@@ -374,12 +374,18 @@ class _Schemas:
                 rule = rule.with_marker(settings.marker)
         given = None
         if settings.partial:
-            _check_partial(context, settings, rule, current.arrow if current else None, data_schema)
+            _check_partial(context, rule, current.arrow if current else None, data_schema)
             given = pa.schema([field for field in data_schema if field.name in incoming.names])
+        some = given is not None and len(given) < len(data_schema)
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
         )
-        return cls(data_schema, text, config.keys, PickByCommitTime() if keys_only else rule, rule, keys_only, unplaced, given)
+        among_rows: MergeRule = rule
+        if keys_only:
+            among_rows = PickByCommitTime()
+        elif some and not rule.picks:
+            among_rows = PartialRows(rule)
+        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given)
 
     @property
     def partial(self) -> bool:
@@ -387,17 +393,15 @@ class _Schemas:
         return self.given is not None and len(self.given) < len(self.data_schema)
 
 
-def _check_partial(
-    context: TableContext, settings: WriteSettings, rule: MergeRule, current: pa.Schema | None, after: pa.Schema
-) -> None:
+def _check_partial(context: TableContext, rule: MergeRule, current: pa.Schema | None, after: pa.Schema) -> None:
     if current != after:
         raise InvalidRequest("a partial update changes no columns of the table: it holds some of them, with their types")
-    if not rule.picks:
-        raise Unsupported("partial updates in a table whose records are merged by a payload class or a merger of its own")
-    if settings.routes or settings.index.kind.is_global:
-        raise Unsupported(f"partial updates by index {settings.index.kind}; use SIMPLE or BLOOM")
+    check_partial_merge(rule)
     if not context.config.populate_meta_fields:
-        raise Unsupported("partial updates in a table without meta columns")
+        raise Unsupported(
+            "partial updates in a table without meta columns; the real Hudi 1.0.2 refuses them there too (`Partial updates are "
+            "not supported for virtual key tables`): upsert whole rows"
+        )
 
 
 def _check_marker(context: TableContext, settings: WriteSettings, schema: pa.Schema) -> None:
@@ -553,8 +557,8 @@ class _Write:
         by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
         lookup = None
         if routes or self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none":
-            deletes = self.operation is WriteOperation.DELETE
-            new_uuid = None if deletes else self.context.env.uuid4
+            adds_none = self.operation is WriteOperation.DELETE or self.settings.partial
+            new_uuid = None if adds_none else self.context.env.uuid4
             lookup = plan_lookup(self.settings.index, self.context, snapshot, by_group.values(), new_uuid)
             tagged = self._tagged(incoming, lookup, spec, snapshot)
         else:
@@ -683,7 +687,8 @@ class _Write:
 
     def _partial_update(self) -> PartialUpdate | None:
         given = self.schemas.given
-        if given is None or not self.schemas.partial:
+        # By bucket nobody has looked up which keys are there, so that even of whole rows those of new keys are to be passed over.
+        if given is None or not (self.schemas.partial or self.settings.routes):
             return None
         return PartialUpdate(given, arrow_to_avro(with_meta_fields(given), self.context.config.name))
 

@@ -12,7 +12,9 @@ the column has another type, and lets the base row come back where it has; a bar
                      the base row stays when its value is larger still and no barrier removed it
     by a rule        entries are folded one after the other through the rule; a delete with an ordering value wins unless the
     other one's is larger
-    partial          from the first partial block on, columns that the winner lacks are taken from the loser
+    partial          from the first partial block on, columns that the winner lacks are taken from the loser; a record replaces a
+                     delete, and a delete the base row, whatever their ordering values are; a merger merges what lacks columns
+                     by its partial merge
 
 Entries meet by their record key, or by the row of the base file that they stand for where every block of the logs names those
 rows (its record
@@ -35,6 +37,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes, whole
+from pyhudi.records.mergers import partial_merge
 
 Ints = npt.NDArray[np.int64]
 
@@ -102,12 +105,18 @@ class LogRecords:
         if not len(replaced):
             return base.filter(pa.array(keep)) if gone.any() else base
         newer = self._newer(source, changed)
-        if not self.rule.picks and self.present is None:
-            outcome = self.rule.merge(older.filter(pa.array(changed)), newer)
-            unbarred = ~self.barrier[source[changed]]
-            alive = outcome.alive | ~unbarred
-            newer = _choose(newer, outcome.rows.select(newer.column_names), unbarred)
-            keep[replaced[~alive]] = False
+        if not self.rule.picks:
+            records = source[changed]
+            masks = None if self.present is None else {name: mask[records] for name, mask in self.present.items()}
+            outcome = _merge_by_rule(
+                self.rule,
+                _Side(older.filter(pa.array(changed)).select(newer.column_names), None),
+                _Side(newer, masks),
+                ~self.barrier[records],
+                np.ones(len(records), dtype=np.bool_),
+            )
+            newer = outcome.rows
+            keep[replaced[~outcome.alive]] = False
         elif self.present is not None:
             newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
         newer = newer.select(base.column_names)
@@ -166,14 +175,13 @@ class LogRecords:
         if self.ordering is None or self.rule.ordering_field is None:
             return np.ones(len(source), dtype=np.bool_)
         wins = newer_or_equal(ordering_values(older, self.rule.ordering_field), self._orderings(source))
-        if not self.rule.picks and self.present is None:
+        if not self.rule.picks:
             # A rule decides between two rows by itself; only deletes compare ordering values.
             wins |= ~self.deleted[source]
-        wins |= self.barrier[source]
-        if self.present is not None:
+        elif self.present is not None:
             # Among partial updates a delete wins whatever its ordering value is.
             wins |= self.deleted[source]
-        return wins
+        return wins | self.barrier[source]
 
     def _completed(self, older: pa.Table, newer: pa.Table, source: Ints) -> pa.Table:
         assert self.present is not None
@@ -215,6 +223,12 @@ class LogMerger:
         self._partial = False
         self._state: LogRecords | None = None
 
+    def meet_partial(self) -> None:
+        """A partial block comes, be it one without rows: from here on entries are merged as partial ones are."""
+        if not self._partial:
+            self._fold()
+            self._partial = True
+
     def add_rows(
         self,
         rows: pa.Table,
@@ -229,7 +243,8 @@ class LogMerger:
         flagged = self._rule.deletes(rows)
         if flagged is not None:
             deleted |= flagged
-        self._partial = self._partial or present is not None
+        if present is not None:
+            self.meet_partial()
         plain = np.zeros(rows.num_rows, dtype=np.bool_)
         columns = None if present is None else frozenset(present)
         self._add(_Entries(rows, deleted, plain, columns, self._ordering(rows), positions))
@@ -279,7 +294,7 @@ class LogMerger:
     def _fold(self) -> None:
         if not self._pending:
             return
-        pool = _Pool.of(self._schema, self._state, self._pending)
+        pool = _Pool.of(self._schema, self._state, self._pending, self._partial)
         # The pool alone holds the rows from here on, so that it can let go of them column by column.
         self._pending = []
         self._pending_bytes = 0
@@ -316,7 +331,7 @@ class _Pool:
     positions: Ints | None
 
     @classmethod
-    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries]) -> _Pool:
+    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries], partial: bool) -> _Pool:
         loose = pa.schema([f.with_nullable(True) for f in schema])
         tables = [entry.rows.cast(loose) for entry in entries]
         deleted = [entry.deleted for entry in entries]
@@ -324,7 +339,6 @@ class _Pool:
         barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
         ordering = [entry.ordering for entry in entries]
         positions = [entry.positions for entry in entries]
-        partial = any(entry.present is not None for entry in entries) or (state is not None and state.present is not None)
         present: dict[str, list[BoolMask]] = {name: [] for name in loose.names}
         if state is not None:
             keyed = state.rows.set_column(
@@ -450,21 +464,23 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
                 newer_or_equal(ordering.take(pa.array(active)), pool.ordering.take(pa.array(entry))) | newer_plain | older_plain
             )
         both_rows = ~newer_deleted & ~older_deleted
-        if partial:
+        held_present: dict[str, BoolMask] | None
+        if partial and rule.picks:
             result, held_present = _merge_partial(older, newer, active, entry, present, pool, wins, newer_deleted, older_deleted)
-            result_deleted = newer_deleted.copy()
-            taken = np.where(wins | newer_deleted | older_deleted, True, False)
+            taken = wins | older_deleted
+            result_deleted = newer_deleted & taken
         else:
-            # A rule is asked about two rows; a delete has none of the columns that it may need.
-            together = pa.array(both_rows)
-            outcome = rule.merge(older.filter(together), newer.filter(together))
-            picked = _choose(older, newer, wins)
-            result = _overlaid(picked, outcome.rows.select(newer.column_names), np.flatnonzero(both_rows))
-            result_deleted = np.where(wins, newer_deleted, older_deleted)
-            result_deleted[both_rows] = ~outcome.alive
-            taken = wins.copy()
-            taken[both_rows] = outcome.changed
-            held_present = None
+            outcome = _merge_by_rule(
+                rule,
+                _Side(older, None if present is None else {name: mask[active] for name, mask in present.items()}),
+                _Side(newer, None if pool.present is None else {name: mask[entry] for name, mask in pool.present.items()}),
+                both_rows,
+                wins,
+            )
+            result = outcome.rows
+            result_deleted = np.where(both_rows, ~outcome.alive, np.where(wins, newer_deleted, older_deleted))
+            taken = outcome.changed
+            held_present = outcome.present
         positions = np.arange(held.num_rows, dtype=np.int64)
         positions[active] = held.num_rows + np.arange(len(active))
         held = pa.concat_tables([held, result.cast(held.schema)]).take(pa.array(positions))
@@ -499,10 +515,66 @@ def _merge_partial(
     masks: dict[str, BoolMask] = {}
     for field in newer.schema:
         has_older, has_newer = present[field.name][active], pool.present[field.name][entry]
-        take_newer = np.where(wins, has_newer, has_newer & ~has_older) | newer_deleted | older_deleted
+        merged = np.where(wins, has_newer, has_newer & ~has_older) & ~newer_deleted
+        take_newer = merged | older_deleted | (newer_deleted & wins)
         columns.append(_choose_column(older.column(field.name), newer.column(field.name), take_newer))
-        masks[field.name] = np.where(newer_deleted | older_deleted, has_newer, has_older | has_newer)
+        masks[field.name] = np.where(
+            older_deleted | (newer_deleted & wins), has_newer, np.where(newer_deleted, has_older, has_older | has_newer)
+        )
     return pa.table(columns, schema=newer.schema), masks
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The older or the newer records of pairs.  present: for each column which of them have it; None when all are whole."""
+
+    rows: pa.Table
+    present: dict[str, BoolMask] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """As `Merged`, in all columns.  present: as of `_Side`."""
+
+    rows: pa.Table
+    alive: BoolMask
+    changed: BoolMask
+    present: dict[str, BoolMask] | None
+
+
+def _merge_by_rule(rule: MergeRule, older: _Side, newer: _Side, asked: BoolMask, wins: BoolMask) -> _Outcome:
+    """What a rule that merges makes of pairs where it is asked; of the others the newer record where it wins, else the older."""
+    rows = _choose(older.rows, newer.rows, wins)
+    alive, changed = np.ones(len(wins), dtype=np.bool_), wins.copy()
+    present: dict[str, BoolMask] | None = None
+    every = np.ones(len(wins), dtype=np.bool_)
+    sides = [side.present or dict.fromkeys(rows.column_names, every) for side in (older, newer)]
+    if older.present is not None or newer.present is not None:
+        present = {name: np.where(wins, sides[1][name], sides[0][name]) for name in rows.column_names}
+    values: list[pa.Table] = []
+    places: list[Ints] = []
+    left = asked.copy()
+    while left.any():
+        first = int(np.argmax(left))
+        alike = left.copy()
+        for mask in (mask for side in sides for mask in side.values()):
+            alike &= mask == mask[first]
+        left &= ~alike
+        at = np.flatnonzero(alike)
+        held = [[name for name in rows.column_names if side[name][first]] for side in sides]
+        pair = [side.rows.select(names).take(pa.array(at)) for side, names in zip((older, newer), held, strict=True)]
+        is_whole = all(len(names) == rows.num_columns for names in held)
+        outcome = rule.merge(*pair) if is_whole else partial_merge(rule, *pair)
+        alive[at], changed[at] = outcome.alive, outcome.changed
+        for name, mask in (present or {}).items():
+            mask[at] = name in held[0] or name in held[1]
+        found = set(outcome.rows.column_names)
+        columns = [outcome.rows.column(f.name) if f.name in found else pa.nulls(len(at), f.type) for f in rows.schema]
+        values.append(pa.table(columns, names=rows.column_names).cast(rows.schema))
+        places.append(at)
+    if values:
+        rows = _overlaid(rows, pa.concat_tables(values), np.concatenate(places))
+    return _Outcome(rows, alive, changed, present)
 
 
 def _is_whole(chosen: Ints, count: int) -> bool:

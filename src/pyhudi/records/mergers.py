@@ -13,10 +13,23 @@ A table names the strategy id; the code comes from the caller, who registers an 
     hp.register_merger(KeepHighest())
 
 `merge` returns the merged rows in the newer's columns and which of them are left (a boolean array; None: all).  It must be
-associative, and it is never called
-with a deleted record: deletes are settled by ordering value.  For rules that think in single records, `record_by_record` wraps a
-function of two
-dictionaries; it is convenient and slow.  A table's property never imports code.
+associative, and it is never called with a deleted record: deletes are settled by ordering value.
+
+A merger of tables that take partial updates has a second method:
+
+        def partial_merge(self, older, newer):     # aligned Arrow tables, each with the columns that its records hold
+            keep = ...
+            return rows, None                      # with every column that one of the two holds
+
+It is called where at least one side lacks columns of the table: for a partial update and the stored row, for two partial
+updates in the log, and for two rows of one key in a partial upsert.  A column that neither has is in no answer, and gets its
+value when the record meets a row that has it.  Meta columns are among the columns where rows come from files; the record key and
+the ordering column are always there.  What `merge` promises holds for it too, and both must agree: merging two partial updates
+and then the row gives what merging one after the other into the row gives.  Without this method partial updates of the table are
+refused.
+
+For rules that think in single records, `record_by_record` wraps functions of two dictionaries; it is convenient and slow.  A
+table's property never imports code.
 
 Source: record mergers; reading and merging, "Record merger API".
 """
@@ -26,7 +39,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +75,15 @@ class RecordMerger(Protocol):
         ...
 
 
+@runtime_checkable
+class PartialMerger(RecordMerger, Protocol):
+    """A rule that merges records which hold some columns each, too."""
+
+    def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
+        """Merge aligned rows of some columns each into rows of all columns that either has; see the module's head."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class MergerRule:
     """A registered merger as a rule of this package."""
@@ -74,6 +96,16 @@ class MergerRule:
     def picks(self) -> bool:
         """Rows are merged, not picked."""
         return False
+
+    @property
+    def partial_merger(self) -> PartialMerger:
+        """The merger, where it has partial merges; else raises Unsupported."""
+        if isinstance(self.merger, PartialMerger):
+            return self.merger
+        raise Unsupported(
+            f"merger {self.merger.strategy_id} has no method partial_merge, so it cannot merge partial updates; add one, or "
+            "write whole rows"
+        )
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Deletes compete by ordering value."""
@@ -92,8 +124,25 @@ class MergerRule:
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         """Ask the merger; a soft delete that wins by ordering value removes the record without asking."""
+        return self._settled(older, newer, self._checked(self.merger.merge(older, newer), newer.schema, newer.num_rows))
+
+    def merge_partial(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """As `merge`, of rows that hold some columns each; the outcome has those of both.
+
+        Raises Unsupported for a merger without partial merges.
+        """
+        merger = self.partial_merger
+        more = [field for field in older.schema if field.name not in newer.column_names]
+        schema = pa.schema([*newer.schema, *more])
+        return self._settled(older, newer, self._checked(merger.partial_merge(older, newer), schema, newer.num_rows))
+
+    def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """Two records of one batch: the same rule."""
+        return self.merge(older, newer)
+
+    def _settled(self, older: pa.Table, newer: pa.Table, answer: tuple[pa.Table, BoolMask]) -> Merged:
+        rows, alive = answer
         dead = self.deletes(newer)
-        rows, alive = self._ask(older, newer)
         changed = np.ones(newer.num_rows, dtype=np.bool_)
         if dead is not None:
             wins = self.pick_newer(older, newer, None)
@@ -101,19 +150,78 @@ class MergerRule:
             changed = ~(dead & ~wins)
         return Merged(rows, alive, changed)
 
-    def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """Two records of one batch: the same rule."""
-        return self.merge(older, newer)
-
-    def _ask(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
-        rows, left = self.merger.merge(older, newer)
-        if rows.num_rows != newer.num_rows or set(rows.column_names) < set(newer.column_names):
+    def _checked(
+        self, answer: tuple[pa.Table, BoolMask | pa.Array | None], schema: pa.Schema, count: int
+    ) -> tuple[pa.Table, BoolMask]:
+        rows, left = answer
+        if rows.num_rows != count or not set(schema.names) <= set(rows.column_names):
             raise InvalidRequest(
                 f"merger {self.merger.strategy_id} returned {rows.num_rows} rows with columns {', '.join(rows.column_names)}; "
-                f"{newer.num_rows} rows with columns {', '.join(newer.column_names)} are wanted"
+                f"{count} rows with columns {', '.join(schema.names)} are wanted"
             )
-        alive = np.ones(newer.num_rows, dtype=np.bool_) if left is None else np.asarray(left, dtype=np.bool_)
-        return rows.select(newer.column_names).cast(newer.schema), alive
+        alive = np.ones(count, dtype=np.bool_) if left is None else np.asarray(left, dtype=np.bool_)
+        return rows.select(schema.names).cast(schema), alive
+
+
+@dataclass(frozen=True, slots=True)
+class PartialRows:
+    """The rule for two rows of one batch that hold the same columns, and not all: a merger's partial merge."""
+
+    rule: MergeRule
+
+    @property
+    def picks(self) -> bool:
+        """Rows are merged, not picked."""
+        return False
+
+    @property
+    def ordering_field(self) -> str | None:
+        """That of the rule."""
+        return self.rule.ordering_field
+
+    @property
+    def marker(self) -> DeleteMarker | None:
+        """That of the rule."""
+        return self.rule.marker
+
+    def with_marker(self, marker: DeleteMarker | None) -> PartialRows:
+        """The same for the rule with another marker."""
+        return PartialRows(self.rule.with_marker(marker))
+
+    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+        """As by the rule."""
+        return self.rule.pick_newer(older, newer, newer_is_plain_delete)
+
+    def deletes(self, rows: pa.Table) -> BoolMask | None:
+        """As by the rule."""
+        return self.rule.deletes(rows)
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """The rule's partial merge."""
+        return partial_merge(self.rule, older, newer)
+
+    combine = merge
+
+
+def check_partial_merge(rule: MergeRule) -> None:
+    """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges."""
+    if isinstance(rule, MergerRule):
+        _ = rule.partial_merger
+    elif not rule.picks:
+        raise Unsupported(
+            "partial updates in a table whose records are merged by a payload class, as those know whole records alone; the real "
+            "Hudi 1.0.2 refuses a MERGE INTO that leaves columns out there (MergeIntoFieldResolutionException): upsert whole rows"
+        )
+
+
+def partial_merge(rule: MergeRule, older: pa.Table, newer: pa.Table) -> Merged:
+    """Merge aligned rows that hold some columns each, by a rule that merges; the outcome has the columns of both.
+
+    Raises Unsupported as `check_partial_merge` does.
+    """
+    check_partial_merge(rule)
+    assert isinstance(rule, MergerRule), "a rule that picks is not asked to merge"
+    return rule.merge_partial(older, newer)
 
 
 def register_merger(merger: RecordMerger) -> None:
@@ -166,25 +274,40 @@ def marked_rule(rule: MergeRule, marker: DeleteMarker | None, schema: pa.Schema)
     return rule.with_marker(marker)
 
 
-def record_by_record(
-    strategy_id: str, function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
-) -> RecordMerger:
+_Function = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
+
+
+def record_by_record(strategy_id: str, function: _Function, partial: _Function | None = None) -> RecordMerger:
     """A merger from a function of two records, older and newer, that returns the merged record or None to drop it.  One call a
     row: slow.
+
+    partial: the same for records of which one lacks columns at least, whose dictionaries lack them too.  Columns that the result
+    lacks are those of the newer record, or else of the older.  None: partial updates are refused.
     """
-    return _RowWise(strategy_id, function)
+    return _RowWise(strategy_id, function) if partial is None else _PartialRowWise(strategy_id, function, partial)
 
 
 @dataclass(frozen=True, slots=True)
 class _RowWise:
     strategy_id: str
-    function: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]
+    function: _Function
 
     def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
-        pairs = list(zip(older.to_pylist(), newer.to_pylist(), strict=True))
-        results = [self.function(*pair) for pair in pairs]
-        alive = np.array([result is not None for result in results], dtype=np.bool_)
-        rows = [
-            fallback if result is None else {**fallback, **result} for result, (_, fallback) in zip(results, pairs, strict=True)
-        ]
-        return pa.Table.from_pylist(rows, schema=newer.schema), alive
+        return _merged_one_by_one(self.function, older, newer)
+
+
+@dataclass(frozen=True, slots=True)
+class _PartialRowWise(_RowWise):
+    partial: _Function
+
+    def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
+        return _merged_one_by_one(self.partial, older, newer)
+
+
+def _merged_one_by_one(function: _Function, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask]:
+    pairs = list(zip(older.to_pylist(), newer.to_pylist(), strict=True))
+    results = [function(*pair) for pair in pairs]
+    alive = np.array([result is not None for result in results], dtype=np.bool_)
+    rows = [{**first, **second, **(result or {})} for result, (first, second) in zip(results, pairs, strict=True)]
+    more = [field for field in older.schema if field.name not in newer.column_names]
+    return pa.Table.from_pylist(rows, schema=pa.schema([*newer.schema, *more])), alive

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.execute.append_log import AppendTask, run_append
-from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.format.names import WriteToken
+from pyhudi.execute.log_scan import hfile_entries, read_headers
+from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
+from pyhudi.table.snapshot import load_snapshot
 from tests.unit.execute.test_positions import SCHEMA, Group, rows
-from tests.unit.execute.writer import incoming, spec
 
 HFILE = {"hoodie.logfile.data.block.format": "hfile"}
 
@@ -45,11 +45,30 @@ def test_a_key_that_comes_twice_is_refused() -> None:
         group.append(rows([2, 2], 20), options=HFILE)
 
 
-def test_tables_without_meta_columns_are_refused() -> None:
-    group = Group.of([1, 2])
-    made = spec(group.storage, SCHEMA, "20260101000001000", populate=False, options=HFILE)
-    with pytest.raises(Unsupported, match="without meta columns"):
-        run_append(made, AppendTask(group.slice, WriteToken(0, 0, 0), group.validity), incoming(rows([2], 20), "p"), group.rule)
+def test_tables_without_meta_columns_have_keys_in_their_hfiles_alone() -> None:
+    table = Table.create(
+        "memory://hfile-virtual-keys",
+        name="t",
+        record_key="id",
+        ordering="ts",
+        table_type="mor",
+        options={**HFILE, "hoodie.populate.meta.fields": False, "hoodie.compact.inline": False},
+    )
+    table.insert(rows(list(range(20)), 10))
+    table.upsert(rows([17, 3, 11], 20))
+    table.upsert(rows([3, 4], 30))
+    (slice_,) = load_snapshot(table.context).slices(None)[""]
+    blocks = [b for log in slice_.logs for b in read_headers(table.context.storage, log) if isinstance(b, LogBlock)]
+    assert [block.kind for block in blocks] == [BlockType.HFILE, BlockType.HFILE]
+    content = blocks[0].read_content(lambda offset, size: table.context.storage.read_range(slice_.logs[0].path, offset, size))
+    entries = pa.Table.from_batches(hfile_entries(content))
+    assert entries["key"].to_pylist() == [b"k0003", b"k0011", b"k0017"]
+    for service in (lambda: table.log_compact(options={"hoodie.log.compaction.blocks.threshold": 2}), table.compact):
+        found = dict(zip(*table.scan(["id", "ts"]).to_arrow().to_pydict().values(), strict=True))
+        assert [found[f"k{n:04}"] for n in (2, 3, 4, 11, 17)] == [10, 30, 30, 20, 20]
+        assert len(found) == 20
+        assert service().runs
+    assert dict(zip(*table.scan(["id", "ts"]).to_arrow().to_pydict().values(), strict=True)) == found
 
 
 def test_a_damaged_block_names_its_file() -> None:

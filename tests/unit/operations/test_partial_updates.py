@@ -6,8 +6,10 @@ import itertools
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.log_scan import read_headers
@@ -27,7 +29,12 @@ def made(table_type: str = "mor", mode: str = "EVENT_TIME_ORDERING", **options: 
         partition_by="part",
         ordering="ts",
         table_type=table_type,
-        options={"hoodie.write.record.merge.mode": mode, "hoodie.parquet.small.file.limit": 0, **SMALL, **options},
+        options={
+            "hoodie.parquet.small.file.limit": 0,
+            **SMALL,
+            **({"hoodie.write.record.merge.mode": mode} if mode else {}),
+            **options,
+        },
     )
     rows = [{"id": key, "part": "p", "ts": 5, "a": f"a-{key}", "b": n, "c": [n]} for n, key in enumerate("wxyz")]
     table.insert(pa.Table.from_pylist(rows))
@@ -100,11 +107,11 @@ def test_all_columns_are_no_partial_update() -> None:
     assert "no" not in seen(table)
 
 
-@pytest.mark.parametrize("steps", ["pfp", "ppf", "fpp", "pdfp", "fpdp", "pp"])
+@pytest.mark.parametrize("steps", ["pfp", "ppf", "fpp", "pdfp", "fpdp", "pplpfp", "fpldlfp"])
 @pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
 def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) -> None:
-    """Against the same steps applied to a dict, whose rows have rising ordering values."""
-    table = made(mode=mode)
+    """Against the same steps applied to a dict, whose rows have rising ordering values; `l` compacts the logs."""
+    table = made(mode=mode, **{"hoodie.log.compaction.blocks.threshold": 2})
     expected: dict[str, Row] = seen(table)
     for ts, step in enumerate(steps, 10):
         if step == "f":
@@ -114,6 +121,8 @@ def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) ->
         elif step == "d":
             table.delete(pa.table({"id": ["x"], "part": ["p"]}))
             expected.pop("x")
+        elif step == "l":
+            assert table.log_compact().runs
         else:
             update(table, {"id": "x", "ts": ts, "b": ts})
             if "x" in expected:
@@ -121,6 +130,109 @@ def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) ->
         assert seen(table) == expected, (step, ts)
     table.compact()
     assert seen(table) == expected
+
+
+@pytest.mark.parametrize("table_type", ["mor", "cow"])
+def test_by_bucket(table_type: str) -> None:
+    """Keys are not looked up to find their group, and still those that are not there bring nothing."""
+    table = made(table_type, **{"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2})
+    update(table, {"id": "w", "ts": 6, "a": "new"}, *({"id": f"gone-{n}", "ts": 6, "a": "new"} for n in range(8)))
+    update(table, {"id": "w", "ts": 7, "b": 70}, {"id": "gone", "part": "elsewhere", "ts": 6, "b": 1})
+    whole = {"a": "all", "b": 1, "c": [1]}
+    update(table, {"id": "x", "ts": 6, **whole}, *({"id": f"gone-{n}", "ts": 6, **whole} for n in range(8)))
+    assert bool(partial_blocks(table)) is (table_type == "mor")
+    assert seen(table) == {
+        "w": (7, "new", 70, [0]),
+        "x": (6, "all", 1, [1]),
+        "y": (5, "a-y", 2, [2]),
+        "z": (5, "a-z", 3, [3]),
+    }
+    snapshot = load_snapshot(table.context)
+    assert set(snapshot.listing.partitions()) == {"p"}
+
+
+@pytest.mark.parametrize("table_type", ["mor", "cow"])
+@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX"])
+def test_by_global_index(table_type: str, index: str) -> None:
+    kind = {"hoodie.index.type": index, "hoodie.metadata.record.index.enable": index == "RECORD_INDEX"}
+    table = made(table_type, **kind)
+    update(table, {"id": "w", "ts": 6, "a": "new"}, {"id": "gone", "ts": 6, "a": "new"})
+    names = ("hoodie.simple.index", "hoodie.bloom.index", "hoodie.record.index")
+    moving = {f"{name}.update.partition.path": True for name in names}
+    with pytest.raises(Unsupported, match="has to be a whole row"):
+        update(table, {"id": "x", "part": "other", "ts": 6, "a": "new"}, **moving)
+    update(table, {"id": "x", "part": "other", "ts": 6, "a": "new"}, **dict.fromkeys(moving, False))
+    assert bool(partial_blocks(table)) is (table_type == "mor")
+    assert seen(table) == {
+        "w": (6, "new", 0, [0]),
+        "x": (6, "new", 1, [1]),
+        "y": (5, "a-y", 2, [2]),
+        "z": (5, "a-z", 3, [3]),
+    }
+
+
+class Sums:
+    """Adds up `b`, keeps the longer `a`, takes the newer of the others; a record whose sum is above 100 is dropped."""
+
+    strategy_id = "6f6c2b1e-94e4-4b0a-8d52-0f6d6a5d7c11"
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+        assert older.column_names == newer.column_names
+        return self.partial_merge(older, newer)
+
+    def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, pa.Array | None]:
+        columns = {
+            name: (newer if name in newer.column_names else older)[name] for name in (*newer.column_names, *older.column_names)
+        }
+        both = set(older.column_names) & set(newer.column_names)
+        if "b" in both:
+            columns["b"] = pc.add(older["b"], newer["b"])
+        if "a" in both:
+            longer = pc.greater(pc.utf8_length(older["a"]), pc.utf8_length(newer["a"]))
+            columns["a"] = pc.if_else(longer, older["a"], newer["a"])
+        left = pc.less_equal(columns["b"], 100).combine_chunks() if "b" in columns else None
+        return pa.table(columns), left
+
+
+class WholeOnly(Sums):
+    strategy_id = "6f6c2b1e-94e4-4b0a-8d52-0f6d6a5d7c12"
+    partial_merge = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("table_type", ["mor", "cow"])
+@pytest.mark.parametrize("compact", [False, True])
+def test_a_merger_merges_what_lacks_columns_by_its_partial_merge(table_type: str, compact: bool) -> None:
+    """In a batch, between partial updates in the log, with whole rows in the log, and with the row of the base file."""
+    hp.register_merger(Sums())
+    custom = {"hoodie.write.record.merge.strategy.id": Sums.strategy_id, "hoodie.write.record.merge.mode": "CUSTOM"}
+    table = made(table_type, **custom)
+    update(table, {"id": "w", "ts": 6, "b": 10}, {"id": "w", "ts": 6, "b": 20}, {"id": "gone", "ts": 6, "b": 1})
+    update(table, {"id": "w", "ts": 7, "a": "short"}, {"id": "x", "ts": 7, "a": "s"})
+    row = {"id": "x", "part": "p", "ts": 8, "a": "whole", "b": 40, "c": [8]}
+    table.upsert(pa.Table.from_pylist([row], load_snapshot(table.context).schema.arrow))  # type: ignore[union-attr]
+    update(table, {"id": "x", "ts": 9, "b": 5}, {"id": "y", "ts": 9, "b": 99})
+    table.delete(pa.table({"id": ["z"], "part": ["p"]}))
+    if compact and table_type == "mor":
+        assert partial_blocks(table)
+        table.compact()
+        assert not partial_blocks(table)
+    assert seen(table) == {"w": (7, "short", 30, [0]), "x": (9, "whole", 46, [8])}
+
+
+def test_a_merger_from_functions_of_single_records() -> None:
+    def partial(older: dict[str, Any], newer: dict[str, Any]) -> dict[str, Any] | None:
+        return None if newer.get("b") == 0 else {"a": f"{older.get('a')}+{newer.get('a')}"}
+
+    merger = hp.record_by_record("6f6c2b1e-94e4-4b0a-8d52-0f6d6a5d7c13", lambda older, newer: newer, partial)
+    hp.register_merger(merger)
+    table = made(**{"hoodie.write.record.merge.strategy.id": merger.strategy_id, "hoodie.write.record.merge.mode": "CUSTOM"})
+    update(table, {"id": "w", "ts": 6, "b": 60}, {"id": "x", "ts": 6, "b": 0})
+    update(table, {"id": "w", "ts": 7, "a": "n"})
+    assert seen(table) == {
+        "w": (7, "a-w+None+n", 60, [0]),
+        "y": (5, "a-y", 2, [2]),
+        "z": (5, "a-z", 3, [3]),
+    }
 
 
 def test_soft_deletes_among_the_columns() -> None:
@@ -160,11 +272,18 @@ def test_rows_that_do_not_fit_are_refused(row: dict[str, Any], error: type[Excep
 
 def test_what_is_refused() -> None:
     payload = "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload"
+    for mode in ("EVENT_TIME_ORDERING", ""):
+        with pytest.raises(Unsupported, match="virtual key tables"):
+            update(made(mode=mode, **{"hoodie.populate.meta.fields": False}), {"id": "w", "ts": 6, "a": "n"})
     custom = made(mode="CUSTOM", **{"hoodie.datasource.write.payload.class": payload})
-    with pytest.raises(Unsupported, match="payload"):
+    with pytest.raises(Unsupported, match="MergeIntoFieldResolutionException"):
         update(custom, {"id": "w", "ts": 6, "a": "n"})
-    with pytest.raises(Unsupported, match="GLOBAL_SIMPLE"):
-        update(made(), {"id": "w", "ts": 6, "a": "n"}, **{"hoodie.index.type": "GLOBAL_SIMPLE"})
+    hp.register_merger(WholeOnly())
+    with pytest.raises(Unsupported, match="no method partial_merge"):
+        update(
+            made(**{"hoodie.write.record.merge.strategy.id": WholeOnly.strategy_id, "hoodie.write.record.merge.mode": "CUSTOM"}),
+            {"id": "w", "ts": 6, "a": "n"},
+        )
     empty = Table.create(f"memory://partial-{next(_names)}", name="t", record_key="id", partition_by="part", ordering="ts")
     with pytest.raises(TableState, match="nothing to update"):
         update(empty, {"id": "w", "ts": 6, "a": "n"})

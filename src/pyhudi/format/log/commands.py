@@ -79,10 +79,16 @@ def without_compacted(kept: Sequence[Source], block_of: Callable[[Source], LogBl
 
     kept: the blocks that count, in merge order, in whatever form `block_of` understands.  The blocks of a log compaction take the
     place of the newest block that it merged, so that what was requested before it and completed after it still comes later.
+
+    A log compaction of the real Hudi 1.0.2 passes over partial updates, and still says that it merged them.  So one without a
+    partial block stands for nothing where it names an instant that has some: then all blocks are left, and its own come last.
     """
+    partial = {block_of(found).instant_time for found in kept if block_of(found).is_partial}
     covering: dict[str, str] = {}
     for found in kept:
         own = block_of(found).instant_time
+        if own not in partial and not partial.isdisjoint(block_of(found).compacted_block_times):
+            continue
         for instant in block_of(found).compacted_block_times:
             # A log compaction is younger than what it merged; anything else in the list says nothing.
             if instant < own:
