@@ -1,0 +1,155 @@
+"""Rollbacks between PyHudi and the real Hudi: one undoes what the other left behind, or ends the rollback that the other began.
+
+What we leave behind is in test_crashes.py, rollbacks of completed writes by either in test_metadata_table.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyhudi.format.instants import Action, State
+from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.pair import Pair, make
+
+OPTIONS: dict[str, Any] = {
+    "hoodie.compact.inline": False,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.parquet.small.file.limit": 0,
+}
+# It is asked for between the writing of the files and the commit, and there is none: so the files and markers stay.
+DYING = {"hoodie.precommit.validators": "no.such.Validator"}
+
+
+def grown(hudi: RealHudi, path: Path, kind: str) -> Pair:
+    pair = Pair(hudi, path, kind, OPTIONS)
+    pair.create()
+    pair.ours("upsert", make(range(20), 1))
+    pair.theirs("upsert", make(range(10, 30), 2))
+    return pair
+
+
+def dead_write(pair: Pair) -> str:
+    """A write of the real Hudi that ends before its commit: its instant.  Files and markers of it are there."""
+    before = data_files(pair.path)
+    with pytest.raises(HudiFailure, match=r"no\.such\.Validator"):
+        pair.hudi.write(make(range(5, 35), 3), pair.path, **pair.options, **DYING)
+    pending = pair.table.timeline().pending_writes()
+    assert [i.state for i in pending] == [State.INFLIGHT]
+    assert data_files(pair.path) > before
+    assert list((pair.path / ".hoodie" / ".temp" / pending[0].request_time).rglob("*.marker.*")) or list(
+        (pair.path / ".hoodie" / ".temp" / pending[0].request_time).glob("MARKERS*")
+    )
+    # Its rows are not there, however one looks.
+    assert {row["id"]: row for row in pair.table.scan().to_arrow().to_pylist()} == pair.rows
+    pair.check_by_listing()
+    return pending[0].request_time
+
+
+def data_files(path: Path) -> set[Path]:
+    found = (file for file in path.rglob("*") if file.suffix == ".parquet" or ".log." in file.name)
+    return {file.relative_to(path) for file in found if ".hoodie" not in file.parts and not file.name.endswith(".crc")}
+
+
+def twin(pair: Pair) -> Pair:
+    """A copy whose path is as long as the table's: plans name files by full path."""
+    path = pair.path.with_name(pair.path.name[::-1])
+    shutil.copytree(pair.path, path)
+    return Pair(pair.hudi, path, pair.kind, pair.more, dict(pair.rows))
+
+
+def begun_as_on(other: Pair, pair: Pair, state: State) -> str:
+    """Put the rollback that the real Hudi has carried out on the copy on the table's timeline, as one that died: its instant."""
+    (done,) = other.table.timeline().completed(Action.ROLLBACK)
+    name = f"{done.request_time}.rollback.requested"
+    plan = (other.path / ".hoodie" / "timeline" / name).read_bytes()
+    assert str(other.path).encode() in plan
+    timeline = pair.path / ".hoodie" / "timeline"
+    (timeline / name).write_bytes(plan.replace(str(other.path).encode(), str(pair.path).encode()))
+    if state is State.INFLIGHT:
+        (timeline / f"{done.request_time}.rollback.inflight").touch()
+    return done.request_time
+
+
+def goes_on(pair: Pair, instant: str) -> None:
+    """The instant is gone, both read the rows and write on, and nothing is damaged."""
+    assert not [i for i in pair.table.timeline().instants if i.request_time == instant]
+    pair.check(0)
+    pair.theirs("upsert", make(range(8, 25), 4))
+    pair.ours("upsert", make(range(15, 40), 5))
+    if pair.kind == "mor":
+        pair.table.compact()
+        pair.check(0)
+    validated = pair.table.validate()
+    assert validated.ok, str(validated)
+    assert not pair.table.timeline().pending()
+
+
+@pytest.mark.parametrize("kind", ["mor", "cow"])
+def test_a_dead_write_is_undone_by_us(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    pair = grown(hudi, tmp_path / "t", kind)
+    before = data_files(pair.path)
+    instant = dead_write(pair)
+    assert pair.table.rollback(instant).rolled_back == instant
+    assert data_files(pair.path) == before
+    # The next one goes by itself, with the write that finds it.
+    instant = dead_write(pair)
+    data = make(range(3), 6)
+    assert pair.table.upsert(data).rolled_back == (instant,)
+    pair.rows |= {row["id"]: row for row in data.to_pylist()}
+    goes_on(pair, instant)
+
+
+@pytest.mark.parametrize(
+    ("kind", "markers", "state"),
+    [
+        ("mor", True, State.INFLIGHT),
+        ("mor", False, State.REQUESTED),
+        ("cow", True, State.REQUESTED),
+        ("cow", False, State.INFLIGHT),
+    ],
+)
+def test_its_rollback_of_a_dead_write_is_ended_by_us(
+    hudi: RealHudi, tmp_path: Path, kind: str, markers: bool, state: State
+) -> None:
+    """By markers its plan names files by URI, by listing by their path alone."""
+    pair = grown(hudi, tmp_path / "table", kind)
+    before = data_files(pair.path)
+    instant = dead_write(pair)
+    other = twin(pair)
+    other.theirs("upsert", make(range(3), 6), **{"hoodie.rollback.using.markers": markers})
+    begun = begun_as_on(other, pair, state)
+    if state is State.INFLIGHT:
+        for file in sorted(data_files(pair.path) - before)[::2]:
+            (pair.path / file).unlink()
+    data = make(range(3), 6)
+    assert pair.table.upsert(data).rolled_back == (instant,)
+    assert begun in [i.request_time for i in pair.table.timeline().completed(Action.ROLLBACK)]
+    pair.rows |= {row["id"]: row for row in data.to_pylist()}
+    goes_on(pair, instant)
+
+
+@pytest.mark.parametrize("kind", ["mor", "cow"])
+def test_its_rollback_of_a_completed_write_is_ended_by_us(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    pair = grown(hudi, tmp_path / "table", kind)
+    before = data_files(pair.path)
+    kept = dict(pair.rows)
+    pair.theirs("upsert", make(range(5, 35), 3))
+    target = pair.table.timeline().last_completed_write()
+    assert target is not None
+    other = twin(pair)
+    hudi.register(other.path, f"rollback_{kind}")
+    hudi.call("rollback_to_instant", table=f"rollback_{kind}", instant_time=target.request_time)
+    begun_as_on(other, pair, State.INFLIGHT)
+    # It takes the completed file away first.
+    (completed,) = (pair.path / ".hoodie" / "timeline").glob(f"{target.request_time}_*")
+    completed.unlink()
+    for file in sorted(data_files(pair.path) - before)[::2]:
+        (pair.path / file).unlink()
+    pair.rows = kept
+    pair.ours("upsert", make(range(3), 6))
+    goes_on(pair, target.request_time)
