@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.layout import as_batch
 from pyhudi.format.hfile.reader import open_hfile_bytes
-from pyhudi.format.log.commands import without_compacted
+from pyhudi.format.log.commands import decode_command, without_compacted
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
@@ -202,7 +202,7 @@ def choose_blocks(
                 corrupt += 1
             elif block.kind is BlockType.COMMAND:
                 rollbacks += 1
-                target = block.required(HeaderKey.TARGET_INSTANT_TIME)
+                target = decode_command(block).target_instant_time
                 kept = [found for found in kept if found.block.instant_time != target]
             elif block.kind is BlockType.CDC:
                 raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")

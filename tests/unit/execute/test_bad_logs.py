@@ -101,6 +101,16 @@ def test_a_log_of_a_later_version(damaged: tuple[Group, LogFile, bytes]) -> None
     assert outcome(group, log, replaced(14, struct.pack(">i", 9))(whole)) is None
 
 
+def test_a_log_of_version_0(damaged: tuple[Group, LogFile, bytes]) -> None:
+    group, log, whole = damaged
+    group.storage.put(log.path, replaced(14, struct.pack(">i", 0))(whole))
+    try:
+        with pytest.raises(Unsupported, match=r"log format version 0 .*the real Hudi 1.0.2 reads no blocks"):
+            group.blocks(log)
+    finally:
+        group.storage.put(log.path, whole)
+
+
 def test_a_schema_that_is_not_that_of_the_records(damaged: tuple[Group, LogFile, bytes]) -> None:
     group, log, whole = damaged
     group.storage.put(log.path, whole)

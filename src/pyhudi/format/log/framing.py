@@ -287,7 +287,8 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
     if version < 0:
         raise CorruptData("impossible log format version", offset=start, expected=LOG_FORMAT_VERSION, found=version)
     if version != LOG_FORMAT_VERSION:
-        raise Unsupported(f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read")
+        older = " (the real Hudi 1.0.2 reads no blocks of version 0 either)" if version == 0 else ""
+        raise Unsupported(f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read{older}")
     kind = _kind_of(ordinal, start + 4)
     # The content size, the footer and T stand after the headers whatever these hold.
     headers, at = _decode_headers(window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size)
