@@ -20,7 +20,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.query import read_spec
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import HudiFailure, RealHudi
 from tests.rows import assert_same_rows
 
 NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
@@ -424,3 +424,44 @@ def test_log_compactions_planned_by_one_are_carried_out_by_both(
         assert_same_rows(found.filter(pc.invert(surplus)), before)
     by_file = [{stat.file_id: stat.num_writes for stat in commit_of(done, instant).write_stats} for done in (path, copy)]
     assert by_file[0].keys() == by_file[1].keys()
+
+
+@pytest.mark.parametrize("dead", ["ours", "theirs"])
+def test_a_dead_log_compaction_of_one_is_undone_by_the_other(hudi: RealHudi, tmp_path: Path, dead: str) -> None:
+    """The real Hudi undoes the attempt and says so in an error; we go on with a log compaction of our own."""
+    mode, log_format = MODES[0]
+    path = tmp_path / "t"
+    table = filled_by_us(path, mode, log_format)
+    before = ours(path)
+    instant = table.schedule_log_compaction().planned
+    assert instant is not None
+    done = twin(path)
+    if dead == "ours":
+        Table(str(done), options=MANUAL).log_compact(instant)
+    else:
+        real_log_compaction(hudi, done, mode, log_format, instant)
+    # What was written before the process died: a marker and a log file of each group, no completed instant.
+    table.context.timeline.start(Instant(instant, Action.LOGCOMPACTION, State.REQUESTED))
+    left = [str(stat.path) for stat in commit_of(done, instant).write_stats]
+    for name in left:
+        shutil.copy(done / name, path / name)
+        marker = path / ".hoodie" / ".temp" / instant / f"{name}.marker.CREATE"
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.touch()
+    assert left
+    assert_same_rows(ours(path), before)
+    assert_same_rows(theirs(hudi, path), before)
+    if dead == "ours":
+        with pytest.raises(HudiFailure, match="nflight"):
+            real_log_compaction(hudi, path, mode, log_format, instant)
+    else:
+        assert table.log_compact().instant not in (None, instant)
+    assert not any((path / name).exists() for name in left)
+    assert instant not in [i.request_time for i in table.timeline().instants]
+    assert ("rollback", "COMPLETED") in {(e.action, e.state) for e in hudi.timeline(path)}
+    hudi.write(rows(range(5, 15), 60), path, **real_options(mode, log_format, **{"hoodie.datasource.write.operation": "upsert"}))
+    table.log_compact()
+    found = ours(path)
+    assert_same_rows(theirs(hudi, path), found)
+    table.compact()
+    assert_same_rows(theirs(hudi, path), found, ignoring=OWN)
