@@ -355,6 +355,40 @@ def test_a_log_compaction_of_the_real_hudi_stands_for_no_partial_updates() -> No
     assert slice_.rows() == [("a", 6, 10), ("b", 6, 11)]
 
 
+# What the real Hudi 1.0.2 was seen to leave of "a"; "z" is there for its partial update.
+AMONG_PARTIAL = {
+    "the record before it in the log is newer": ([partial(1, ("a", 20, 2))], [delete(a=15)], ("a", 20, 2)),
+    "the record before it in the log is older": ([partial(1, ("a", 20, 2))], [delete(a=25)], None),
+    "the base row is newer": ([partial(1, ("z", 20, 2))], [delete(a=5)], None),
+    "a newer row before the first partial update": (
+        [data(1, ("a", 20, 2))],
+        [delete(a=15), partial(2, ("z", 20, 2))],
+        ("a", 20, 2),
+    ),
+    "an older row after it": ([partial(1, ("z", 20, 2))], [delete(a=25), data(2, ("a", 22, 3))], ("a", 22, 3)),
+    "an older row after it, then the first partial update": (
+        [delete(a=25)],
+        [data(2, ("a", 22, 3)), partial(2, ("z", 20, 2))],
+        None,
+    ),
+    "a row after it that is older than the base row": (
+        [partial(1, ("a", 20, 2))],
+        [delete(a=25), data(2, ("a", 7, 3))],
+        ("a", 10, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize("case", AMONG_PARTIAL)
+def test_deletes_among_partial_updates(case: str, merged: bool) -> None:
+    first, second, left = AMONG_PARTIAL[case]
+    slice_ = Slice([("a", 10, 1), ("z", 10, 1)]).log(1, *first).log(2, *second)
+    if merged:
+        slice_.logs = [slice_.log_compact()[1]]
+    assert [row for row in slice_.rows() if row[0] == "a"] == ([] if left is None else [left])
+
+
 def test_a_rule_that_asks_for_the_base_row_has_its_logs_left_alone() -> None:
     rule = payload_rule("org.apache.hudi.common.model.PartialUpdateAvroPayload", "ts")
     assert rule is not None
