@@ -290,12 +290,12 @@ def test_without_keys_rows_are_bulk_inserted_with_keys_of_their_own(spark: Spark
     assert found.select("_hoodie_record_key").distinct().count() == 200
 
 
-@pytest.mark.parametrize("bad", [None, ""])
-def test_a_row_without_a_key_stops_the_write(spark: SparkSession, tmp_path: Path, bad: str | None) -> None:
+@pytest.mark.parametrize(("bad", "named"), [(None, "null"), ("", "empty")])
+def test_a_row_without_a_key_stops_the_write(spark: SparkSession, tmp_path: Path, bad: str | None, named: str) -> None:
     written(spark, tmp_path / "t", FIRST[:2])
     with pytest.raises(InvalidRequest, match="record key field 'id' is null or empty"):
         written(spark, tmp_path / "t", [("ok", "sf", 1, 1.0), (bad, "sf", 1, 1.0)])
-    with pytest.raises(InvalidRequest, match="record key field 'id' is null or empty"):
+    with pytest.raises(InvalidRequest, match=f"record key field 'id' is {named} in row 0"):
         written(spark, tmp_path / "t", [(bad, "sf", 1, 1.0)], "bulk_insert")
     assert rows_of(spark, tmp_path / "t") == FIRST[:2]
     written(spark, tmp_path / "t", [("ok", "sf", 1, 1.0)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -91,6 +91,20 @@ class LocalEngine:
         with stage(stage_name(getattr(function, "func", function)), len(todo)) as advance:
             return self._run_all(function, todo, advance)
 
+    def pipelined(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Results in order while items still arrive; the pool works a few items ahead of the result that was taken last."""
+        if self.threads == 1:
+            yield from map(function, items)
+            return
+        ahead: deque[Future[R]] = deque()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="pyhudi") as pool:
+            for item in items:
+                ahead.append(pool.submit(function, item))
+                if len(ahead) > self.threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
     def _run_all(self, function: Callable[[T], R], todo: list[T], advance: Callable[[], None]) -> list[R]:
         def run(task: T) -> R:
             result = function(task)
@@ -117,13 +131,9 @@ class LocalIncoming:
         self._engine = engine
         self._request = request
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
-        sequence = 0
         try:
-            for batch in data:
-                if batch.num_rows:
-                    rows = incoming_rows(request, batch, first_row=sequence)
-                    self._buffer.append(_by_partition(rows) if request.by_partition else rows)
-                    sequence += batch.num_rows
+            for rows in engine.pipelined(self._prepared, _numbered(data)):
+                self._buffer.append(rows)
             self.buckets = [self._combined(rows) for rows in self._buffer.finish()]
         except BaseException:
             self._buffer.release()
@@ -191,6 +201,11 @@ class LocalIncoming:
         """Drop rows and spilled files."""
         self.buckets = []
         self._buffer.release()
+
+    def _prepared(self, numbered: tuple[int, pa.RecordBatch]) -> pa.Table:
+        first_row, batch = numbered
+        rows = incoming_rows(self._request, batch, first_row=first_row)
+        return _by_partition(rows) if self._request.by_partition else rows
 
     def _combined(self, rows: pa.Table) -> pa.Table:
         if not self._request.combine:
@@ -525,6 +540,15 @@ def _pieces(rows: pa.Table, max_file_size_bytes: int) -> Iterator[pa.Table]:
     step = max(1, min(65536, rows.num_rows * wanted // max(1, rows.nbytes)))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
+
+
+def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each batch that has rows, with the number of its first row in the stream."""
+    first_row = 0
+    for batch in batches:
+        if batch.num_rows:
+            yield first_row, batch
+            first_row += batch.num_rows
 
 
 def _by_partition(rows: pa.Table) -> pa.Table:

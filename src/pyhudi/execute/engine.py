@@ -36,7 +36,8 @@ class PrepareRequest:
     global_keys:
     the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.  instant_time:
     goes into auto-generated keys.  required_ordering: the ordering field where no row may lack a value.  by_partition: the rows
-    will be written partition by partition, so an engine may put them in that order as they come.
+    will be written partition by partition, so an engine may put them in that order as they come.  looked_up: their keys will be
+    looked up in the table, so an engine may take them out as it counts the rows.
     """
 
     data_schema: pa.Schema
@@ -49,6 +50,7 @@ class PrepareRequest:
     memory_budget_bytes: int
     required_ordering: str | None = None
     by_partition: bool = False
+    looked_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -492,7 +492,16 @@ class _Write:
             memory_budget_bytes=self.settings.memory_budget_bytes,
             required_ordering=self.schemas.rule.ordering_field if self._compares_ordering() else None,
             by_partition=self.operation is WriteOperation.BULK_INSERT or self.operation.replaces,
+            looked_up=self._looks_keys_up() and not self.settings.routes,
         )
+
+    def _looks_keys_up(self) -> bool:
+        """Whether the index says where incoming keys stand; a bucket index does so whatever the operation."""
+        if self.settings.routes:
+            return True
+        if self.operation is WriteOperation.BULK_INSERT or self.operation.replaces:
+            return False
+        return self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none"
 
     def _compares_ordering(self) -> bool:
         """Whether a null ordering value is refused: in upserts, as in real Hudi, and wherever the row can meet a log record, with
@@ -556,7 +565,7 @@ class _Write:
         slices = {} if self.operation.replaces else self._slices_to_search(snapshot, counts)
         by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
         lookup = None
-        if routes or self.operation is not WriteOperation.INSERT or self.settings.duplicate_policy != "none":
+        if self._looks_keys_up():
             adds_none = self.operation is WriteOperation.DELETE or self.settings.partial
             new_uuid = None if adds_none else self.context.env.uuid4
             lookup = plan_lookup(self.settings.index, self.context, snapshot, by_group.values(), new_uuid)

@@ -2,9 +2,10 @@
 
 A write in jobs:
 
-    1. prepare    columns cast to the table's, record key and partition path in front; persisted, counted by partition path
-    2. look up    few keys: to the driver, then one small job over the files or the record index; many keys: a native join, or a
-                  shuffle by file groups of the record index (lookup.py); under a bucket index nothing but a hash
+    1. prepare    columns cast to the table's, record key and partition path in front; persisted, counted by partition path.
+                  Where keys are to be looked up, the driver asks for them right away, up to a number, and counts them itself
+    2. look up    few keys: one small job over the files or the record index; many keys: a native join, or a shuffle by file
+                  groups of the record index (lookup.py); under a bucket index nothing but a hash
     3. write      rows get the number of their file group, one shuffle brings each group into one task, sorted by group, and one
                   `mapInArrow` merges and writes group after group (tasks.py); the driver collects write statuses only
 
@@ -29,10 +30,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pyhudi.engines.spark.cache import PlainCache
 from pyhudi.engines.spark.carried import telling
 from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, small_frame, to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.jobs import REFUSAL, parallelism, run_tasks, translated_errors
@@ -64,13 +67,14 @@ from pyhudi.engines.spark.tasks import (
     WriteGroups,
     WritePartitions,
     decode_statuses,
+    prepared,
     task_token,
     wire_schema,
 )
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
-from pyhudi.execute.incoming import incoming_rows, incoming_schema
+from pyhudi.execute.incoming import incoming_schema
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
@@ -110,7 +114,7 @@ class SparkEngine:
     def prepare(self, data: Any, request: PrepareRequest) -> SparkIncoming:
         """Describe the preparation of the rows; nothing runs until the rows are asked for."""
         frame = _frame(data)
-        return SparkIncoming(self, _prepared(frame, to_arrow_schema(frame.schema), request), request)
+        return SparkIncoming(self, frame, _prepared(frame, to_arrow_schema(frame.schema), request), request)
 
     def partition_paths(self, data: Any, keys: KeySpec) -> list[str]:
         """The distinct partition paths of a DataFrame's rows, sorted."""
@@ -127,12 +131,15 @@ class SparkEngine:
 class SparkIncoming:
     """Prepared rows: the incoming layout, and ORDER while duplicates are still to be combined."""
 
-    def __init__(self, engine: SparkEngine, rows: DataFrame, request: PrepareRequest) -> None:
+    def __init__(self, engine: SparkEngine, frame: DataFrame, rows: DataFrame, request: PrepareRequest) -> None:
+        """frame: the caller's rows; rows: the same ones prepared, not combined."""
         self._engine = engine
+        self._frame = frame
         self._request = request
         self._persisted: list[DataFrame] = []
+        self._plain = PlainCache(engine.session)
         self._counts: dict[str, int] | None = None
-        self._key_bytes = 0
+        self._few: KeyTable | None = None
         self.rows = rows
         self.schema = incoming_schema(request)
         self.combine = request.combine
@@ -156,14 +163,24 @@ class SparkIncoming:
         """Rows by partition path, before duplicates are combined.  Computes the rows and keeps them until `release`."""
         if self._counts is None:
             self.rows = self.keep(self.rows)
-            grouped = self.rows.groupBy(PARTITION_PATH).agg(
-                F.count(F.lit(1)).alias("n"), F.sum(F.octet_length(RECORD_KEY)).alias("bytes")
-            )
+            if self._request.looked_up:
+                self._counts = self._take_few_keys()
+        if self._counts is None:
+            grouped = self.rows.groupBy(PARTITION_PATH).agg(F.count(F.lit(1)).alias("n"))
             with translated_errors(), spark_stage(self.session, "prepare rows"):
                 found = grouped.collect()
             self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in found}
-            self._key_bytes = sum(int(row["bytes"]) for row in found)
         return dict(self._counts)
+
+    def _take_few_keys(self) -> dict[str, int] | None:
+        """The keys for the driver, and with them the rows by partition path; None when they are many."""
+        some = self.rows.select(RECORD_KEY, PARTITION_PATH).limit(FEW_KEYS + 1)
+        with translated_errors(), spark_stage(self.session, "prepare rows"):
+            found = some.toArrow()
+        if found.num_rows > FEW_KEYS or found.column(RECORD_KEY).nbytes > FEW_KEY_BYTES:
+            return None
+        self._few = KeyTable.of(found)
+        return {entry["values"]: entry["counts"] for entry in pc.value_counts(found.column(PARTITION_PATH)).to_pylist()}
 
     def tag(self, request: TagRequest) -> FewTagged | ManyTagged:
         """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
@@ -171,9 +188,9 @@ class SparkIncoming:
         lookup = request.lookup
         if isinstance(lookup, ByBuckets):
             return ManyTagged.of_buckets(self, request, lookup)
-        rows = sum(self.partitions().values())
+        self.partitions()
         held = isinstance(lookup, ByKeyColumns) and lookup.held
-        if not held and (rows > FEW_KEYS or self._key_bytes > FEW_KEY_BYTES):
+        if self._few is None and not held:
             if request.global_keys:
                 self._combine_now()
             if isinstance(lookup, ByRecordIndex):
@@ -181,7 +198,7 @@ class SparkIncoming:
             else:
                 hits = self.keep(look_up_many(self.session, self.rows, request))
             return ManyTagged.of(self, request, hits)
-        keys = KeyTable.collect(self.rows)
+        keys = self._few or KeyTable.collect(self.rows)
         if request.global_keys and self.combine and (keys.has_duplicates or not keys.keys_are_unique):
             self._combine_now()
             keys = KeyTable.collect(self.rows)
@@ -200,7 +217,8 @@ class SparkIncoming:
         _check_reachable(plan.spec)
         if self._request.global_keys:
             self._combine_now()
-        rows, ordered = self._sorted_for_bulk(plan)
+        raw = self._raw_for_bulk(plan)
+        rows, ordered = self._sorted_for_bulk(plan) if raw is None else (raw, False)
         job = WritePartitions(
             plan.spec,
             wire_schema(self.schema),
@@ -209,6 +227,7 @@ class SparkIncoming:
             self.combine,
             self._request.rule,
             self.budget_bytes,
+            None if raw is None else self._request,
         )
         with translated_errors(), spark_stage(self.session, "write"):
             return decode_statuses(rows.mapInArrow(job, STATUS_SCHEMA).toArrow())
@@ -218,12 +237,14 @@ class SparkIncoming:
         for frame in self._persisted:
             frame.unpersist()
         self._persisted.clear()
+        self._plain.leave()
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """The same rows, computed once and kept until `release`."""
         # On Connect this already plans the query, and folding constants may come upon a refused row.
         with translated_errors():
             # The default level keeps columns in memory as they are, and on disk what does not fit.
+            self._plain.enter()
             kept = frame.persist()
         self._persisted.append(kept)
         return kept
@@ -244,6 +265,13 @@ class SparkIncoming:
         self.rows = self.keep(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
         self.combine = False
         self._counts = None
+        self._few = None
+
+    def _raw_for_bulk(self, plan: BulkPlan) -> DataFrame | None:
+        """The caller's rows as they are, where nothing but the writing tasks needs their keys; else None."""
+        if plan.sort != "NONE" or self.combine or self._persisted or self._request.keys_only:
+            return None
+        return self._frame.coalesce(plan.parallelism) if plan.parallelism > 0 else self._frame
 
     def _sorted_for_bulk(self, plan: BulkPlan) -> tuple[DataFrame, bool]:
         rows = self.rows
@@ -671,12 +699,7 @@ class _Prepare:
 
     @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        first_row = 0
-        task = task_token().partition
-        for batch in batches:
-            rows = incoming_rows(self._request, batch, first_row=first_row, task_partition=task)
-            first_row += batch.num_rows
-            yield from rows.combine_chunks().to_batches()
+        yield from prepared(self._request, batches, task_token().partition)
 
 
 def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame | None:

@@ -81,7 +81,11 @@ class KeyTable:
     def collect(cls, rows: DataFrame) -> KeyTable:
         """From rows with a key and a partition path."""
         with translated_errors():
-            table = rows.select(RECORD_KEY, PARTITION_PATH).toArrow()
+            return cls.of(rows.select(RECORD_KEY, PARTITION_PATH).toArrow())
+
+    @classmethod
+    def of(cls, table: pa.Table) -> KeyTable:
+        """From the key and the partition path of each row."""
         table = table.cast(pa.schema([(RECORD_KEY, pa.string()), (PARTITION_PATH, pa.string())]))
         codes = row_codes(table, [RECORD_KEY, PARTITION_PATH])
         _, first = np.unique(codes, return_index=True)

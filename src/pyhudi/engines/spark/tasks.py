@@ -32,8 +32,8 @@ from pyspark import TaskContext
 
 from pyhudi.engines.spark.carried import telling
 from pyhudi.execute.append_log import AppendTask, run_append
-from pyhudi.execute.engine import TagRequest
-from pyhudi.execute.incoming import resolve_moves
+from pyhudi.execute.engine import PrepareRequest, TagRequest
+from pyhudi.execute.incoming import incoming_rows, resolve_moves
 from pyhudi.execute.layout import DELETE_COLUMN, conform_table
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.spill import store_rows
@@ -131,7 +131,7 @@ class WritePartitions:
     """Rows in `schema` to new files, those of each partition path by themselves.
 
     ordered: equal paths stand together in each task, so that one file is open at a time and no row waits.  id_seed: file ids
-    derive from it and the task's number.
+    derive from it and the task's number.  raw: the rows come as the caller gave them, and are prepared here by this request.
     """
 
     spec: WriterSpec
@@ -141,10 +141,13 @@ class WritePartitions:
     combine: bool
     rule: MergeRule
     budget_bytes: int
+    raw: PrepareRequest | None = None
 
     @telling
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
+        if self.raw is not None:
+            batches = prepared(self.raw, batches, token.partition)
         if self.ordered:
             runs = _runs(batches, PARTITION_PATH, self.schema)
             for written, (path, pieces) in enumerate(itertools.groupby(runs, key=lambda piece: piece[0])):
@@ -258,6 +261,15 @@ def combined(rows: Iterator[pa.Table], rule: MergeRule) -> Iterator[pa.Table]:
         carry = current.slice(cut) if open_rows == 1 else combine_duplicates(current.slice(cut), [RECORD_KEY], rule)
     if carry is not None:
         yield carry
+
+
+def prepared(request: PrepareRequest, batches: Iterator[pa.RecordBatch], task_partition: int) -> Iterator[pa.RecordBatch]:
+    """The caller's rows in the incoming layout."""
+    first_row = 0
+    for batch in batches:
+        rows = incoming_rows(request, batch, first_row=first_row, task_partition=task_partition)
+        first_row += batch.num_rows
+        yield from rows.combine_chunks().to_batches()
 
 
 def decode_statuses(rows: pa.Table) -> list[WriteStatus]:

@@ -1,0 +1,50 @@
+"""The setting that a write changes in the caller's session while it keeps rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyhudi import spark as hs
+from pyhudi.engines.spark.cache import PlainCache
+from pyhudi.errors import InvalidRequest
+
+SETTING = "spark.sql.inMemoryColumnarStorage.compressed"
+OPTIONS = {
+    "hoodie.table.name": "kept",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ts",
+}
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("before", ["true", "false"])
+def test_the_last_write_puts_the_setting_back(spark: SparkSession, before: str) -> None:
+    set_before = spark.conf.get(SETTING)
+    spark.conf.set(SETTING, before)
+    try:
+        first, second = PlainCache(spark), PlainCache(spark)
+        first.enter()
+        first.enter()
+        second.enter()
+        assert spark.conf.get(SETTING) == "false"
+        first.leave()
+        first.leave()
+        assert spark.conf.get(SETTING) == "false"
+        second.leave()
+        assert spark.conf.get(SETTING) == before
+    finally:
+        spark.conf.set(SETTING, set_before)
+
+
+def test_a_write_leaves_the_session_as_it_was_also_when_it_fails(spark: SparkSession, tmp_path: Path) -> None:
+    before = spark.conf.get(SETTING)
+    rows = spark.createDataFrame([("a", 1), ("b", 2)], "id string, ts long")
+    hs.write(rows, str(tmp_path / "t"), options=OPTIONS)
+    assert spark.conf.get(SETTING) == before
+    with pytest.raises(InvalidRequest, match="ordering field 'ts' is null"):
+        hs.write(spark.createDataFrame([("a", None)], "id string, ts long"), str(tmp_path / "t"), options=OPTIONS)
+    assert spark.conf.get(SETTING) == before
