@@ -28,6 +28,7 @@ __all__ = [
     "StreamingQuery",
     "column",
     "ddl",
+    "quoted",
     "same_type",
     "small_frame",
     "to_arrow_schema",
@@ -79,7 +80,15 @@ def same_type(left: pa.DataType, right: pa.DataType) -> bool:
 
 def column(name: str) -> Column:
     """A column by its dotted name, whatever characters its parts have."""
-    return F.col(".".join("`" + part.replace("`", "``") + "`" for part in name.split(".")))
+    return F.col(quoted(name))
+
+
+def quoted(name: str) -> str:
+    """The dotted name of a column as `select` takes it, whatever characters its parts have.
+
+    A list of many columns goes to the JVM several times faster as names than as Column objects.
+    """
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
 
 
 def ddl(*columns: tuple[str, str]) -> str:
@@ -96,8 +105,8 @@ def table_location(session: SparkSession, name: str) -> str:
     """Where the table of the session's catalog lies.  Raises InvalidRequest when it has no such table, or that one no place."""
     if not session.catalog.tableExists(name):
         raise InvalidRequest(f"the session's catalog has no table {name!r}")
-    quoted = ".".join(f"`{part.strip('`')}`" for part in name.split("."))
-    for row in session.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect():
+    unquoted = ".".join(part.strip("`") for part in name.split("."))
+    for row in session.sql(f"DESCRIBE TABLE EXTENDED {quoted(unquoted)}").collect():
         if row["col_name"] == "Location":
             return str(row["data_type"])
     raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")

@@ -37,7 +37,16 @@ from pyspark.sql import types as T
 
 from pyhudi.engines.spark.cache import PlainCache
 from pyhudi.engines.spark.carried import telling
-from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, small_frame, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.convert import (
+    DataFrame,
+    SparkSession,
+    column,
+    quoted,
+    same_type,
+    small_frame,
+    to_arrow_schema,
+    to_spark_schema,
+)
 from pyhudi.engines.spark.jobs import REFUSAL, parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.keys import auto_key_column, key_column, path_column
 from pyhudi.engines.spark.lookup import (
@@ -581,18 +590,18 @@ def _write_groups(
         schema = _with_delete(schema)
         placed = _placed(moved.rows, groups, labels)
         names = [*schema.names, GROUP]
-        settled = placed.select(*map(column, names))
+        settled = placed.select(*map(quoted, names))
         if rows is None:
             rows = settled
         else:
             flagged = rows if DELETE_COLUMN in rows.columns else rows.withColumn(DELETE_COLUMN, F.lit(False))
-            rows = flagged.select(*map(column, names)).unionByName(settled)
+            rows = flagged.select(*map(quoted, names)).unionByName(settled)
         combine = False
     if rows is None:
         return []
     schema = wire_schema(schema)
     sort = [GROUP, RECORD_KEY, ORDER] if combine else [GROUP]
-    kept = rows.select(*map(column, [*schema.names, GROUP, *([ORDER] if combine else [])]))
+    kept = rows.select(*map(quoted, [*schema.names, GROUP, *([ORDER] if combine else [])]))
     routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
     targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
     rule = incoming.rule if combine else None
@@ -647,7 +656,7 @@ def _settle(incoming: SparkIncoming, request: TagRequest, rows: DataFrame) -> _M
     spark_schema = to_spark_schema(wire_schema(_with_delete(incoming.schema))).add(FILE, T.IntegerType())
     first = F.element_at(FILES, 1)
     by_file = rows.repartitionById(min(len(request.places), incoming.task_count()), first).sortWithinPartitions(first)
-    settled = incoming.keep(by_file.select(*map(column, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
+    settled = incoming.keep(by_file.select(*map(quoted, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
     with translated_errors():
         counts = settled.groupBy(FILE, PARTITION_PATH).count().collect()
     updates: Counter[int] = Counter()
@@ -704,7 +713,7 @@ class _Prepare:
 
 def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame | None:
     """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
-    data: list[Column] = []
+    data: list[Column | str] = []
     types = to_spark_schema(request.data_schema)
     columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
     for field, spark in zip(request.data_schema, types.fields, strict=True):
@@ -714,18 +723,22 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
             data.append(F.lit(None).cast(spark.dataType).alias(field.name))
             continue
         raw, normal = given.field(field.name), columns.field(field.name)
+        why = ""
+        if not field.nullable and raw.nullable:
+            why = f"column {field.name!r} may not be null, and is in a row"
+        elif field.name == request.required_ordering:
+            why = f"the ordering field {field.name!r} is null in a row"
         if same_type(raw.type, field.type):
+            if not why:
+                data.append(quoted(field.name))
+                continue
             value = column(field.name)
         elif _safe_cast(raw.type, field.type) or (same_type(normal.type, field.type) and _safe_cast(raw.type, normal.type)):
             value = column(field.name).cast(spark.dataType)
         else:
             return None
-        if not field.nullable and raw.nullable:
-            why = F.raise_error(F.lit(f"{REFUSAL}column {field.name!r} may not be null, and is in a row"))
-            value = F.when(value.isNull(), why).otherwise(value)
-        elif field.name == request.required_ordering:
-            why = F.raise_error(F.lit(f"{REFUSAL}the ordering field {field.name!r} is null in a row"))
-            value = F.when(value.isNull(), why).otherwise(value)
+        if why:
+            value = F.when(value.isNull(), F.raise_error(F.lit(f"{REFUSAL}{why}"))).otherwise(value)
         data.append(value.alias(field.name))
     key = (
         auto_key_column(request.instant_time)
@@ -735,7 +748,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     path = path_column(request.keys, _fitting(columns, request.data_schema))
     cast = frame.select(*data)
     # Keys are made of the cast values, as the embedded engine makes them.
-    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(column, cast.columns))
+    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, cast.columns))
 
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
