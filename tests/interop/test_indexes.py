@@ -13,7 +13,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RealHudi
-from tests.interop.test_metadata_table import SCHEMA, Pair, Row, make
+from tests.interop.pair import SCHEMA, Pair, Row, make
 from tests.rows import assert_same_rows, without_meta
 
 ON = {
