@@ -474,8 +474,39 @@ def test_incoming_meta_columns_are_dropped(spark: SparkSession, tmp_path: Path) 
     assert rows_of(spark, tmp_path / "b") == sorted(FIRST[:10])
 
 
-def test_few_and_many_keys_are_decided_by_number_and_size() -> None:
-    assert lookup.FEW_KEYS > 0
+def test_a_key_table_knows_of_duplicates() -> None:
     table = lookup.KeyTable(pa.array(["a", "b"]), ("p",), pa.array([0, 0]).to_numpy(), 3)
     assert table.has_duplicates
     assert table.keys_are_unique
+
+
+@pytest.mark.parametrize(
+    ("longest", "limits", "way"),
+    [
+        (4, {}, "few"),
+        (256, {}, "few"),
+        (257, {}, "many"),
+        (4, {"FEW_KEYS": 3}, "few"),
+        (4, {"FEW_KEYS": 2}, "many"),
+        (4, {"FEW_KEY_BYTES": 10}, "many"),
+    ],
+)
+def test_few_and_many_keys_are_decided_by_number_and_size(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, longest: int, limits: dict[str, int], way: str
+) -> None:
+    keys = ["a" * longest, "b", "c"]
+    written(spark, tmp_path / "t", [(key, "sf", 1, 1.0) for key in keys])
+    for name, value in limits.items():
+        monkeypatch.setattr(spark_engine, name, value)
+    ways: list[str] = []
+    for taken in ("few", "many"):
+        look_up = getattr(spark_engine, f"look_up_{taken}")
+
+        def noted(*given: Any, taken: str = taken, look_up: Any = look_up) -> Any:
+            ways.append(taken)
+            return look_up(*given)
+
+        monkeypatch.setattr(spark_engine, f"look_up_{taken}", noted)
+    result = written(spark, tmp_path / "t", [(key, "sf", 2, 2.0) for key in keys])
+    assert ways == [way]
+    assert (result.rows_in, result.rows_updated) == (3, 3)

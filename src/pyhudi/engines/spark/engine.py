@@ -101,6 +101,9 @@ _TASKS_A_CORE = 4
 
 _BUCKET = "_pyhudi_bucket"
 
+_LONGEST_FEW_KEY = 256
+"""Bytes of one key beyond which the keys count as many, however few they are: what comes to the driver is bounded beforehand."""
+
 _FEWEST_ROWS_A_TASK = 20_000
 _MOST_ROWS_A_TASK = 1_000_000
 
@@ -183,10 +186,12 @@ class SparkIncoming:
 
     def _take_few_keys(self) -> dict[str, int] | None:
         """The keys for the driver, and with them the rows by partition path; None when they are many."""
-        some = self.rows.select(RECORD_KEY, PARTITION_PATH).limit(FEW_KEYS + 1)
+        short = F.when(F.octet_length(RECORD_KEY) <= _LONGEST_FEW_KEY, column(RECORD_KEY)).alias(RECORD_KEY)
+        some = self.rows.select(short, PARTITION_PATH).limit(FEW_KEYS + 1)
         with translated_errors(), spark_stage(self.session, "prepare rows"):
             found = some.toArrow()
-        if found.num_rows > FEW_KEYS or found.column(RECORD_KEY).nbytes > FEW_KEY_BYTES:
+        keys = found.column(RECORD_KEY)
+        if found.num_rows > FEW_KEYS or keys.nbytes > FEW_KEY_BYTES or keys.null_count:
             return None
         self._few = KeyTable.of(found)
         return {entry["values"]: entry["counts"] for entry in pc.value_counts(found.column(PARTITION_PATH)).to_pylist()}
