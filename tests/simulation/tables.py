@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Fault, FaultyStorage, Moment
+from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.context import TableContext
@@ -116,6 +116,10 @@ class World:
         return instant
 
 
+Act = Callable[[World, TableContext], object]
+"""What is done to a table through a context of its own, and may die."""
+
+
 def partition_of(key: str) -> str:
     return "ab"[int(key[1:]) % 2]
 
@@ -123,3 +127,50 @@ def partition_of(key: str) -> str:
 def faults(count: int) -> list[Fault]:
     """A crash before, within and after each of the first `count` writing calls."""
     return [Fault(call, moment) for call in range(1, count + 1) for moment in Moment]
+
+
+def killed(world: World, act: Act, fault: Fault) -> World:
+    """A copy of the world in which `act` died at the fault."""
+    return _killed(world, act, fault)[0]
+
+
+def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) -> int:
+    """Run `act` on copies of the world, killed at every writing call in every way; returns how many calls that were.
+
+    check: what must hold of each copy, and of one in which nothing died.
+    """
+    whole = world.copy()
+    context, storage = whole.context()
+    act(whole, context)
+    write_count = storage.write_count
+    check(whole)
+    for fault in faults(write_count):
+        run, storage = _killed(world, act, fault)
+        try:
+            check(run)
+        except BaseException as error:
+            error.add_note(f"after {fault}: {storage.calls[-1]}")
+            raise
+    return write_count
+
+
+def every_file_counts(run: World) -> None:
+    """No data file is left of attempts that failed."""
+    timeline = run.table.timeline()
+    for path in run.files():
+        name = path.rsplit("/", 1)[-1]
+        if name.startswith(".hoodie_partition_metadata"):
+            continue
+        instant = name.split("_")[1].split(".")[0] if name.startswith(".") else name.split("_")[2].split(".")[0]
+        assert timeline.is_completed(instant), f"{path} belongs to nothing"
+
+
+def _killed(world: World, act: Act, fault: Fault) -> tuple[World, FaultyStorage]:
+    run = world.copy()
+    context, storage = run.context(fault)
+    try:
+        act(run, context)
+    except SimulatedCrash:
+        pass
+    assert storage.struck, f"{fault} never came"
+    return run, storage

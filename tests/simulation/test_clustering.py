@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pyhudi.engines.local import LocalEngine
@@ -16,9 +14,9 @@ from pyhudi.operations.cluster import (
     schedule_clustering,
 )
 from pyhudi.options import parse_options
-from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
+from pyhudi.storage.faults import Fault, Moment
 from pyhudi.table.context import TableContext
-from tests.simulation.tables import World, faults
+from tests.simulation.tables import World, every_file_counts, killed, killed_everywhere
 
 OPTIONS = {
     "hoodie.clean.automatic": False,
@@ -30,7 +28,6 @@ OPTIONS = {
 }
 ENGINE = LocalEngine(1)
 KINDS = ("cow", pytest.param("mor", marks=pytest.mark.slow))
-Act = Callable[[World, TableContext], object]
 
 
 def settings(world: World) -> ClusteringOptions:
@@ -42,32 +39,6 @@ def grown(kind: str, **options: object) -> World:
     for number in range(3):
         world.upsert({f"k{key}": number * 100 + key for key in range(number * 2, number * 2 + 4)})
     return world
-
-
-def killed(world: World, act: Act, fault: Fault) -> World:
-    run = world.copy()
-    context, storage = run.context(fault)
-    try:
-        act(run, context)
-    except SimulatedCrash:
-        pass
-    assert storage.struck, f"{fault} never came"
-    return run
-
-
-def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) -> int:
-    whole = world.copy()
-    context, storage = whole.context()
-    act(whole, context)
-    check(whole)
-    for fault in faults(storage.write_count):
-        run = killed(world, act, fault)
-        try:
-            check(run)
-        except BaseException as error:
-            error.add_note(f"after {fault}")
-            raise
-    return storage.write_count
 
 
 def cluster(run: World, context: TableContext) -> object:
@@ -84,15 +55,6 @@ def goes_on(run: World) -> None:
     assert run.scanned() == run.rows
     assert not run.table.timeline().pending()
     every_file_counts(run)
-
-
-def every_file_counts(run: World) -> None:
-    timeline = run.table.timeline()
-    for path in run.files():
-        name = path.rsplit("/", 1)[-1]
-        if not name.startswith(".hoodie_partition_metadata"):
-            instant = name.split("_")[1].split(".")[0] if name.startswith(".") else name.split("_")[2].split(".")[0]
-            assert timeline.is_completed(instant), f"{path} belongs to nothing"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,9 +24,9 @@ from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
 from pyhudi.options import parse_options
-from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
+from pyhudi.storage.faults import Fault, Moment
 from pyhudi.table.context import TableContext
-from tests.simulation.tables import World, faults, partition_of
+from tests.simulation.tables import Act, World, every_file_counts, killed, killed_everywhere, partition_of
 
 OPTIONS = {
     "hoodie.clean.automatic": False,
@@ -36,7 +36,6 @@ OPTIONS = {
     "hoodie.log.compaction.blocks.threshold": 2,
 }
 ENGINE = LocalEngine(1)
-Act = Callable[[World, TableContext], object]
 
 
 def settings(world: World) -> CompactSettings:
@@ -65,33 +64,6 @@ def remove(world: World, *keys: str) -> None:
     world.rows = {key: value for key, value in world.rows.items() if key not in keys}
 
 
-def killed(world: World, act: Act, fault: Fault) -> World:
-    """A copy of the world in which `act` died at the fault."""
-    run = world.copy()
-    context, storage = run.context(fault)
-    try:
-        act(run, context)
-    except SimulatedCrash:
-        pass
-    assert storage.struck, f"{fault} never came"
-    return run
-
-
-def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) -> int:
-    whole = world.copy()
-    context, storage = whole.context()
-    act(whole, context)
-    check(whole)
-    for fault in faults(storage.write_count):
-        run = killed(world, act, fault)
-        try:
-            check(run)
-        except BaseException as error:
-            error.add_note(f"after {fault}")
-            raise
-    return storage.write_count
-
-
 def goes_on(run: World) -> None:
     """The rows are there; a writer and a compactor of another process find nothing in their way, and leave nothing behind."""
     assert run.scanned() == run.rows
@@ -103,17 +75,6 @@ def goes_on(run: World) -> None:
     assert dict(zip(optimized["id"].to_pylist(), optimized["value"].to_pylist(), strict=True)) == run.rows
     assert not run.table.timeline().pending(Action.COMPACTION, Action.DELTACOMMIT, Action.ROLLBACK)
     every_file_counts(run)
-
-
-def every_file_counts(run: World) -> None:
-    """No data file is left of attempts that failed."""
-    timeline = run.table.timeline()
-    for path in run.files():
-        name = path.rsplit("/", 1)[-1]
-        if name.startswith(".hoodie_partition_metadata"):
-            continue
-        instant = name.split("_")[1].split(".")[0] if name.startswith(".") else name.split("_")[2].split(".")[0]
-        assert timeline.is_completed(instant), f"{path} belongs to nothing"
 
 
 @pytest.mark.slow
