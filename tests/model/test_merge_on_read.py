@@ -28,9 +28,10 @@ class MergeOnRead(RuleBasedStateMachine):
         by_event_time=st.booleans(),
         log_format=st.sampled_from(["avro", "parquet", "hfile"]),
         small_files=st.booleans(),
+        index=st.sampled_from(["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "INMEMORY"]),
         seed=st.integers(0, 99),
     )
-    def create(self, by_event_time: bool, log_format: str, small_files: bool, seed: int) -> None:
+    def create(self, by_event_time: bool, log_format: str, small_files: bool, index: str, seed: int) -> None:
         self.by_event_time = by_event_time
         self.environment = ReplayEnvironment(seed)
         self.options = {
@@ -42,6 +43,7 @@ class MergeOnRead(RuleBasedStateMachine):
             "hoodie.clean.commits.retained": 3,
             "hoodie.keep.min.commits": 5,
             "hoodie.keep.max.commits": 7,
+            "hoodie.index.type": index,
             "hoodie.index.bloom.num_entries": 10,
             "hoodie.bloom.index.filter.type": "SIMPLE",
         }
@@ -112,6 +114,18 @@ class MergeOnRead(RuleBasedStateMachine):
     @rule()
     def plan_log_compaction(self) -> None:
         self.table.schedule_log_compaction()
+
+    @precondition(lambda self: self.rows and not self.table.timeline().pending(Action.COMPACTION))
+    @rule(data=st.data())
+    def come_back_beside_a_compaction(self, data: st.DataObject) -> None:
+        """The record stands in a log alone afterwards."""
+        key = data.draw(st.sampled_from(sorted(self.rows)))
+        self.delete({key})
+        self.table.schedule_compaction()
+        self._upsert({key: 9})
+        for instant in self.table.timeline().pending(Action.COMPACTION):
+            self.table.compact(instant.request_time)
+        self._upsert({key: 9})
 
     @precondition(lambda self: self.table.timeline().pending(Action.COMPACTION))
     @rule(run=st.booleans())

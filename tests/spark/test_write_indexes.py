@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyhudi.engines.spark import engine as spark_engine
-from tests.write_index_suite import INDEXES, Checked, row, run_script
+from tests.write_index_suite import FILE_INDEXES, INDEXES, Checked, row, run_beside_compactions, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,3 +39,16 @@ def test_some_writes(
     checked.upsert(*(row(key, f"p{key % 2}", 2) for key in range(6, 10)), row(0, "p1", 2), row(7, "p1", 3))
     checked.delete_anywhere("k0", "k5", "nobody")
     checked.validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "many"),
+    [("simple", True), ("global simple", True), ("bloom", True), ("bloom by footers", False), ("global bloom", False)],
+)
+def test_keys_that_only_a_log_has_after_a_compaction(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, many: bool
+) -> None:
+    if many:
+        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    options = {"hoodie.compact.inline": False}
+    run_beside_compactions(Checked.create(tmp_path / "t", "mor", FILE_INDEXES[name], spark.createDataFrame, **options))

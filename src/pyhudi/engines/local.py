@@ -36,7 +36,6 @@ from pyhudi.execute.tag import (
     ByRecordIndex,
     Place,
     PlaceNumbers,
-    TagTask,
     distinct_pairs,
     find_in_record_index,
     run_tag,
@@ -307,13 +306,7 @@ class LocalIncoming:
 
         def look_up(job: tuple[str | None, list[int]]) -> list[tuple[Ints, Ints]]:
             partition, numbers = job
-            task = TagTask(
-                request.spec.storage,
-                tuple(request.places[n] for n in numbers),
-                request.spec.keys,
-                request.spec.populate_meta_fields,
-                lookup,
-            )
+            task = request.task([request.places[n] for n in numbers])
             sets: list[_KeySet] = [_key_set(bucket, partition) for bucket in buckets]
             found = run_tag(task, [s.keys for s in sets])
             index = np.array(numbers, dtype=np.int64)

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.execute.read_slice import ReadSpec, read_live_keys, run_read
 from pyhudi.execute.tag import read_keys
 from pyhudi.execute.write_base import (
     WriterSpec,
@@ -193,8 +193,8 @@ def _key_changes(
         return changes
     keys = pc.unique(pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(b.column("record_key") for b in deletes)]))
     longer = replace(slice_, logs=(*slice_.logs, log))
-    before = _live_keys(_key_reader(spec, task.validity), slice_, keys)
-    after = _live_keys(_key_reader(spec, task.validity.including(spec.instant_time)), longer, keys)
+    before = _live_keys(key_reader(spec, task.validity), slice_, keys)
+    after = _live_keys(key_reader(spec, task.validity.including(spec.instant_time)), longer, keys)
     changes.add(after.filter(pc.invert(pc.is_in(after, value_set=before))))
     changes.add(before.filter(pc.invert(pc.is_in(before, value_set=after))), deleted=True)
     return changes
@@ -205,16 +205,13 @@ def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
     found = []
     if slice_.base is None and not slice_.logs:
         return keys.slice(0, 0)
-    for rows in run_read(reader, slice_):
-        if reader.populate_meta_fields:
-            stored = rows.column(RECORD_KEY).combine_chunks()
-        else:
-            stored = record_keys(reader.keys, as_batch(rows))
+    for stored in read_live_keys(reader, slice_):
         found.append(stored.filter(pc.is_in(stored, value_set=keys)))
     return pc.unique(pa.concat_arrays([keys.slice(0, 0), *found]))
 
 
-def _key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
+def key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
+    """Reads the keys of the records that a slice holds, and what merging them needs."""
     schema = spec.stored_schema
     return ReadSpec(
         storage=spec.storage,
@@ -309,9 +306,9 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
     if not (every or isinstance(rule, PickByCommitTime) or IS_DELETED in spec.data_schema.names):
         if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
-        live = _live_keys(_key_reader(spec, task.validity), slice_, keys)
+        live = _live_keys(key_reader(spec, task.validity), slice_, keys)
         return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))
-    reader = replace(_key_reader(spec, task.validity), output=spec.stored_schema)
+    reader = replace(key_reader(spec, task.validity), output=spec.stored_schema)
     stored = [rows.filter(pc.is_in(_record_keys(spec, rows), value_set=keys)) for rows in run_read(reader, slice_)]
     present = pa.concat_tables([spec.stored_schema.empty_table(), *stored])
     at = pc.index_in(keys, value_set=_record_keys(spec, present))

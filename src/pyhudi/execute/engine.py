@@ -16,8 +16,11 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from pyhudi.errors import Internal
+from pyhudi.execute.append_log import key_reader
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.tag import Lookup, Place
+from pyhudi.execute.read_slice import ReadSpec
+from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Lookup, Place, TagTask
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import InsertTarget, WorkloadProfile
 from pyhudi.records.keys import KeySpec
@@ -69,6 +72,24 @@ class TagRequest:
     update_partition_path: bool
     rule: MergeRule
     validity: InstantValidity
+
+    def task(self, places: Sequence[Place]) -> TagTask:
+        """The task that looks keys up in some of the places; for lookups that read files."""
+        if not isinstance(self.lookup, ByKeyColumns | ByKeyFilters):
+            raise Internal("the lookup reads no files")
+        return TagTask(
+            self.spec.storage,
+            tuple(places),
+            self.spec.keys,
+            self.spec.populate_meta_fields,
+            self.lookup,
+            self.log_reader if any(place.logs for place in places) else None,
+        )
+
+    @property
+    def log_reader(self) -> ReadSpec:
+        """Reads the keys of `Place.log_slice`."""
+        return key_reader(self.spec, self.validity)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,17 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         yield spec.output.empty_table()
 
 
+def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
+    """The record keys of a slice's rows, an array for each table that `run_read` gives.  spec: its output holds the keys, or the
+    key fields where meta fields are not populated.
+    """
+    for rows in run_read(spec, slice_):
+        if spec.populate_meta_fields:
+            yield rows.column(RECORD_KEY).combine_chunks()
+        else:
+            yield record_keys(spec.keys, as_batch(rows))
+
+
 def merge_slice(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> tuple[LogScan, Iterator[SlicePart]]:
     """The logs' records, scanned at once, and the slice's rows, merged while the iterator runs.
 

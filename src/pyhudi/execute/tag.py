@@ -6,6 +6,9 @@
     ByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX)
     ByBuckets        computes the bucket from the key and reads nothing (BUCKET)
 
+The first two also read the keys of log files that may hold some which the base file lacks (see `logs_beside_base`), of no others.
+Neither the ranges nor the filters of base files know these keys.  A key that those logs delete last is not there.
+
 Answers are pairs, because a key may stand in several files (inserts may duplicate keys), and each copy is updated.
 
 Source: writing and services, "Indexes used for writing".
@@ -14,7 +17,7 @@ Source: writing and services, "Indexes used for writing".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -27,6 +30,7 @@ from pyhudi.errors import Internal, TableState
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.held_keys import held_keys
 from pyhudi.execute.layout import as_batch
+from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.keys import KeySpec, record_keys
@@ -38,7 +42,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.metadata.groups import KeyedCells, MetadataPartition, PartitionReader
 from pyhudi.table.metadata.indexes import find_bloom_filters, find_records
-from pyhudi.table.slices import BaseFile, FileSlice
+from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,13 +60,21 @@ class Place:
     """A file group that rows may go to.
 
     slice: its present slice, None when the write makes the group.  key_range: the least and the greatest key of its base file,
-    where the metadata table was asked and knows.
+    where the metadata table was asked and knows.  logs: those logs of the slice that may hold keys which its base file lacks.
     """
 
     partition: str
     file_id: str
     slice: FileSlice | None
     key_range: tuple[str, str] | None = None
+    logs: tuple[LogFile, ...] = ()
+
+    @property
+    def log_slice(self) -> FileSlice:
+        """The slice with `logs` alone."""
+        if self.slice is None:
+            raise Internal(f"file group {self.file_id} is new and has no logs in which keys could be looked up")
+        return replace(self.slice, base=None, logs=self.logs)
 
     @property
     def base(self) -> BaseFile:
@@ -113,19 +125,23 @@ Lookup = FileLookup | ByRecordIndex | ByBuckets
 
 @dataclass(frozen=True, slots=True)
 class TagTask:
-    """Look keys up in the base files of some places."""
+    """Look keys up in the base files of some places, and in those logs that the places name.
+
+    log_reader: reads the keys of logs; not None when a place names some.
+    """
 
     storage: StorageSpec
     places: tuple[Place, ...]
     keys: KeySpec
     populate_meta_fields: bool
     lookup: FileLookup = ByKeyColumns()
+    log_reader: ReadSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TagHits:
     """Pairs of incoming rows and stored rows.  row: index into the keys that were asked for; place: index into the task's places;
-    position: row number in that place's base file.  Three arrays of one length.
+    position: row number in that place's base file, -1 for a record of its logs.  Three arrays of one length.
     """
 
     row: Ints
@@ -152,7 +168,28 @@ def run_tag(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
     """
     storage = open_storage(task.storage)
     if isinstance(task.lookup, ByKeyFilters):
-        return _by_filters(storage, task, task.lookup, key_sets)
+        in_base = _by_filters(storage, task, task.lookup, key_sets)
+    else:
+        in_base = _by_columns(storage, task, key_sets)
+    return [TagHits.together(found) for found in zip(in_base, _in_logs(task, key_sets), strict=True)]
+
+
+def _in_logs(task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
+    hits: list[list[TagHits]] = [[] for _ in key_sets]
+    for number, place in enumerate(task.places):
+        if not place.logs:
+            continue
+        if task.log_reader is None:
+            raise Internal(f"file group {place.file_id} has logs to look into, and the task does not say how")
+        for stored in read_live_keys(task.log_reader, place.log_slice):
+            for found, keys in zip(hits, key_sets, strict=True):
+                if len(keys) and len(stored):
+                    hit = _match(keys, [stored], [number])
+                    found.append(TagHits(hit.row, hit.place, np.full(len(hit.row), -1, dtype=np.int64)))
+    return [TagHits.together(found) for found in hits]
+
+
+def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -> list[TagHits]:
     hits: list[list[TagHits]] = [[] for _ in key_sets]
     stored: list[pa.Array] = []
     numbers: list[int] = []

@@ -163,6 +163,19 @@ def visible_slices(groups: Iterable[FileGroup], state: SlicingState, as_of: str 
     return tuple(slice_ for slice_ in found if slice_ is not None)
 
 
+def logs_beside_base(slice_: FileSlice, timeline: Timeline) -> tuple[LogFile, ...]:
+    """The logs of a slice that may hold keys which its base file lacks: those of writes requested before the base file's commit
+    completed.
+
+    Such a write looked its keys up in the base file before: it may bring back a key that a log of that slice had deleted, so that
+    the compaction left it out.  All logs where the completion of the base file is not known; none of a slice without base file.
+    """
+    if slice_.base is None or not slice_.logs:
+        return ()
+    completed = timeline.completion_time(slice_.base.name.instant_time)
+    return tuple(log for log in slice_.logs if completed is None or log.name.instant_time <= completed)
+
+
 def visible_slices_of_rows(rows: pa.Table, state: SlicingState, as_of: str | None = None) -> dict[str, tuple[FileSlice, ...]]:
     """The visible slices of many files at once: partition -> slices by file id; partitions without any are left out.
 

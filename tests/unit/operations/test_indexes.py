@@ -178,3 +178,16 @@ def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPa
 def test_groups_of_logs_alone_are_refused() -> None:
     with pytest.raises(TableState, match="log files alone"):
         _refuse_groups_of_logs(IndexType.SIMPLE, [FileSlice("p", "g-0", "1", None)])
+
+
+@pytest.mark.parametrize("kind", ["SIMPLE", "BLOOM", "INMEMORY"])
+def test_keys_of_logs_are_computed_without_meta_columns(uri: str, kind: str) -> None:
+    options = {"hoodie.index.type": kind, "hoodie.compact.inline": False, "hoodie.populate.meta.fields": False}
+    table = create(uri, "mor", **options)
+    table.upsert(rows(1, 2))
+    table.delete(rows(2).select(["id", "part"]))
+    planned = table.schedule_compaction().planned
+    table.upsert(rows(2, ts=2))
+    table.compact(planned)
+    assert table.upsert(rows(2, ts=3)).rows_inserted == 0
+    assert sorted(table.scan(["id"]).to_arrow()["id"].to_pylist()) == ["k1", "k2"]

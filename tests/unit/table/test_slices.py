@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from pyhudi.table.slices import (
     FileSlice,
     SlicingState,
     build_file_groups,
+    logs_beside_base,
     visible_slice,
     visible_slices,
     visible_slices_of_rows,
@@ -186,6 +188,20 @@ def test_a_pending_compaction_reads_both_slices() -> None:
     # It completes.
     finished = state(*known.timeline.instants[:2], done("040", action=DELTA), done("030", "050"))
     assert seen([*files, base("030")], finished) == ("030", ["040"])
+
+
+@pytest.mark.parametrize(
+    ("base_completion", "found"), [("055", []), ("060", ["060"]), ("075", ["060", "070"]), (None, ["060", "070", "080"])]
+)
+def test_logs_that_may_hold_keys_which_the_base_file_lacks(base_completion: str | None, found: list[str]) -> None:
+    """Those requested before the compaction completed, also where they completed after it; all where that is not known."""
+    logs = [done("060", "065", DELTA), done("070", "090", DELTA), done("080", "085", DELTA)]
+    known = state(*([done("050", base_completion)] if base_completion else []), *logs)
+    slice_ = visible_slice(group_of([base("050"), log("060"), log("070"), log("080")], known), known)
+    assert slice_ is not None
+    assert shown(slice_) == ("050", ["060", "070", "080"])
+    assert [each.name.instant_time for each in logs_beside_base(slice_, known.timeline)] == found
+    assert logs_beside_base(replace(slice_, base=None), known.timeline) == ()
 
 
 def test_time_travel_before_a_pending_compaction() -> None:

@@ -14,7 +14,8 @@ Both give hits: each key that stands somewhere, with the numbers of all places t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,11 +27,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 from pyhudi.engines.spark.convert import column, ddl, to_spark_schema
-from pyhudi.engines.spark.jobs import parallelism, run_tasks, translated_errors
+from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, translated_errors
 from pyhudi.engines.spark.keys import key_column
 from pyhudi.engines.spark.tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
 from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.engine import TagRequest
+from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.execute.tag import (
     ByKeyColumns,
     ByKeyFilters,
@@ -262,10 +264,11 @@ def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) ->
     numbers = list(range(len(request.places)))
     if isinstance(request.lookup, ByKeyFilters) and request.lookup.prune_by_ranges:
         numbers = _files_in_range(session, asked, request)
-    stored = stored_keys(session, request, numbers)
-    if stored is None:
+    frames = [frame for frame in (stored_keys(session, request, numbers), log_keys(session, request)) if frame is not None]
+    if not frames:
         none = asked.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
         return none.withColumn(HOMES, F.lit(None).cast("array<string>")) if request.global_keys else none
+    stored = functools.reduce(DataFrame.unionByName, frames)
     on = asked[RECORD_KEY] == stored["_pyhudi_stored_key"]
     if not request.global_keys:
         on = on & (asked[PARTITION_PATH] == stored[HOME])
@@ -275,7 +278,7 @@ def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) ->
 
 
 def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
-    """The keys that stand in files: `_pyhudi_stored_key`, HOME and FILE (its number).  None without files."""
+    """The keys that stand in base files: `_pyhudi_stored_key`, HOME and FILE (its number).  None without files."""
     if not numbers:
         return None
     storage = open_storage(request.spec.storage)
@@ -303,16 +306,46 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
     return named.join(F.broadcast(session.createDataFrame(table)), "_pyhudi_name").select("_pyhudi_stored_key", HOME, FILE)
 
 
+def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
+    """As `stored_keys`, of those logs that may hold keys which the base files lack; None without any."""
+    numbered = [number for number, place in enumerate(request.places) if place.logs]
+    if not numbered:
+        return None
+    tasks = [_LogTask(number, request.places[number]) for number in numbered]
+    return task_rows(
+        session, _LogKeys(request.log_reader), tasks, ddl(("_pyhudi_stored_key", "string"), (HOME, "string"), (FILE, "int"))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _LogTask:
+    """A place whose logs are read.  number: its number in the request."""
+
+    number: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class _LogKeys:
+    """A task to the keys of its logs."""
+
+    reader: ReadSpec
+
+    def __call__(self, _: int, task: _LogTask) -> Iterator[pa.RecordBatch]:
+        for keys in read_live_keys(self.reader, task.place.log_slice):
+            if len(keys):
+                home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
+                number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
+                yield pa.record_batch([keys.cast(pa.string()), home, number], names=["_pyhudi_stored_key", HOME, FILE])
+
+
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
     found = [lookup.run() for lookup in lookups]
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
 
 
 def _tag_task(request: TagRequest, numbers: Ints) -> TagTask:
-    places: tuple[Place, ...] = tuple(request.places[int(number)] for number in numbers)
-    spec, lookup = request.spec, request.lookup
-    assert isinstance(lookup, ByKeyColumns | ByKeyFilters), "other lookups read no base files"
-    return TagTask(spec.storage, places, spec.keys, spec.populate_meta_fields, lookup)
+    return request.task([request.places[int(number)] for number in numbers])
 
 
 @dataclass(frozen=True, slots=True)
