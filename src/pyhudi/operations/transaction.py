@@ -69,7 +69,7 @@ def new_instant_time(context: TableContext, timeline: Timeline, settings: Commit
 class Transaction:
     """One action of this process, from its requested file to its completed file.
 
-    instant_time: its request time.  action: as requested.
+    instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
     """
 
     context: TableContext
@@ -77,6 +77,7 @@ class Transaction:
     instant_time: str
     action: Action
     heartbeat: RunningWrite
+    begun_on: Timeline | None = field(default=None)
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
 
@@ -103,7 +104,7 @@ class Transaction:
                 # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.
                 heartbeat.stop(delete=isinstance(error, TableState))
             raise
-        return cls(context, settings, time, action, heartbeat)
+        return cls(context, settings, time, action, heartbeat, timeline)
 
     def start(self, content: bytes = b"") -> None:
         """Write the inflight file; data files may follow."""

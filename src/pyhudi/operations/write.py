@@ -195,7 +195,7 @@ def run_write(
     if context.config.metadata_partitions != listed_by:
         # The metadata table that was to list the files may be gone now.
         snapshot = replace(snapshot, context=context, listing=choose_listing(context, snapshot.timeline))
-    write = _Write(context, engine, settings, columns, plan, phases, rolled_back)
+    write = _Write(context, engine, settings, columns, plan, phases, rolled_back, chosen=seen is not None)
     adds = settings.operation in (WriteOperation.INSERT, WriteOperation.BULK_INSERT, *_OVERWRITES)
     names_records = settings.operation is WriteOperation.DELETE and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
     if plan.keys.generates_keys and not adds and not names_records:
@@ -438,7 +438,10 @@ class _Write:
         schemas: _Schemas,
         phases: Phases,
         rolled_back: tuple[str, ...],
+        *,
+        chosen: bool,
     ) -> None:
+        """chosen: the rows were chosen by the state that was loaded, so no other state will do."""
         self.context = context
         self.engine = engine
         self.settings = settings
@@ -446,6 +449,7 @@ class _Write:
         self.schemas = schemas
         self.phases = phases
         self.rolled_back = rolled_back
+        self.chosen = chosen
         self.rows_in = 0
         self.operation = settings.operation
         self.global_keys = settings.index.kind.is_global
@@ -510,11 +514,12 @@ class _Write:
         return (self.operation is WriteOperation.UPSERT and self.settings.combine) or not self.context.config.is_cow
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
-        start = _start_of(snapshot)
         replaces = self.operation.replaces
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
         transaction = Transaction.begin(self.context, self.action, self.settings.commit, requested)
         with taken_back_on_error(transaction):
+            snapshot = self._beside_compactions(snapshot, transaction)
+            start = _start_of(snapshot)
             spec = self._writer_spec(transaction, snapshot)
             replaced = self._replaced(snapshot, counts) if replaces else None
             lookup = None
@@ -546,6 +551,30 @@ class _Write:
             done = transaction.commit(metadata, start, touched, mirror, verify)
             self.phases.end("commit")
         return self._result(done, statuses, replaced, lookup, attempt)
+
+    def _beside_compactions(self, snapshot: Snapshot, transaction: Transaction) -> Snapshot:
+        """The state to plan by: where compactions completed between the state that was loaded and this write's request, today's.
+
+        A key that such a compaction found deleted is not in the base file that it wrote.  A log of this write is one of the new
+        slice, whose keys nobody looks for in logs of writes that were requested after the compaction (see `logs_beside_base`).
+        Raises WriteConflict when more than compactions came between and the rows were chosen by what was loaded, or fitted to it.
+        """
+        begun_on = transaction.begun_on
+        if begun_on is None or self.context.config.is_cow:
+            return snapshot
+        known = set(snapshot.timeline.completed())
+        if known.issuperset(begun_on.completed(Action.COMMIT)):
+            return snapshot
+        now = load_snapshot(self.context)
+        schemas = _Schemas.of(self.context, now, self.columns, self.settings)
+        others = tuple(i.request_time for i in now.timeline.completed(Action.DELTACOMMIT, Action.REPLACECOMMIT) if i not in known)
+        if others and (self.chosen or schemas.data_schema != self.schemas.data_schema):
+            raise WriteConflict(
+                f"{', '.join(others)} completed in {self.context.storage.uri} beside a compaction while this write was prepared; "
+                "plan the write again",
+                instants=others,
+            )
+        return now
 
     def _claims(self, statuses: Iterable[WriteStatus], lookup: PlannedLookup | None) -> list[FileGroupId]:
         """What the write read of the table by finding keys nowhere: that no other group has them."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from pyhudi.engines.local import LocalEngine, LocalIncoming
+from pyhudi.execute.engine import PrepareRequest
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_where
+from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
-from tests.write_index_suite import FILE_INDEXES, INDEXES, Checked, run_beside_compactions, run_script
+from tests.write_index_suite import FILE_INDEXES, INDEXES, Checked, row, run_beside_compactions, run_script
 
 
 @pytest.fixture
@@ -32,3 +38,51 @@ def test_rows_beyond_the_memory_budget(uri: str, name: str) -> None:
 def test_keys_that_only_a_log_has_after_a_compaction(uri: str, name: str) -> None:
     options = {"hoodie.compact.inline": False}
     run_beside_compactions(Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **options))
+
+
+@pytest.mark.parametrize("name", ["simple", "global simple"])
+def test_a_compaction_that_ends_while_rows_come_in(uri: str, name: str) -> None:
+    """The write loaded the table before the compaction ended and asks for its instant after: it plans by what is there then."""
+    checked = Checked.create(uri, "mor", FILE_INDEXES[name], lambda rows: rows, **{"hoodie.compact.inline": False})
+    checked.upsert(*(row(key, "p0", 1) for key in range(10)))
+    checked.delete(("p0", "k0"), ("p0", "k4"))
+    planned = checked.table.schedule_compaction().planned
+    assert planned is not None
+
+    def slow(rows: pa.Table) -> pa.RecordBatchReader:
+        def batches() -> Iterator[pa.RecordBatch]:
+            checked.table.compact(planned)
+            yield from rows.to_batches()
+
+        return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+    checked.data = slow
+    assert checked.upsert(row(0, "p0", 2)).rows_inserted == 1
+    checked.data = lambda rows: rows
+    assert checked.upsert(row(0, "p0", 3)).rows_inserted == 0
+    checked.validate()
+
+
+def test_rows_chosen_before_a_commit_beside_a_compaction_are_not_written(uri: str) -> None:
+    """A delete by filter chose its rows by what it read: what another writer changed meanwhile it has to read again."""
+    checked = Checked.create(uri, "mor", FILE_INDEXES["simple"], lambda rows: rows, **{"hoodie.compact.inline": False})
+    checked.upsert(*(row(key, "p0", 1) for key in range(4)))
+    checked.upsert(row(0, "p0", 2))
+    planned = checked.table.schedule_compaction().planned
+    assert planned is not None
+    raced: list[str] = []
+
+    class Overtaken(LocalEngine):
+        def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:
+            if not raced:
+                raced.append(planned)
+                checked.table.compact(planned)
+                checked.upsert(row(1, "p0", 9))
+            return super().prepare(data, request)
+
+    settings = WriteSettings.of(parse_options({}), WriteOperation.DELETE)
+    result = run_delete_where(checked.table.context, Overtaken(1), "ts = 1", settings)
+    assert raced
+    assert (result.conflict_retries, result.rows_deleted) == (1, 2)
+    del checked.rows["p0", "k2"], checked.rows["p0", "k3"]
+    checked.check()
