@@ -12,7 +12,8 @@ from benchmarks.environments import ROOT
 
 def describe() -> dict[str, str | int]:
     """Processor, cores this process may use, memory, kernel; unknown parts are left out."""
-    said: dict[str, str | int] = {"system": f"{platform.system()} {platform.release()}", "architecture": platform.machine()}
+    kernel = ".".join(platform.release().split(".")[:2])
+    said: dict[str, str | int] = {"system": f"{platform.system()} {kernel}", "architecture": platform.machine()}
     processor = _value(Path("/proc/cpuinfo"), "model name")
     if processor:
         said["processor"] = processor
