@@ -1,5 +1,7 @@
 # `make setup` once, then `make check` while working and `make test` before handing in. CONTRIBUTING.md says more.
 PY := .venv/bin/python
+# Each worker of a whole run needs about 4 GB where it has a JVM.
+WORKERS ?= 2
 
 .PHONY: help setup setup-hudi test check lint types unit test-spark test-pyspark test-interop test-browser golden bench demo docs clean
 
@@ -24,9 +26,9 @@ setup: .venv/.done
 setup-hudi: setup
 	@scripts/setup.sh hudi
 
-# One run of pytest, so that its closing line counts everything.
+# One run of pytest, so that its closing line counts everything; tests/conftest.py deals the tests out to the workers.
 test: setup setup-hudi
-	$(PY) -m pytest tests
+	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
 
 check: lint types unit
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Timing of a busy machine must not fail a property test; what a failure found is printed as a line to paste.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
@@ -30,3 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])
+
+
+class JvmsTogether(LoadScopeScheduling):
+    """Deals the tests out to workers one by one, but those of spark/ to one worker and those of interop/ to one, at the start: a
+    JVM starts once, and no long group is left to the end.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.split("/")[1]
+        return folder if folder in {"spark", "interop"} else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., None]) -> JvmsTogether:
+    """For `pytest -n 2`, which `make test` runs."""
+    return JvmsTogether(config, log)
