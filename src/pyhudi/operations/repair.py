@@ -4,7 +4,8 @@
     pending              writes and rollbacks that died are rolled back and finished; attempts at compactions and clusterings that
                          died are undone, and their plans stay; a restore that died is named, since only its caller may go on
     partition metadata   a folder with base files has no .hoodie_partition_metadata, so listings pass it over: it is written
-    orphans              data files of no instant at all, and of no instant that the history may have: they are deleted
+    orphans              data files of no instant at all, and of no instant that the history may have: they are deleted; those of
+                         another table, in a folder below this one or behind a symbolic link, are none
     metadata table       it cannot be read, or lists other files than the directories hold: it is dropped and built anew
 
 Steps are found and carried out in this order, each on the state that the one before left.  Files are listed before the timeline
@@ -38,7 +39,7 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.table.config import PROPERTIES_BACKUP, PROPERTIES_FILE, store_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.metadata.indexes import scan_files
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
@@ -228,8 +229,8 @@ def _is_gone(timeline: Timeline, instant_time: str) -> bool:
 
 
 def _data_files(context: TableContext) -> Iterator[FileInfo]:
-    """Every file of the table outside `.hoodie`."""
-    return (info for info in context.storage.walk("") if not info.path.startswith(".hoodie/"))
+    """Every file of the table's tree, which ends where another table begins."""
+    return (info for _, listing in table_folders(context.storage) for info in listing.files)
 
 
 def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:

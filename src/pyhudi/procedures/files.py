@@ -20,7 +20,7 @@ from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlo
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.storage.base import FileInfo, Storage
-from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.metadata.indexes import find_partitions, scan_files
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import LogFile
@@ -170,7 +170,7 @@ def _log_files(call: Call) -> list[LogFile]:
                 pattern = pattern[len(prefix.rstrip("/")) + 1 :]
     chosen = _glob(pattern.lstrip("/"))
     found = []
-    for info in storage.walk(""):
+    for info in (info for _, listing in table_folders(storage) for info in listing.files):
         name = parse_log_file(info.name)
         if name is not None and chosen.fullmatch(info.path):
             found.append(LogFile(info.path, name, info.size_bytes))

@@ -112,6 +112,12 @@ class Storage(Protocol):
         """All files below `folder`, in no promised order.  A file that comes or goes meanwhile may be given or not."""
         ...
 
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        """Whether `folder` is a symbolic link to what has a place without it: something inside the root or around it, or a folder
+        that has an entry named `mark` or lies below one that has.  False for whatever is no link, and where there are none.
+        """
+        ...
+
     def put(self, path: str, data: bytes) -> None:
         """Write a small document, replacing what is there.  Missing folders are made.  On return it is durable."""
         ...

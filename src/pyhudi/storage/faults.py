@@ -148,6 +148,9 @@ class FaultyStorage:
     def walk(self, folder: str) -> Iterator[FileInfo]:
         return iter(self._read("walk", folder, lambda: tuple(self._inner.walk(folder))))
 
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        return self._inner.is_second_way(folder, mark)
+
     def put(self, path: str, data: bytes) -> None:
         self._write("put", path, lambda: self._inner.put(path, data))
 

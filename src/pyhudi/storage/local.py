@@ -30,6 +30,7 @@ import stat as stat_module
 import sys
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from pathlib import PurePath
 from types import TracebackType
 
 import pyarrow as pa
@@ -161,6 +162,15 @@ class LocalStorage:
             listing = self.list(pending.pop())
             yield from listing.files
             pending.extend(listing.folders)
+
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        full = self._full(check_path(folder))
+        if not os.path.islink(full):
+            return False
+        root, real = PurePath(os.path.realpath(self._full(""))), PurePath(os.path.realpath(full))
+        if real.is_relative_to(root) or root.is_relative_to(real):
+            return True
+        return any(os.path.lexists(above / mark) for above in (real, *real.parents))
 
     def put(self, path: str, data: bytes) -> None:
         with _translated("write", self._full(check_file_path(path))) as full:

@@ -220,6 +220,10 @@ class ObjectStorage:
                     yield from listing.files
                 level = tuple(path for listing in listings for path in listing.folders)
 
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        check_path(folder)
+        return False
+
     def put(self, path: str, data: bytes) -> None:
         key = self._key(path)
         try:

@@ -3,12 +3,15 @@
 `FileListing` is the question; `DirectoryListing` answers it from the storage, `metadata.listing.MetadataListing` without listing
 a directory.
 
+A table's tree is its folder with everything below, apart from `.hoodie` and from what belongs to somebody else: a folder with a
+`.hoodie` of its own is another table, down to its last file.  Partitions lie at any depth, also below one another.
+
 Source: timeline document, "Partition metadata"; storage format, "Data layout".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -46,18 +49,8 @@ class DirectoryListing:
     def partitions(self) -> tuple[str, ...]:
         """All partition paths, sorted.  One listing for each folder of the table, several at a time."""
         if self._partitions is None:
-            found: list[str] = []
-            level = [""]
-            with ThreadPoolExecutor(_LISTING_THREADS) as pool:
-                while level:
-                    below: list[str] = []
-                    for folder, listing in zip(level, pool.map(self._storage.list, level), strict=True):
-                        if _is_partition(listing):
-                            found.append(folder)
-                            self._known[folder] = listing.files
-                        else:
-                            below.extend(path for path in listing.folders if path.rsplit("/", 1)[-1] != _META_FOLDER)
-                    level = below
+            found = {folder: listing.files for folder, listing in table_folders(self._storage) if _is_partition(listing)}
+            self._known.update(found)
             self._partitions = tuple(sorted(found))
         return self._partitions
 
@@ -80,6 +73,30 @@ class DirectoryListing:
             partition: tuple(info for info in found[partition] if info.name.lstrip(".").partition("_")[0] in ids)
             for partition, ids in groups.items()
         }
+
+
+def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
+    """Every folder of a table's tree with what lies in it, upper ones first; several are listed at a time.
+
+    A symbolic link is followed unless what it leads to has a place already, in this table or in another one: its files are those
+    of that place, and must be neither counted twice nor touched from here.
+    """
+
+    def look(folder: str) -> Listing | None:
+        if folder and storage.is_second_way(folder, _META_FOLDER):
+            return None
+        listing = storage.list(folder)
+        return None if folder and f"{folder}/{_META_FOLDER}" in listing.folders else listing
+
+    level = [""]
+    with ThreadPoolExecutor(_LISTING_THREADS) as pool:
+        while level:
+            below: list[str] = []
+            for folder, listing in zip(level, pool.map(look, level), strict=True):
+                if listing is not None:
+                    yield folder, listing
+                    below.extend(path for path in listing.folders if path.rsplit("/", 1)[-1] != _META_FOLDER)
+            level = below
 
 
 def _is_partition(listing: Listing) -> bool:

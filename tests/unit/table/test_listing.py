@@ -39,6 +39,7 @@ def test_a_partition_is_a_folder_with_partition_metadata() -> None:
         f"a/{META}",
         "a/f1",
         "a/below/f2",
+        f"a/below/deeper/{META}",
         f"b/c/{META}.parquet",
         "b/c/f3",
         "other/f4",
@@ -46,7 +47,7 @@ def test_a_partition_is_a_folder_with_partition_metadata() -> None:
         f"d/.hoodie/x/{META}",
     )
     listing = DirectoryListing(storage)  # type: ignore[arg-type]
-    assert listing.partitions() == (".hidden", "a", "b/c")
+    assert listing.partitions() == (".hidden", "a", "a/below/deeper", "b/c")
     found = listing.files(["a", "b/c", "nowhere"])
     assert {p: [info.name for info in files] for p, files in found.items()} == {
         "a": [META, "f1"],
@@ -54,13 +55,13 @@ def test_a_partition_is_a_folder_with_partition_metadata() -> None:
         "nowhere": [],
     }
     assert found["a"][1].path == "a/f1"
-    # What was listed is remembered, and what lies below a partition is never looked at.
-    assert sorted(storage.listed) == ["", ".hidden", "a", "b", "b/c", "d", "nowhere", "other"]
+    # What was listed is remembered.
+    assert sorted(storage.listed) == ["", ".hidden", "a", "a/below", "a/below/deeper", "b", "b/c", "d", "nowhere", "other"]
 
 
 def test_a_table_without_partitions() -> None:
     assert DirectoryListing(table()).partitions() == ()  # type: ignore[arg-type]
-    storage = table(META, "f1", f"a/{META}")
+    storage = table(META, "f1", "a/f2")
     assert DirectoryListing(storage).partitions() == ("",)  # type: ignore[arg-type]
     assert [info.name for info in DirectoryListing(storage).files([""])[""]] == [META, "f1"]  # type: ignore[arg-type]
 
