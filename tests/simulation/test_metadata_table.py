@@ -23,10 +23,10 @@ from pyhudi.operations.rollback import rollback_instant
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
 from pyhudi.options import parse_options
-from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
+from pyhudi.storage.faults import SimulatedCrash
 from pyhudi.table.context import TableContext
 from tests.metadata_truth import assert_metadata_is_true
-from tests.simulation.tables import Rows, World, partition_of
+from tests.simulation.tables import Rows, World, crash_points, partition_of
 
 OPTIONS = {
     "hoodie.metadata.enable": True,
@@ -131,34 +131,26 @@ def killed_everywhere(world: World, act: Act) -> int:
     whole = world.copy()
     context, storage = whole.context()
     after = act(whole, context)
-    write_count = storage.write_count
+    faults = crash_points(storage.calls)
     assert whole.scanned() == after
     assert_metadata_is_true(whole.table)
     whole.rows = after
     whole.upsert({"k2": 902})
     assert whole.scanned() == whole.rows
     assert_metadata_is_true(whole.table)
-    runs = 0
-    writes = [call for call in storage.calls if call.writes][:write_count]
-    for number, call in enumerate(writes, 1):
-        for moment in (Moment.DURING, Moment.AFTER) if call.operation in _IN_PARTS else (Moment.AFTER,):
-            run = world.copy()
-            context, faulty = run.context(Fault(number, moment))
-            try:
-                act(run, context)
-            except SimulatedCrash:
-                pass
-            try:
-                _check_after_crash(run, world.rows, after, act)
-            except BaseException as error:
-                error.add_note(f"killed {moment} call {number}: {faulty.calls[-1]}")
-                raise
-            runs += 1
-    return runs
-
-
-_IN_PARTS = ("open_output", "delete", "delete_folder")
-"""Calls that may come to half their effect."""
+    for fault in faults:
+        run = world.copy()
+        context, faulty = run.context(fault)
+        try:
+            act(run, context)
+        except SimulatedCrash:
+            pass
+        try:
+            _check_after_crash(run, world.rows, after, act)
+        except BaseException as error:
+            error.add_note(f"after {fault}: {faulty.calls[-1]}")
+            raise
+    return len(faults)
 
 
 def _check_after_crash(run: World, before: Rows, after: Rows, act: Act) -> None:
