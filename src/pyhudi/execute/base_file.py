@@ -24,6 +24,7 @@ from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.options import FileSettings
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema import relabel
 from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.storage.base import Storage
 
@@ -181,7 +182,7 @@ class BaseFileWriter:
         if not self._pending:
             return
         # Parquet stores one dictionary for each row group.
-        table = pa.concat_tables(self._pending).unify_dictionaries()
+        table = relabel(pa.concat_tables(self._pending).unify_dictionaries(), self._layout)
         self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
         self._flushed_arrow_bytes += self._pending_bytes
         self._pending = []

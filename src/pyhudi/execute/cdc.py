@@ -30,6 +30,7 @@ from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_batch, cd
 from pyhudi.format.log.data import encode_avro
 from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
 from pyhudi.format.names import LogFileName, MarkerType
+from pyhudi.records.schema import relabel_array
 from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
 
@@ -137,7 +138,7 @@ class ChangeLog:
             return pa.nulls(count, kind)
         batch = as_batch(rows.select([field.name for field in kind]))
         return pa.StructArray.from_arrays(
-            [values.cast(field.type) for values, field in zip(batch.columns, kind, strict=True)], fields=list(kind)
+            [relabel_array(values, field) for values, field in zip(batch.columns, kind, strict=True)], fields=list(kind)
         )
 
     def _flush(self) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
-from pyhudi.execute.layout import as_batch, conform_table
+from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import read_headers, scan_logs
 from pyhudi.execute.read_slice import ReadSpec, merge_columns, rows_without_columns, run_read
 from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
@@ -35,6 +35,7 @@ from pyhudi.records.keys import record_keys
 from pyhudi.records.merge import BoolMask
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from pyhudi.records.predicates import Expr, columns, to_arrow
+from pyhudi.records.schema import conform_table, relabel_array
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import FileSlice, LogFile
@@ -394,7 +395,7 @@ def _as_struct(spec: ChangeSpec, rows: pa.Table, absent: pa.Array | None) -> pa.
     fields = list(spec.data_schema)
     mask = absent if absent is not None and absent.true_count else None
     return pa.StructArray.from_arrays(
-        [values.cast(field.type) for values, field in zip(batch.columns, fields, strict=True)], fields=fields, mask=mask
+        [relabel_array(values, field) for values, field in zip(batch.columns, fields, strict=True)], fields=fields, mask=mask
     )
 
 

@@ -36,7 +36,7 @@ from pyhudi.execute.write_base import (
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
 from pyhudi.plan.clustering import SliceRange
 from pyhudi.records.curves import dense_ranks, hilbert_keys, linear_order, z_order_keys
-from pyhudi.records.schema import column_at
+from pyhudi.records.schema import column_at, relabel
 from pyhudi.records.stats import footer_ranges
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -134,7 +134,7 @@ def _gathered(storage: Storage, task: ClusterTask, folder: str) -> pa.Table:
         for part in parts:
             if not part.rows.num_rows:
                 continue
-            held.append(part.rows.cast(schema))
+            held.append(relabel(part.rows, schema))
             held_bytes += part.rows.nbytes
             if held_bytes > task.memory_budget_bytes:
                 stored.append(store_rows(os.path.join(folder, f"{len(stored)}.arrow"), schema, held))

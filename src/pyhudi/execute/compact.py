@@ -44,7 +44,7 @@ from pyhudi.options import FileSettings
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, BoolMask
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
-from pyhudi.records.schema import arrow_to_avro
+from pyhudi.records.schema import arrow_to_avro, relabel
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -221,7 +221,7 @@ def _merged_blocks(
         whole = records.present is None or len(schema) == len(spec.reader.table_schema)
         avro = spec.avro_schema if whole else arrow_to_avro(schema, spec.table_name, spec.avro_schema)
         headers = {**own, HeaderKey.SCHEMA: avro, **({} if whole else _PARTIAL)}
-        rows = records.rows.select(schema.names).filter(pa.array(chosen)).cast(schema)
+        rows = relabel(records.rows.select(schema.names).filter(pa.array(chosen)), schema)
         marked = marked or not whole
         for part in block_rows(rows, spec.files.log_block_size_bytes):
             stored = _as_log_rows(spec, task, part)
@@ -294,7 +294,7 @@ def _stored(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     if rows.num_columns < len(schema):
         position = schema.get_field_index(FILE_NAME)
         rows = rows.add_column(position, schema.field(position), pa.nulls(rows.num_rows, pa.string()))
-    return rows.cast(schema)
+    return relabel(rows, schema)
 
 
 def _as_log_rows(spec: CompactionSpec, task: CompactionTask, rows: pa.Table) -> pa.Table:

@@ -23,7 +23,7 @@ from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import column_at, conform, without_meta_fields
+from pyhudi.records.schema import column_at, conform, relabel, without_meta_fields
 
 Ints = npt.NDArray[np.int64]
 
@@ -129,7 +129,7 @@ def resolve_moves(
     renumbered = np.cumsum(keep) - 1
     stays_row = renumbered[pairs_row[~goes]]
     moved_row = len(kept) + np.arange(deletions.num_rows, dtype=np.int64)
-    result = pa.concat_tables([rows.filter(pa.array(keep)), deletions.cast(rows.schema)])
+    result = pa.concat_tables([rows.filter(pa.array(keep)), relabel(deletions, rows.schema)])
     return (
         result,
         np.concatenate([stays_row, moved_row]).astype(np.int64),
@@ -165,7 +165,7 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
             stored.column(RECORD_KEY).combine_chunks() if spec.populate_meta_fields else record_keys(spec.keys, as_batch(stored))
         )
         at = pc.index_in(keys.take(pa.array(wanted)), value_set=stored_keys)
-        found.append(stored.cast(loose).take(at))
+        found.append(relabel(stored, loose).take(at))
         order.append(wanted)
     positions = np.argsort(np.concatenate(order), kind="stable")
     return pa.concat_tables(found).take(pa.array(positions))

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.indexing import KeyChanges
-from pyhudi.execute.layout import as_batch, conform_table
+from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.bloom import BloomFilter, BloomKind
@@ -34,7 +34,7 @@ from pyhudi.format.names import parse_log_file
 from pyhudi.records.expressions import IndexExpression, filter_texts
 from pyhudi.records.keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import avro_to_arrow, column_at, conform
+from pyhudi.records.schema import avro_to_arrow, column_at, conform, conform_table
 from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.records.text import value_text
 from pyhudi.storage import open_storage

@@ -24,9 +24,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.execute.layout import as_batch, conform_table
+from pyhudi.execute.layout import as_batch
 from pyhudi.records.hashing import shard_of_keys
-from pyhudi.records.schema import field_at
+from pyhudi.records.schema import conform_table, field_at
 from pyhudi.records.stats import ColumnRange, RangeCollector, footer_ranges, widen_zeros
 from pyhudi.storage.base import Storage, join_path
 

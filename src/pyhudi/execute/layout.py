@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyhudi.records.schema import conform
-
 DELETE_COLUMN = "_pyhudi_delete"
 """True in incoming rows that only delete their key."""
 
@@ -19,12 +17,3 @@ def as_batch(rows: pa.Table) -> pa.RecordBatch:
     if not batches:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows.schema], schema=rows.schema)
     return batches[0]
-
-
-def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """`records.schema.conform` for a table; chunks stay as they are."""
-    if rows.schema.equals(schema):
-        return rows
-    if not rows.num_rows:
-        return schema.empty_table()
-    return pa.Table.from_batches([conform(batch, schema) for batch in rows.to_batches()], schema)

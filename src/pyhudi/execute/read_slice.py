@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import open_base_file
-from pyhudi.execute.layout import as_batch, conform_table
+from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
 from pyhudi.records.keys import (
     KeySpec,
@@ -35,6 +35,7 @@ from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.predicates import Expr, columns, prune_ranges, to_arrow
+from pyhudi.records.schema import conform_table, relabel
 from pyhudi.records.stats import footer_ranges
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -103,7 +104,9 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         rows = part.rows if condition is None else part.rows.filter(condition)
         if rows.num_rows:
             empty = False
-            yield rows.select(spec.output.names).cast(spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
+            yield (
+                relabel(rows.select(spec.output.names), spec.output) if spec.output.names else rows_without_columns(rows.num_rows)
+            )
     if empty:
         yield spec.output.empty_table()
 

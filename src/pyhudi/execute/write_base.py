@@ -28,7 +28,7 @@ from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter,
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
-from pyhudi.execute.layout import DELETE_COLUMN, as_batch, conform_table
+from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
@@ -46,7 +46,7 @@ from pyhudi.records.meta_fields import (
     constant,
     sequence_numbers,
 )
-from pyhudi.records.schema import with_meta_fields
+from pyhudi.records.schema import conform_table, with_meta_fields
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers

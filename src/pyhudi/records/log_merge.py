@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData
 from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes, whole
 from pyhudi.records.mergers import partial_merge
+from pyhudi.records.schema import relabel, relabel_column
 
 Ints = npt.NDArray[np.int64]
 
@@ -120,7 +121,7 @@ class LogRecords:
         elif self.present is not None:
             newer = self._completed(older.filter(pa.array(changed)), newer, source[changed])
         newer = newer.select(base.column_names)
-        merged = newer.cast(base.schema) if len(replaced) == base.num_rows else _overlaid(base, newer, replaced)
+        merged = relabel(newer, base.schema) if len(replaced) == base.num_rows else _overlaid(base, newer, replaced)
         return merged.filter(pa.array(keep)) if not keep.all() else merged
 
     @property
@@ -190,7 +191,7 @@ class LogRecords:
             # Of a base row that was deleted before nothing is taken.
             has = self.present[field.name][source] | self.barrier[source]
             own = newer.column(field.name)
-            columns.append(own if has.all() else _choose_column(older.column(field.name).cast(field.type), own, has))
+            columns.append(own if has.all() else _choose_column(relabel_column(older.column(field.name), field), own, has))
         return pa.table(columns, schema=newer.schema)
 
 
@@ -333,7 +334,7 @@ class _Pool:
     @classmethod
     def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries], partial: bool) -> _Pool:
         loose = pa.schema([f.with_nullable(True) for f in schema])
-        tables = [entry.rows.cast(loose) for entry in entries]
+        tables = [relabel(entry.rows, loose) for entry in entries]
         deleted = [entry.deleted for entry in entries]
         plain = [entry.plain for entry in entries]
         barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
@@ -344,7 +345,7 @@ class _Pool:
             keyed = state.rows.set_column(
                 state.rows.schema.get_field_index(_KEY), loose.field(_KEY), pa.chunked_array([state.keys])
             )
-            tables.insert(0, keyed.cast(loose))
+            tables.insert(0, relabel(keyed, loose))
             deleted.insert(0, state.deleted)
             plain.insert(0, np.zeros(len(state.deleted), dtype=np.bool_))
             barred.insert(0, state.barrier)
@@ -483,7 +484,7 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
             held_present = outcome.present
         positions = np.arange(held.num_rows, dtype=np.int64)
         positions[active] = held.num_rows + np.arange(len(active))
-        held = pa.concat_tables([held, result.cast(held.schema)]).take(pa.array(positions))
+        held = pa.concat_tables([held, relabel(result, held.schema)]).take(pa.array(positions))
         deleted[active] = result_deleted
         barrier[active] |= newer_plain
         if ordering is not None and pool.ordering is not None:
@@ -599,7 +600,7 @@ def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Tabl
         return first
     count = len(take_second)
     positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
-    return pa.concat_tables([first, second.cast(first.schema)]).take(pa.array(positions))
+    return pa.concat_tables([first, relabel(second, first.schema)]).take(pa.array(positions))
 
 
 def _choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: BoolMask) -> pa.ChunkedArray:
@@ -615,4 +616,4 @@ def _choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second:
 def _overlaid(rows: pa.Table, values: pa.Table, at: Ints) -> pa.Table:
     positions = np.arange(rows.num_rows, dtype=np.int64)
     positions[at] = rows.num_rows + np.arange(len(at))
-    return pa.concat_tables([rows, values.cast(rows.schema)]).take(pa.array(positions))
+    return pa.concat_tables([rows, relabel(values, rows.schema)]).take(pa.array(positions))

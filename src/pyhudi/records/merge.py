@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
+from pyhudi.records.schema import conform_table, relabel
 
 IS_DELETED = "_hoodie_is_deleted"
 
@@ -250,7 +251,7 @@ def choose_rows(older: pa.Table, newer: pa.Table, pick_newer: BoolMask) -> pa.Ta
     if pick_newer.all():
         return newer
     rows = len(pick_newer)
-    both = pa.concat_tables([older.select(newer.column_names).cast(newer.schema), newer])
+    both = pa.concat_tables([conform_table(older.select(newer.column_names), newer.schema), newer])
     positions = np.arange(rows, dtype=np.int64) + np.where(pick_newer, rows, 0)
     return both.take(pa.array(positions))
 
@@ -294,7 +295,7 @@ def combine_duplicates(
             outcome = rule.combine(merged.take(pa.array(active)), rows.take(pa.array(challenger)))
             positions = np.arange(len(winner), dtype=np.int64)
             positions[active] = len(winner) + np.arange(len(active))
-            merged = pa.concat_tables([merged, outcome.rows.cast(merged.schema)]).take(pa.array(positions))
+            merged = pa.concat_tables([merged, relabel(outcome.rows, merged.schema)]).take(pa.array(positions))
             alive[active] = outcome.alive
     if merged is None:
         return rows.take(pa.array(np.sort(np.r_[np.flatnonzero(~repeated), winner])))

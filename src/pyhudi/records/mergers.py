@@ -57,6 +57,7 @@ from pyhudi.records.merge import (
 )
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
+from pyhudi.records.schema import conform_table
 
 _registered: dict[str, RecordMerger] = {}
 _mutex = threading.Lock()
@@ -160,7 +161,7 @@ class MergerRule:
                 f"{count} rows with columns {', '.join(schema.names)} are wanted"
             )
         alive = np.ones(count, dtype=np.bool_) if left is None else np.asarray(left, dtype=np.bool_)
-        return rows.select(schema.names).cast(schema), alive
+        return conform_table(rows.select(schema.names), schema), alive
 
 
 @dataclass(frozen=True, slots=True)

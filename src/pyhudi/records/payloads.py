@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest
 from pyhudi.records.merge import BoolMask, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows, ordering_values
 from pyhudi.records.merge_mode import MODEL_PACKAGE
-from pyhudi.records.schema import is_meta_field
+from pyhudi.records.schema import is_meta_field, relabel_column
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large column that a change did not carry."""
@@ -165,7 +165,9 @@ def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merg
         column = newer.column(field.name)
         if not is_meta_field(field.name) and (pa.types.is_string(field.type) or pa.types.is_binary(field.type)):
             marker = pa.scalar(UNAVAILABLE if pa.types.is_string(field.type) else UNAVAILABLE.encode(), field.type)
-            column = pc.if_else(pc.fill_null(pc.equal(column, marker), False), older.column(field.name).cast(field.type), column)
+            column = pc.if_else(
+                pc.fill_null(pc.equal(column, marker), False), relabel_column(older.column(field.name), field), column
+            )
         columns.append(column)
     return Merged(choose_rows(older, pa.table(columns, schema=newer.schema), wins), ~dead, wins)
 
@@ -187,7 +189,7 @@ def _filled(rows: pa.Table, other: pa.Table, meta_of: pa.Table | None = None) ->
         elif column.null_count == 0:
             columns.append(column)
         else:
-            columns.append(_coalesce(column, other.column(field.name).cast(field.type)))
+            columns.append(_coalesce(column, relabel_column(other.column(field.name), field)))
     return pa.table(columns, schema=pa.schema([field.with_nullable(True) for field in rows.schema]))
 
 

@@ -35,10 +35,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
 from pyhudi.records.text import floats_through_text, is_binary_like, is_string_like, timestamp_micros, value_text
 
 META_FIELDS: tuple[str, ...] = (
@@ -814,6 +815,57 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
+def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """`conform` for a table; chunks stay as they are."""
+    if rows.schema.equals(schema):
+        return rows
+    if not rows.num_rows:
+        return schema.empty_table()
+    return pa.Table.from_batches([conform(batch, schema) for batch in rows.to_batches()], schema)
+
+
+def relabel(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The same rows under a schema that differs from theirs in nullability alone, at any depth; values are not copied.
+
+    schema: the columns of `rows` in their order.  In a struct that is null its required fields are not marked as null, which
+    Arrow's own casts and its Parquet writer would refuse.
+    Raises Internal for other differences, InvalidRequest where a part that may not be null is null and what is around it is
+    there.
+    """
+    if rows.schema.equals(schema) and not any(_has_required_part(field) for field in schema):
+        return rows
+    if rows.column_names != schema.names:
+        raise Internal(f"columns {', '.join(rows.column_names)} cannot be seen as {', '.join(schema.names)}")
+    columns = [relabel_column(column, field) for column, field in zip(rows.columns, schema, strict=True)]
+    return pa.table(columns, schema=schema)
+
+
+def relabel_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """One column as `relabel` sees it."""
+    return pa.chunked_array([relabel_array(chunk, field) for chunk in column.chunks], field.type)
+
+
+def relabel_array(array: pa.Array, field: pa.Field) -> pa.Array:
+    """Values as `relabel` sees them."""
+    if not same_type(array.type, field.type):
+        raise Internal(f"column {field.name!r} of type {array.type} cannot be seen as {field.type}")
+    return _conform_array(array, field, field.name, None)
+
+
+def same_type(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether two types hold the same values in the same layout; nullability and the names of list and map entries may differ."""
+    types = pa.types
+    if types.is_struct(left) and types.is_struct(right):
+        return left.num_fields == right.num_fields and all(
+            a.name == b.name and same_type(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=True)
+        )
+    if types.is_list(left) and types.is_list(right):
+        return same_type(left.value_type, right.value_type)
+    if types.is_map(left) and types.is_map(right):
+        return same_type(left.key_type, right.key_type) and same_type(left.item_type, right.item_type)
+    return bool(left == right)
+
+
 def _has_required_part(field: pa.Field) -> bool:
     """Whether a part of the field may not be null, so that data of the same types must still be looked at."""
     if not field.nullable:
@@ -833,9 +885,22 @@ def _conform_array(array: pa.Array, field: pa.Field, path: str, parent_valid: pa
         if row >= 0:
             raise InvalidRequest(f"column {path!r} may not be null, and is at row {row} (counted from 0)")
     type_ = field.type
-    if array.type == type_ and not _has_required_child(type_):
-        return array
-    return _cast(array, type_, path, parent_valid)
+    fitting = array.type == type_ and not _has_required_child(type_)
+    result = array if fitting else _cast(array, type_, path, parent_valid)
+    return result if field.nullable or not result.null_count else _unmarked(result)
+
+
+def _unmarked(array: pa.Array) -> pa.Array:
+    """The array without its marks of nulls, each of which stands where something around it is null.
+
+    Parquet's writer and Arrow's casts look at such marks without looking at what is around them.
+    """
+    type_ = array.type
+    if pa.types.is_struct(type_):
+        return pa.StructArray.from_arrays([array.field(i) for i in range(type_.num_fields)], fields=list(type_.fields))
+    below = [array.values] if pa.types.is_list(type_) or pa.types.is_map(type_) else []
+    _, *buffers = array.buffers()[: type_.num_buffers]
+    return pa.Array.from_buffers(type_, len(array), [None, *buffers], 0, array.offset, children=below)
 
 
 def _has_required_child(type_: pa.DataType) -> bool:
@@ -928,18 +993,25 @@ def _cast_struct(array: pa.StructArray, type_: pa.StructType, path: str, parent_
 def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
     if not pa.types.is_list(array.type):
         array = pc.cast(array, pa.list_(array.type.value_field))
-    if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
-        # Items outside the slice need no casting, and may hold what the slice does not.
-        array = pa.concat_arrays([array, array.slice(0, 0)])
+    array = _own_items(array)
     values = array.values.slice(0, array.offsets[-1].as_py() if len(array) else 0)
     values = _conform_array(values, type_.value_field, path + "[]", None)
     buffers = array.buffers()[:2]
     return pa.Array.from_buffers(type_, len(array), buffers, array.null_count, array.offset, children=[values])
 
 
-def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:
+def _own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
+    """The lists or maps with no items but their own: others need no casting, and may hold what these do not."""
     if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         array = pa.concat_arrays([array, array.slice(0, 0)])
+    if array.null_count and np.diff(np.asarray(array.offsets))[np.asarray(array.is_null(), dtype=np.bool_)].any():
+        # Arrow allows items in a list that is null.
+        array = array.take(pa.array(np.arange(len(array))))
+    return array
+
+
+def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:
+    array = _own_items(array)
     end = array.offsets[-1].as_py() if len(array) else 0
     keys = _conform_array(array.keys.slice(0, end), type_.key_field, path + "{key}", None)
     items = _conform_array(array.items.slice(0, end), type_.item_field, path + "{}", None)

@@ -3,16 +3,18 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
 from pyhudi.records.schema import (
     META_FIELDS,
     arrow_to_avro,
@@ -24,6 +26,7 @@ from pyhudi.records.schema import (
     is_meta_field,
     minimal_decimal_size,
     normalise,
+    relabel,
     sanitized_name,
     with_meta_fields,
     without_meta_fields,
@@ -521,3 +524,67 @@ def test_what_evolves_also_conforms(table: pa.Schema, incoming: pa.Schema) -> No
         out = conform(empty, target)
         out.validate(full=True)
         assert out.schema.equals(target)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Relabelling
+
+
+POINT = pa.struct([pa.field("x", pa.int64(), False)])
+LOOSE_POINT = pa.struct([pa.field("x", pa.int64())])
+
+
+def absent_points(kind: pa.DataType) -> pa.Array:
+    """A point, and one that is null and whose field is marked as null too."""
+    return pa.array([{"x": 1}], kind).take(pa.array([0, None]))
+
+
+@pytest.mark.parametrize("kind", [POINT, LOOSE_POINT])
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda kind: kind,
+        lambda kind: pa.struct([pa.field("point", kind)]),
+        lambda kind: pa.list_(pa.field("element", kind)),
+        lambda kind: pa.map_(pa.string(), kind),
+    ],
+)
+def test_relabelling_takes_marks_of_null_from_required_fields_of_what_is_null(
+    kind: pa.DataType, around: Callable[[pa.DataType], pa.DataType]
+) -> None:
+    points = absent_points(kind)
+    source, target = around(kind), around(POINT)
+    if pa.types.is_list(source):
+        values = pa.ListArray.from_arrays(pa.array([0, 2, 2], pa.int32()), points, type=source)
+    elif pa.types.is_map(source):
+        values = pa.MapArray.from_arrays(pa.array([0, 2, 2], pa.int32()), pa.array(["a", "b"]), points, type=source)
+    else:
+        values = points if source == kind else pa.StructArray.from_arrays([points], fields=list(source))
+    rows = pa.table({"id": ["a", "b"], "v": values})
+    schema = pa.schema([pa.field("id", pa.string(), False), pa.field("v", target)])
+    for part in (rows, rows.slice(1), rows.slice(0, 1)):
+        result = relabel(part, schema)
+        assert result.schema.equals(schema)
+        assert result.to_pylist() == part.to_pylist()
+        pq.write_table(result, pa.BufferOutputStream())
+        assert relabel(result, rows.schema).to_pylist() == part.to_pylist()
+
+
+def test_relabelling_casts_nothing_and_keeps_what_is_required() -> None:
+    rows = pa.table({"v": pa.array([1, None], pa.int32())})
+    with pytest.raises(Internal, match="int32 cannot be seen as int64"):
+        relabel(rows, pa.schema([("v", pa.int64())]))
+    with pytest.raises(Internal, match="columns v cannot be seen as w"):
+        relabel(rows, pa.schema([("w", pa.int32())]))
+    with pytest.raises(InvalidRequest, match="'v' may not be null, and is at row 1"):
+        relabel(rows, pa.schema([pa.field("v", pa.int32(), False)]))
+    points = pa.table({"v": pa.array([{"x": None}], LOOSE_POINT)})
+    with pytest.raises(InvalidRequest, match=r"'v\.x' may not be null, and is at row 0"):
+        relabel(points, pa.schema([("v", POINT)]))
+
+
+def test_items_of_a_list_that_is_null_may_be_null() -> None:
+    items = pa.array([1, None, None, 2])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 3, 4], pa.int32()), items, mask=pa.array([False, True, False]))
+    target = pa.list_(pa.field("element", pa.int64(), False))
+    assert relabel(pa.table({"v": lists}), pa.schema([("v", target)])).column("v").to_pylist() == [[1], None, [2]]

@@ -29,7 +29,6 @@ __all__ = [
     "column",
     "ddl",
     "quoted",
-    "same_type",
     "small_frame",
     "to_arrow_schema",
     "to_spark_schema",
@@ -62,20 +61,6 @@ def to_arrow_schema(schema: T.StructType) -> pa.Schema:
 def to_spark_schema(schema: pa.Schema) -> T.StructType:
     """The Spark schema of a table's columns.  Raises Unsupported that names the first column that Spark has no type for."""
     return T.StructType([_spark_field(field, field.name) for field in schema])
-
-
-def same_type(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two types hold the same values in the same layout; nullability and the names of list and map entries may differ."""
-    types = pa.types
-    if types.is_struct(left) and types.is_struct(right):
-        return left.num_fields == right.num_fields and all(
-            a.name == b.name and same_type(a.type, b.type) for a, b in zip(left.fields, right.fields, strict=True)
-        )
-    if types.is_list(left) and types.is_list(right):
-        return same_type(left.value_type, right.value_type)
-    if types.is_map(left) and types.is_map(right):
-        return same_type(left.key_type, right.key_type) and same_type(left.item_type, right.item_type)
-    return bool(left == right)
 
 
 def column(name: str) -> Column:

@@ -42,7 +42,6 @@ from pyhudi.engines.spark.convert import (
     SparkSession,
     column,
     quoted,
-    same_type,
     small_frame,
     to_arrow_schema,
     to_spark_schema,
@@ -91,7 +90,7 @@ from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.keys import KeySpec, partition_columns
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import normalise
+from pyhudi.records.schema import normalise, same_type
 
 R = TypeVar("R")
 A = TypeVar("A")

@@ -25,7 +25,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column
 
-from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, same_type, to_spark_schema
+from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import open_base_file
@@ -43,6 +43,7 @@ from pyhudi.records.keys import path_valued_columns
 from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.predicates import columns as filter_columns
 from pyhudi.records.predicates import to_spark_sql
+from pyhudi.records.schema import relabel, same_type
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
@@ -244,9 +245,9 @@ class _Reading:
 
     def __call__(self, _: int, task: Any) -> Iterator[pa.RecordBatch]:
         for rows in self._reader(task):
-            for part in rows.to_batches():
+            for part in (relabel(rows, self._schema) if rows.num_columns else rows).to_batches():
                 if part.num_rows:
-                    yield part.cast(self._schema) if part.num_columns else part
+                    yield part
 
 
 # Schemas of files

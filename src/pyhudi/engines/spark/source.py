@@ -42,7 +42,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.datasource import Filter as PushedFilter
 from pyspark.sql.types import StructType
 
-from pyhudi.engines.spark.convert import same_type, to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.convert import to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.read import plan_query, streamed_schema
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.errors import InvalidRequest, Unsupported
@@ -55,6 +55,7 @@ from pyhudi.options import Options, parse_options
 from pyhudi.plan.changes import ChangeSource
 from pyhudi.plan.read import prune_partitions
 from pyhudi.records.predicates import And, Expr, bind, parse_filter
+from pyhudi.records.schema import same_type
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.locks import open_lock

@@ -21,7 +21,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from pyhudi.engines.spark.convert import same_type
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.streams import (
     check_stream_options,
@@ -32,6 +31,7 @@ from pyhudi.operations.streams import (
 )
 from pyhudi.options import Options
 from pyhudi.plan.streams import BatchLimits
+from pyhudi.records.schema import relabel_array, same_type
 from pyhudi.table.context import TableContext
 
 try:
@@ -125,7 +125,7 @@ def arrow_batches(tables: Iterator[pa.Table], wanted: pa.Schema) -> Iterator[pa.
         for batch in rows.to_batches():
             if batch.num_rows:
                 yield pa.RecordBatch.from_arrays(
-                    [c.cast(f.type) for c, f in zip(batch.columns, wanted, strict=True)], schema=wanted
+                    [relabel_array(c, f) for c, f in zip(batch.columns, wanted, strict=True)], schema=wanted
                 )
 
 

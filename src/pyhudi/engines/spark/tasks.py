@@ -34,13 +34,14 @@ from pyhudi.engines.spark.carried import telling
 from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.incoming import incoming_rows, resolve_moves
-from pyhudi.execute.layout import DELETE_COLUMN, conform_table
+from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.spill import store_rows
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteStatus, run_create, run_merge
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import MergeRule, combine_duplicates
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.schema import conform_table
 from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.metadata.indexes import find_records
 from pyhudi.table.slices import FileSlice
