@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ from pyhudi.operations.validate_indexes import filter_covers
 from pyhudi.plan.metadata import (
     FileFilter,
     FileRanges,
+    MetadataRecords,
     bloom_records,
     column_stats_records,
     expression_records,
@@ -33,12 +34,14 @@ from pyhudi.plan.metadata import (
 )
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.records.schema import with_meta_fields
-from pyhudi.records.stats import merge_ranges
+from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.records.stats import ColumnRange, covers, merge_ranges
 from pyhudi.records.text import value_text
 from pyhudi.table.metadata.indexes import (
     find_bloom_filters,
     find_expression_partition_stats,
+    find_partition_ranges,
+    find_partition_stats,
     find_records,
     find_secondary_values,
     scan_files,
@@ -79,8 +82,8 @@ def assert_metadata_is_true(table: Table) -> MetadataTable | None:
             by_partition.setdefault(one.partition, []).append(one)
         merged = {p: {c: merge_ranges(dict(f.ranges)[c] for f in fs) for c in columns} for p, fs in by_partition.items()}
         expected = partition_stats_records(merged, columns, stored)
-        said = _check_cells(expected.keys, expected.values, metadata, PARTITION_STATS, RecordType.PARTITION_STATS)
-        assert said == len(expected.keys), "partition_stats has more partitions than the table"
+        rows = find_partition_stats(metadata, columns)
+        _check_partitions(expected, rows, metadata, PARTITION_STATS, merged, {c: field_at(stored, c).type for c in columns})
     if BLOOM_FILTERS in metadata.partitions:
         _check_filters(metadata, [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom])
     if RECORD_INDEX in metadata.partitions:
@@ -115,6 +118,29 @@ def _check_cells(keys: pa.Array, values: pa.Array, metadata: MetadataTable, part
         assert key in found, f"{partition} has no record {key}"
         assert found[key] == value, f"{partition} says {found[key]!r} and not {value!r}"
     return len(found)
+
+
+def _check_partitions(
+    expected: MetadataRecords,
+    rows: pa.Table,
+    metadata: MetadataTable,
+    index: str,
+    ranges: Mapping[str, Mapping[str, ColumnRange]],
+    kinds: Mapping[str, pa.DataType],
+) -> None:
+    """Ranges of partitions that are tight are exact, and there are no others; those that overlapping writers left cover the
+    files.
+
+    expected: the tight records; rows: what the index says of partitions.
+    """
+    tight = set(rows.filter(rows["is_tight"])["key"].cast(pa.string()).to_pylist())
+    is_tight = pc.is_in(expected.keys, value_set=pa.array(sorted(tight), pa.string()))
+    _check_cells(expected.keys.filter(is_tight), expected.values.filter(is_tight), metadata, index, RecordType.PARTITION_STATS)
+    assert tight <= set(expected.keys.to_pylist()), f"{index} has more partitions than the table"
+    for column, kind in kinds.items():
+        said = find_partition_ranges(metadata, column, kind, index)
+        for partition, found in ranges.items():
+            assert covers(said[partition], found[column]), f"{index} says {said[partition]} and the files {found[column]}"
 
 
 def _check_secondary(metadata: MetadataTable, table: Table, index: SecondaryIndex) -> None:
@@ -153,10 +179,10 @@ def _check_expression(
     kind = result_type(index, stored)
     of_files = expression_records(index.column, kind, ranges, {})
     _check_cells(of_files.keys, of_files.values, metadata, index.partition, RecordType.COLUMN_STATS)
+    rows = find_expression_partition_stats(metadata, index.partition, index.column)
+    by_column = {partition: {index.column: found} for partition, found in merged.items()}
     of_partitions = expression_records(index.column, kind, (), merged)
-    _check_cells(of_partitions.keys, of_partitions.values, metadata, index.partition, RecordType.PARTITION_STATS)
-    said_of = find_expression_partition_stats(metadata, index.partition, index.column)
-    assert said_of.num_rows == len(merged), f"{index.partition} knows of {said_of.num_rows} partitions, there are {len(merged)}"
+    _check_partitions(of_partitions, rows, metadata, index.partition, by_column, {index.column: kind})
 
 
 def _check_filters(metadata: MetadataTable, filters: list[FileFilter]) -> None:

@@ -7,9 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pyhudi.engines.local import LocalEngine
 from pyhudi.format.instants import Action
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.options import parse_options
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import OPERATION, SCHEMA, Pair, make
+from tests.paused_write import PausedWrite
 from tests.rows import assert_same_rows
 
 
@@ -141,3 +145,38 @@ def test_restore_and_clean(hudi: RealHudi, tmp_path: Path) -> None:
     assert_same_rows(pair.table.scan().to_arrow(), pa.Table.from_pylist(list(saved.values()), SCHEMA), key=["id"])
     pair.theirs("upsert", make(range(35, 45), 7), filters=2)
     pair.ours("upsert", make(range(40, 50), 8), filters=2)
+
+
+def test_ranges_of_a_partition_after_writes_whose_times_overlap(hudi: RealHudi, tmp_path: Path) -> None:
+    """What we call not tight the real Hudi widens; what it calls tight while we are under way we say again."""
+    pair = Pair(hudi, tmp_path / "t", "cow")
+    pair.create()
+    for first in (0, 3, 6):
+        pair.ours("bulk_insert", make([first], 1, fare=10.0))
+
+    def begin(number: int, fare: float, ts: int) -> PausedWrite:
+        data = make([number], ts, fare=fare)
+        pair._apply("upsert", data)
+        settings = WriteSettings.of(parse_options(pair.options), WriteOperation.UPSERT)
+        return PausedWrite(pair.table.context, lambda context: run_write(context, LocalEngine(1), data, settings))
+
+    first, second = begin(0, 60.0, 2), begin(3, 11.0, 2)
+    second.finish()
+    first.finish()
+    pair.check(1)
+    first = begin(6, 70.0, 3)
+    together = {
+        "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+        "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
+        "hoodie.clean.failed.writes.policy": "LAZY",
+    }
+    data = make([0], 3, fare=12.0)
+    hudi.write(data, pair.path, **{**pair.options, OPERATION: "upsert", "hoodie.index.type": "SIMPLE", **together})
+    pair._apply("upsert", data)
+    first.finish()
+    pair.check(1)
+    found = pair.table.validate()
+    assert found.ok, str(found)
+    # Both go on from there.
+    pair.theirs("upsert", make([3], 4, fare=13.0), filters=1)
+    pair.ours("upsert", make([6], 5, fare=80.0), filters=1)

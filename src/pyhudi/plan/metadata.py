@@ -6,6 +6,9 @@
     partition_stats   the ranges of the partitions that it touched   nothing
     bloom_filters     the filters of new base files                  the records of the base files
 
+The ranges of a partition are *tight* when they make all older ones void.  That may be said only where everything older is known:
+records of one key are merged by request time, so an instant that was requested earlier and completes later comes before.
+
 Everything here is a value: file names, sizes and ranges in, `MetadataRecords` out.  Keys of the record index do not come this
 way, there are too many of them: see `execute.metadata_records`.
 
@@ -37,7 +40,7 @@ from pyhudi.records.metadata_keys import (
     partition_stats_key,
 )
 from pyhudi.records.schema import field_at
-from pyhudi.records.stats import ColumnRange
+from pyhudi.records.stats import NO_VALUES, ColumnRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,15 @@ def records_of(
     gone = no_keys if deletes is None else pc.unique(deletes)
     gone = gone.filter(pc.invert(pc.is_in(gone, value_set=keys)))
     return MetadataRecords(keys, values, gone.take(pc.sort_indices(gone.cast(pa.binary()))))
+
+
+def joined(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
+    """What two say together, of one partition; errors as of `records_of`."""
+    return records_of(
+        pa.concat_arrays([first.keys, second.keys]),
+        pa.concat_arrays([first.values, second.values]),
+        pa.concat_arrays([first.deletes, second.deletes]),
+    )
 
 
 def files_records(
@@ -163,23 +175,32 @@ def column_stats_deletes(files: Mapping[str, Iterable[str]], columns: Iterable[s
 
 
 def partition_stats_records(
-    partitions: Mapping[str, Mapping[str, ColumnRange] | None], columns: Sequence[str], schema: pa.Schema
+    partitions: Mapping[str, Mapping[str, ColumnRange] | None],
+    columns: Sequence[str],
+    schema: pa.Schema,
+    *,
+    is_tight: bool = True,
 ) -> MetadataRecords:
     """Records of partition_stats.
 
     partitions: partition path -> column -> range over all its files; None for a partition in which nothing is left.  Readers
-    pass a partition over that has no record of a column, so the ranges must be of all columns.
+    pass a partition over that has no record of a column, so the ranges must be of all columns.  Where they are not tight nothing
+    is removed either: a partition without anything has a record of no values.
     """
     rows = _Rows(schema)
     deletes: list[str] = []
+    there: dict[str, Mapping[str, ColumnRange]] = {}
     for partition, ranges in partitions.items():
-        if ranges is None:
+        if ranges is not None:
+            there[partition] = ranges
+        elif is_tight:
             deletes.extend(partition_stats_key(column, partition) for column in columns)
-    there = {partition: ranges for partition, ranges in partitions.items() if ranges is not None}
+        else:
+            there[partition] = dict.fromkeys(columns, NO_VALUES)
     for column in columns:
         keys = [partition_stats_key(column, partition) for partition in there]
         rows.add(column, keys, list(there), [ranges[column] for ranges in there.values()])
-    return rows.records(RecordType.PARTITION_STATS, is_tight=True, deletes=pa.array(deletes, pa.string()))
+    return rows.records(RecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(deletes, pa.string()))
 
 
 def expression_records(
@@ -187,12 +208,14 @@ def expression_records(
     kind: pa.DataType,
     files: Sequence[tuple[str, str, ColumnRange]],
     partitions: Mapping[str, ColumnRange | None],
+    *,
+    is_tight: bool = True,
 ) -> MetadataRecords:
     """Records of an expression index of ranges.
 
     column: of the table; kind: of the results.  files: partition path, bare name and range of each.  partitions: the range over
-    all files of each; None for a partition in which nothing is left.  value_count of the ranges is with nulls; the index stores
-    it without.
+    all files of each; None for a partition in which nothing is left; is_tight: of these, as in `partition_stats_records`.
+    value_count of the ranges is with nulls; the index stores it without.
     """
     of_files = _Rows(pa.schema([]))
     keys = np.empty(len(files), dtype=object)
@@ -201,7 +224,7 @@ def expression_records(
         keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
     of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(found) for _, _, found in files], kind)
     of_partitions = _Rows(pa.schema([]))
-    there = {partition: found for partition, found in partitions.items() if found is not None}
+    there = {p: NO_VALUES if found is None else found for p, found in partitions.items() if found is not None or not is_tight}
     of_partitions.add(
         column,
         [expression_partition_key(column, partition) for partition in there],
@@ -209,12 +232,10 @@ def expression_records(
         [_without_nulls(found) for found in there.values()],
         kind,
     )
-    gone = [expression_partition_key(column, partition) for partition, found in partitions.items() if found is None]
+    gone = [expression_partition_key(column, partition) for partition in partitions if partition not in there]
     first = of_files.records(RecordType.COLUMN_STATS, is_tight=False)
-    second = of_partitions.records(RecordType.PARTITION_STATS, is_tight=True, deletes=pa.array(gone, pa.string()))
-    return records_of(
-        pa.concat_arrays([first.keys, second.keys]), pa.concat_arrays([first.values, second.values]), second.deletes
-    )
+    second = of_partitions.records(RecordType.PARTITION_STATS, is_tight=is_tight, deletes=pa.array(gone, pa.string()))
+    return joined(first, second)
 
 
 def bloom_records(filters: Sequence[FileFilter], instant_time: str) -> MetadataRecords:

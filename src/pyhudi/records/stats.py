@@ -62,6 +62,10 @@ class ColumnRange:
         return replace(self, min=math.nan if self.min is None else self.min, max=math.nan)
 
 
+NO_VALUES = ColumnRange(null_count=0, value_count=0)
+"""The range of a column without values."""
+
+
 def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
     """The range of several files together: bounds widened, counts and sizes summed.
 
@@ -79,6 +83,17 @@ def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
         total_size_bytes=sum(part.total_size_bytes for part in parts),
         total_uncompressed_size_bytes=sum(part.total_uncompressed_size_bytes for part in parts),
     )
+
+
+def covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
+    """Whether every value that `narrow` speaks of is within `wide`, nulls among them; both are of one column."""
+    if narrow.null_count and wide.null_count == 0:
+        return False
+    if narrow.min is None or narrow.max is None:
+        return True
+    if wide.min is None or wide.max is None:
+        return False
+    return _order(wide.min) <= _order(narrow.min) and _order(narrow.max) <= _order(wide.max)
 
 
 def has_range(type_: pa.DataType) -> bool:
@@ -139,7 +154,7 @@ class RangeCollector:
 
     def ranges(self) -> dict[str, ColumnRange]:
         """The range of each column over all batches; of an empty column when there was none."""
-        return {name: self._ranges.get(name, ColumnRange(null_count=0, value_count=0)) for name in self._columns}
+        return {name: self._ranges.get(name, NO_VALUES) for name in self._columns}
 
 
 def footer_ranges(
@@ -163,7 +178,7 @@ def footer_ranges(
         chunks = [metadata.row_group(group).column(index) for group in groups]
         result[name] = widen_zeros(merge_ranges(_chunk_range(chunk, leaf, type_) for chunk in chunks))
         if not chunks:
-            result[name] = ColumnRange(null_count=0, value_count=0)
+            result[name] = NO_VALUES
     return result
 
 

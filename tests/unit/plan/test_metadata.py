@@ -15,6 +15,7 @@ from pyhudi.format.metadata.column_stats import decode_column_stats
 from pyhudi.format.metadata.files import decode_files
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType, has_our_layout
 from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.format.ordering_values import Wrapper
 from pyhudi.plan.metadata import (
     FileFilter,
     FileRanges,
@@ -105,6 +106,15 @@ def test_statistics_of_partitions_are_tight_and_go_with_their_files() -> None:
         ("p", "fare", True),
     }
     assert set(records.deletes.to_pylist()) == {name_hash(c) + name_hash("gone") for c in ("id", "fare")}
+
+
+def test_statistics_of_partitions_that_are_not_tight_remove_nothing() -> None:
+    full = {"id": ColumnRange("a", "b", 0, 2)}
+    records = partition_stats_records({"p": full, "gone": None}, ("id",), SCHEMA, is_tight=False)
+    stats, _ = decode_column_stats(records.values, RECORD_SCHEMA)
+    said = {row["file_name"]: (row["is_tight"], row["value_count"], row["min"]["kind"]) for row in stats.to_pylist()}
+    assert said == {"p": (False, 2, int(Wrapper.STRING)), "gone": (False, 0, int(Wrapper.NULL))}
+    assert not len(records.deletes)
 
 
 def test_filters_and_deletions() -> None:

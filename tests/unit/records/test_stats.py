@@ -12,7 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import Internal
-from pyhudi.records.stats import ColumnRange, RangeCollector, batch_ranges, footer_ranges, has_range, merge_ranges, stored_value
+from pyhudi.records.stats import (
+    NO_VALUES,
+    ColumnRange,
+    RangeCollector,
+    batch_ranges,
+    covers,
+    footer_ranges,
+    has_range,
+    merge_ranges,
+    stored_value,
+)
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 COLUMNS: dict[str, tuple[pa.Array, Any, Any]] = {
@@ -118,6 +128,21 @@ def test_merging() -> None:
     assert merge_ranges([]) == ColumnRange(null_count=0, value_count=0)
     with pytest.raises(Internal):
         ColumnRange(1, None)
+
+
+@given(st.lists(st.tuples(st.floats(), st.booleans()), min_size=1), st.data())
+def test_a_range_covers_its_parts_and_nothing_wider(values: list[tuple[float, bool]], data: st.DataObject) -> None:
+    ranges = [ColumnRange(value, value, int(null), 1 + int(null)) for value, null in values]
+    whole = merge_ranges(ranges)
+    assert all(covers(whole, part) for part in (*ranges, NO_VALUES, whole))
+    assert not covers(NO_VALUES, data.draw(st.sampled_from(ranges)))
+
+
+def test_what_is_not_covered() -> None:
+    whole = ColumnRange(-0.0, 2.0, 0, 3)
+    for part in (ColumnRange(-1.0, 1.0, 0, 1), ColumnRange(0.0, math.nan, 0, 1), ColumnRange(1.0, 1.0, 1, 2)):
+        assert not covers(whole, part)
+    assert covers(whole, ColumnRange(0.0, 2.0, 0, 1)) and not covers(ColumnRange(0.0, 2.0, 0, 1), whole)
 
 
 def test_stored_values() -> None:

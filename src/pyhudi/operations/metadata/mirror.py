@@ -9,7 +9,8 @@ All of it under the table's lock.  What a writing task found out about its files
 the metadata table has changed since the tasks were planned, so that something was not asked for, the commit is a conflict.
 
 The statistics of a partition are those of the files of its newest slices, as they will stand when the commit is there: the files
-come from the metadata table, their ranges too, those of the new files from the tasks.
+come from the metadata table, their ranges too, those of the new files from the tasks.  `overlap` says how they stand beside those
+of commits whose times overlap.
 
 Source: storage format, "Metadata table", sections partitions, and protocol for a foreign writer.
 """
@@ -39,6 +40,7 @@ from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.metadata.defined import DefinedIndexes, load_defined_indexes, result_type
+from pyhudi.operations.metadata.overlap import Overlap, SaidOfPartitions
 from pyhudi.operations.metadata.prepare import MOVE_NO_KEYS, PreparedIndexes, find_expressions, prepare_indexes, with_shards
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions, drop_store, maintained_partitions
@@ -53,7 +55,7 @@ from pyhudi.plan.metadata import (
     column_stats_records,
     expression_records,
     files_records,
-    partition_stats_records,
+    joined,
 )
 from pyhudi.records.hashing import name_hash
 from pyhudi.records.indexed_columns import indexed_columns
@@ -170,10 +172,13 @@ class CommitMirror:
             store_definition(context, self.indexing.columns)
         if COLUMN_STATS in partitions:
             records[COLUMN_STATS] = column_stats_records(self._ranges(), self._stored())
-        done = Instant(time, completed_action(transaction.action), State.COMPLETED, store.next_time(now, store.load()))
+        metadata_now = store.load()
+        done = Instant(time, completed_action(transaction.action), State.COMPLETED, store.next_time(now, metadata_now))
         touched = _Touched(context, metadata, now, done)
+        said: list[SaidOfPartitions] = []
         if PARTITION_STATS in partitions:
-            records[PARTITION_STATS], found = self._partition_stats(context, touched)
+            of_partitions, found = self._partition_stats(context, touched)
+            said.append(of_partitions)
             # While the index is being built, whoever builds it sees to the files that are there: counts of two records add up.
             if found and COLUMN_STATS in context.config.metadata_partitions:
                 records[COLUMN_STATS] = column_stats_records([*self._ranges(), *found], self._stored())
@@ -181,10 +186,21 @@ class CommitMirror:
             records[BLOOM_FILTERS] = bloom_records(self._filters(), time)
         for index in indexes.expressions:
             found_here = [one for one in prepared.expressions if one.index == index.partition]
-            records[index.partition] = self._expression_records(context, touched, index, found_here, time)
+            records[index.partition], more = self._expression_records(context, touched, index, found_here, time)
+            said += more
+        overlap = Overlap.of(time, now, metadata_now)
+        dropped = overlap.drop_clashes(context, touched.reader, said)
+        if dropped:
+            context = context.reloaded()
+            said = [one for one in said if one.index not in dropped]
+        schema = self._stored() if self.data_schema is not None else pa.schema([])
+        for one in said:
+            ranges = one.records(schema, is_tight=not overlap.is_awaited)
+            records[one.index] = joined(records[one.index], ranges) if one.index in records else ranges
         keys = {RECORD_INDEX: self._key_sources(context, time), **prepared.secondary}
-        store.commit(self.engine, time, now, records, keys)
+        store.commit(self.engine, time, now, {p: r for p, r in records.items() if p not in dropped}, keys)
         context.storage.delete_folder(join_path(SIDE_FOLDER, time))
+        overlap.say_again(context, store, now, done, said, schema)
 
     def _caught_up(self, context: TableContext, indexes: DefinedIndexes, time: str, operation: str) -> PreparedIndexes:
         """What is known of the indexes that there are now: some may have come since the commit was prepared, or gone."""
@@ -198,21 +214,25 @@ class CommitMirror:
 
     def _expression_records(
         self, context: TableContext, touched: _Touched, index: ExpressionIndex, found: Sequence[FoundExpression], time: str
-    ) -> MetadataRecords:
+    ) -> tuple[MetadataRecords, tuple[SaidOfPartitions, ...]]:
+        """The records of files, and what is to be said of partitions."""
         if index.filters is not None:
-            return bloom_records([FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None], time)
-        partitions: dict[str, ColumnRange | None] = {}
+            filters = [FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None]
+            return bloom_records(filters, time), ()
         files = [(f.partition, f.name, f.range) for f in found if f.range is not None]
         if self.data_schema is None:
-            return expression_records(index.column, pa.null(), (), {})
+            return expression_records(index.column, pa.null(), (), {}), ()
         kind = result_type(index, self._stored())
+        said: tuple[SaidOfPartitions, ...] = ()
         if context.config.keys.partition_fields:
             known = {(f.partition, f.name): f.range for f in found}
             partitions, more = expression_partition_ranges(
                 context, touched.reader, touched.files(), known, index, kind, self._stored(), touched.now
             )
             files += more
-        return expression_records(index.column, kind, files, partitions)
+            ranges = {p: None if range_ is None else {index.column: range_} for p, range_ in partitions.items()}
+            said = (SaidOfPartitions(index.partition, ranges, {index.column: kind}),)
+        return expression_records(index.column, kind, files, {}), said
 
     def _check_asked(
         self, context: TableContext, store: MetadataStore, partitions: Sequence[str], metadata: CommitMetadata
@@ -264,19 +284,22 @@ class CommitMirror:
         ]
         return (*sorted(came, key=lambda source: source.path), *self.left_keys)
 
-    def _partition_stats(self, context: TableContext, touched: _Touched) -> tuple[MetadataRecords, list[FileRanges]]:
-        """The records of the partitions that are touched, and ranges of old files that column_stats turned out not to have."""
+    def _partition_stats(self, context: TableContext, touched: _Touched) -> tuple[SaidOfPartitions, list[FileRanges]]:
+        """What is to be said of the partitions that are touched, and ranges of old files that column_stats turned out not to
+        have.
+        """
         columns = self.indexing.columns if self.indexing is not None else _defined_columns(context)
         files = touched.files()
         if not files or not columns or self.data_schema is None:
-            return partition_stats_records({}, (), pa.schema([])), []
+            return SaidOfPartitions(PARTITION_STATS, {}, {}), []
         known = {
             (status.stat.partition_path or "", _name(status.stat.path)): dict(status.indexed.ranges)
             for status in self.statuses
             if status.indexed is not None
         }
         ranges, found = _ranges_of_partitions(context, touched.reader, files, known, columns, self._stored(), touched.now)
-        return partition_stats_records(ranges, columns, self._stored()), found
+        kinds = {column: field_at(self._stored(), column).type for column in columns}
+        return SaidOfPartitions(PARTITION_STATS, ranges, kinds), found
 
 
 def mirror_clean(context: TableContext, request_time: str, clean: CleanMetadata, now: Timeline) -> None:

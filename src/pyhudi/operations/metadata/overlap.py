@@ -1,0 +1,163 @@
+"""What commits whose times overlap say of partitions, so that together they never say less than the files.
+
+Records of one key are merged by the request times of the commits that wrote them, and commits complete in any order.  The ranges
+of a partition are made under the lock from all files that are there; still, those of the instant that was requested last win,
+and it may have completed before another one whose files it could not know:
+
+    begun first, ended last    its own record is complete, and comes before that of the instant that overtook it
+    begun last, ended first    its record is the last word, and does not know what comes
+
+So whoever completes while an earlier instant is pending does not call its ranges tight: the two records are then merged, by
+widening.  Other writers of Hudi call theirs tight in any case.  Whoever finds itself overtaken by such a record says its ranges
+again, not tight, in a delta commit of the metadata table that comes after all others; ranges that are too wide for a moment, or
+for ever when the write dies, pass nothing over that should be read.
+
+Bounds of two types cannot be merged by the real Hudi, whose queries fail on them.  Where a column has changed its type between
+two such commits the index is dropped, and the next write builds it anew.
+
+Source: storage format, "Metadata table", merge rules.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.format.instants import Action, Instant
+from pyhudi.format.metadata.partitions import PARTITION_STATS
+from pyhudi.format.metadata.wrapped import wrapped_kind
+from pyhudi.format.ordering_values import Wrapper
+from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
+from pyhudi.plan.metadata import MetadataRecords, expression_records, partition_stats_records
+from pyhudi.records.stats import NO_VALUES, ColumnRange, covers
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import find_expression_partition_stats, find_partition_ranges, find_partition_stats
+from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.timeline.timeline import SLICING_ACTIONS, Timeline
+
+_LOG = logging.getLogger("pyhudi.operations.metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class SaidOfPartitions:
+    """What a commit says of partitions of the table in one index.
+
+    index: `partition_stats` or an expression index of ranges.  ranges: partition path -> column -> range over all its files, None
+    for a partition in which nothing is left.  kinds: the type of each column's values or, in an expression index, of the results.
+    """
+
+    index: str
+    ranges: Mapping[str, Mapping[str, ColumnRange] | None]
+    kinds: Mapping[str, pa.DataType]
+
+    def records(self, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
+        """The records that say it.  schema: the table's, with meta columns."""
+        if self.index == PARTITION_STATS:
+            return partition_stats_records(self.ranges, tuple(self.kinds), schema, is_tight=is_tight)
+        ((column, kind),) = self.kinds.items()
+        of_partitions = {p: None if ranges is None else ranges[column] for p, ranges in self.ranges.items()}
+        return expression_records(column, kind, (), of_partitions, is_tight=is_tight)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How an instant that is about to complete meets others.  Made under the lock, before its delta commit is written.
+
+    is_awaited: an instant requested earlier may still complete.  is_overtaken: one requested later has completed.
+    """
+
+    is_awaited: bool
+    is_overtaken: bool
+
+    @classmethod
+    def of(cls, request_time: str, now: Timeline, metadata: Timeline) -> Overlap:
+        """now: the table's timeline; metadata: that of its metadata table."""
+        return cls(
+            any(i.request_time < request_time for i in now.pending(*SLICING_ACTIONS)),
+            any(i.request_time > request_time for i in metadata.completed(Action.DELTACOMMIT)),
+        )
+
+    def drop_clashes(self, context: TableContext, reader: MetadataTable, said: Sequence[SaidOfPartitions]) -> frozenset[str]:
+        """Drop the indexes whose records could not be merged with what is said; their names.  reader: as it stood before."""
+        if not (self.is_awaited or self.is_overtaken):
+            return frozenset()
+        clashing = frozenset(one.index for one in said if one.index in reader.partitions and _changes_type(reader, one))
+        if clashing:
+            _LOG.warning(
+                "%s of %s: a column has changed its type while other writes were under way; dropped from the metadata table, "
+                "to be built anew by the next write",
+                ", ".join(sorted(clashing)),
+                context.storage.uri,
+            )
+            drop_partitions(context, clashing)
+        return clashing
+
+    def say_again(
+        self,
+        context: TableContext,
+        store: MetadataStore,
+        now: Timeline,
+        done: Instant,
+        said: Sequence[SaidOfPartitions],
+        schema: pa.Schema,
+    ) -> None:
+        """Overrule the records that came first and are merged last, where they say less.  The delta commit of `done` stands.
+
+        now: the table's timeline without `done`.
+        """
+        if not self.is_overtaken:
+            return
+        reader = MetadataTable(context, Timeline.of((*now.instants, done), now.archived_completions))
+        narrow = [one for one in said if one.ranges and not _is_covered(reader, one)]
+        if not narrow:
+            return
+        time = _free_time(now, store.load())
+        if time is None:
+            drop_partitions(context, [one.index for one in narrow])
+        else:
+            store.commit(None, time, now, {one.index: one.records(schema, is_tight=False) for one in narrow})
+
+
+def _changes_type(reader: MetadataTable, said: SaidOfPartitions) -> bool:
+    if said.index == PARTITION_STATS:
+        rows = find_partition_stats(reader, tuple(said.kinds))
+    else:
+        rows = find_expression_partition_stats(reader, said.index, next(iter(said.kinds)))
+    rows = rows.filter(pc.is_in(rows.column("file_name"), value_set=pa.array(list(said.ranges), pa.string()))).combine_chunks()
+    for column, kind in said.kinds.items() if rows.num_rows else ():
+        allowed = pa.array([int(Wrapper.NULL), int(wrapped_kind(kind) or Wrapper.NULL)], pa.uint8())
+        of_column = rows.filter(pc.equal(rows.column("column_name"), column))
+        for bound in ("min", "max"):
+            kinds = pc.struct_field(of_column.column(bound), "kind")
+            if not pc.all(pc.is_in(kinds, value_set=allowed)).as_py():
+                return True
+    return False
+
+
+def _is_covered(reader: MetadataTable, said: SaidOfPartitions) -> bool:
+    if said.index not in reader.partitions:
+        # Nobody reads an index that is being built, to see what it says.
+        return False
+    for column, kind in said.kinds.items():
+        stored = find_partition_ranges(reader, column, kind, said.index)
+        for partition, ranges in said.ranges.items():
+            wanted = NO_VALUES if ranges is None else ranges[column]
+            found = stored.get(partition)
+            if wanted != NO_VALUES and (found is None or not covers(found, wanted)):
+                return False
+    return True
+
+
+def _free_time(now: Timeline, metadata: Timeline) -> str | None:
+    """A time after all delta commits of the metadata table that no instant has or will get; None when there is none.
+
+    It is the newest completion time of the table: whatever is requested from now on is later.
+    """
+    completions = [instant.completion_time or "" for instant in now.completed()]
+    latest = max(completions, default="")
+    taken = max((i.request_time for i in metadata.instants), default="")
+    return latest if latest > taken else None

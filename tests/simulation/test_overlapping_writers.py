@@ -1,0 +1,257 @@
+"""Writers whose times overlap, and what the indexes say when all of them are done: never less than the files.
+
+An index merges by the request times of its commits, and commits complete in any order.  Each writer here goes in two steps, to
+just before its inflight file and from there to its end, so every order of beginnings and ends can be had; services run between
+the steps.  Then every filter's answer is that of a read of all files, and `validate` agrees.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import HudiError, TableState
+from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
+from pyhudi.format.metadata.partitions import PARTITION_STATS
+from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.options import parse_options
+from pyhudi.plan.metadata import partition_stats_records
+from pyhudi.records.schema import with_meta_fields
+from pyhudi.records.stats import ColumnRange
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import find_partition_ranges
+from pyhudi.table.metadata.records import MetadataTable
+from tests.paused_write import PausedWrite
+from tests.simulation.tables import World
+
+OPTIONS = {
+    "hoodie.metadata.enable": True,
+    "hoodie.metadata.index.column.stats.file.group.count": 1,
+    "hoodie.metadata.record.index.min.filegroup.count": 1,
+    "hoodie.metadata.compact.max.delta.commits": 4,
+    "hoodie.table.services.enabled": False,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.clean.commits.retained": 1,
+    "hoodie.compact.inline.max.delta.commits": 1,
+    "hoodie.parquet.small.file.limit": 0,
+    "pyhudi.threads": 1,
+}
+ENGINE = LocalEngine(1)
+GROUPS = {"a": [["k0", "k2"], ["k4", "k6"], ["k8"]], "b": [["k1", "k3"], ["k5"]]}
+"""Partition -> the keys of its file groups."""
+
+FILTERS: dict[str, Callable[[int | None], bool]] = {
+    "value >= 1000000": lambda value: value is not None and value >= 1_000_000,
+    "value < 0": lambda value: value is not None and value < 0,
+    "value = 7": lambda value: value == 7,
+    "value > 50 and value < 2000000": lambda value: value is not None and 50 < value < 2_000_000,
+    "value is null": lambda value: value is None,
+    "value is not null": lambda value: value is not None,
+}
+
+
+def rows(world: World, keys: list[str], part: str, value: int | None) -> pa.Table:
+    world.environment.advance_ms(1000)
+    size = len(keys)
+    return pa.table(
+        {
+            "id": keys,
+            "part": [part] * size,
+            "ts": [world.environment.now_ms()] * size,
+            "value": pa.array([value] * size, pa.int64()),
+        }
+    )
+
+
+def write(world: World, operation: WriteOperation, data: pa.Table) -> Callable[[TableContext], object]:
+    settings = WriteSettings.of(parse_options(world.options), operation)
+    return lambda context: run_write(context, ENGINE, data, settings)
+
+
+def begin(world: World, act: Callable[[TableContext], object]) -> PausedWrite:
+    return PausedWrite(world.table.context, act)
+
+
+@cache
+def _grown(kind: str, options: tuple[tuple[str, object], ...]) -> World:
+    world = World(kind, {**OPTIONS, **dict(options)})
+    for part, groups in GROUPS.items():
+        for value, keys in enumerate(groups):
+            world.table.bulk_insert(rows(world, keys, part, value * 10))
+    return world
+
+
+def grown(kind: str, **options: object) -> World:
+    """A table of two partitions with the file groups of GROUPS."""
+    return _grown(kind, tuple(sorted(options.items()))).copy()
+
+
+def check(world: World) -> None:
+    every = world.table.scan(["id", "value"], options={"hoodie.metadata.enable": False}).to_arrow().to_pylist()
+    assert world.table.scan(["id"]).count() == len(every)
+    for text, keep in FILTERS.items():
+        found = world.table.scan(["id"], text).to_arrow()["id"].to_pylist()
+        assert sorted(found) == sorted(row["id"] for row in every if keep(row["value"])), text
+    result = world.table.validate()
+    assert result.ok, str(result)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_write_that_begins_first_and_ends_last_is_found(kind: str) -> None:
+    world = grown(kind)
+    first = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][0], "a", 1_000_000)))
+    second = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][1], "a", 5)))
+    second.finish()
+    first.finish()
+    check(world)
+    world.table.delete(where="value >= 1000000")
+    assert set(world.scanned()) == {"k1", "k3", "k4", "k5", "k6", "k8"}
+
+
+def say_tight(world: World, partition: str, column: str, found: ColumnRange) -> None:
+    """Add to the last delta commit of the metadata table what another writer of Hudi would have said in it."""
+    table = world.table
+    store = MetadataStore.open(table.context.reloaded())
+    last = table.timeline().last_completed_write()
+    assert last is not None
+    schema = with_meta_fields(table.schema())
+    records = partition_stats_records({partition: {column: found}}, [column], schema)
+    file_id = store.groups.file_id(PARTITION_STATS, 0)
+    run_metadata_log(LogTask(MetadataFile(store.storage.spec(), PARTITION_STATS, file_id, last.request_time, "9-9-9"), records))
+
+
+def said_of(world: World, column: str) -> dict[str, ColumnRange]:
+    table = world.table
+    metadata = MetadataTable(table.context.reloaded(), table.timeline())
+    return find_partition_ranges(metadata, column, table.schema().field(column).type)
+
+
+def test_what_another_writer_calls_tight_is_said_again() -> None:
+    world = grown("cow")
+    first = begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][0], "a", 1_000_000)))
+    begin(world, write(world, WriteOperation.UPSERT, rows(world, GROUPS["a"][1], "a", 5))).finish()
+    say_tight(world, "a", "value", ColumnRange(5, 20, 0, 6))
+    assert said_of(world, "value")["a"].max == 20
+    first.finish()
+    assert world.table.scan(["id"], "value >= 1000000").count() == 2
+    check(world)
+    # The next write has the last word again.
+    world.table.upsert(rows(world, GROUPS["a"][0], "a", 6))
+    assert said_of(world, "value")["a"].max == 20
+    check(world)
+
+
+def test_a_partition_that_was_emptied_meanwhile() -> None:
+    world = grown("cow")
+    first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new"], "a", 1_000_000)))
+    settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE_PARTITION)
+    begin(world, lambda context: run_delete_partitions(context, ["a"], settings)).finish()
+    first.finish()
+    assert said_of(world, "value")["a"].max == 1_000_000
+    check(world)
+
+
+def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics() -> None:
+    world = grown("cow")
+    narrow = pa.table({"id": ["n"], "part": ["a"], "ts": [1], "value": pa.array([1]), "small": pa.array([3], pa.int32())})
+    world.table.bulk_insert(narrow)
+    data = rows(world, GROUPS["a"][0], "a", 1_000_000).append_column("small", pa.array([4, 4], pa.int32()))
+    first = begin(world, write(world, WriteOperation.UPSERT, data))
+    wide = rows(world, GROUPS["a"][1], "a", 5).append_column("small", pa.array([2**40] * 2))
+    begin(world, write(world, WriteOperation.UPSERT, wide)).finish()
+    assert PARTITION_STATS not in world.table.config.metadata_partitions
+    try:
+        first.finish()
+    except HudiError:
+        pass
+    check(world)
+    world.table.upsert(wide)
+    assert said_of(world, "small")["a"].max == 2**40
+    check(world)
+
+
+SERVICES: dict[str, Callable[[World], object]] = {
+    "clean": lambda world: world.table.clean(),
+    "cluster": lambda world: world.table.cluster(),
+    "schedule clustering": lambda world: world.table.schedule_clustering(),
+    "compact": lambda world: world.table.compact(),
+    "schedule compaction": lambda world: world.table.schedule_compaction(),
+}
+
+
+def some_write(world: World, chance: random.Random, name: str) -> tuple[str, Callable[[TableContext], object]]:
+    part = chance.choice("ab")
+    value = chance.choice([-5, 5, 7, 100, 1_000_000, 3_000_000, None])
+    keys = chance.choice(GROUPS[part])
+    new = [f"{name}{number}" for number in range(2)]
+    verb = chance.choice(["upsert", "upsert", "upsert", "insert", "delete", "delete where", "overwrite", "delete partition"])
+    said = f"{verb} {part} {keys} {value}"
+    if verb == "upsert":
+        return said, write(world, WriteOperation.UPSERT, rows(world, keys, part, value))
+    if verb == "insert":
+        return said, write(world, WriteOperation.BULK_INSERT, rows(world, new, part, value))
+    if verb == "delete":
+        return said, write(world, WriteOperation.DELETE, rows(world, keys, part, value))
+    if verb == "overwrite":
+        return said, write(world, WriteOperation.INSERT_OVERWRITE, rows(world, new, part, value))
+    settings = WriteSettings.of(parse_options(world.options), WriteOperation.DELETE)
+    if verb == "delete where":
+        text = chance.choice(list(FILTERS))
+        return f"{verb} {text}", lambda context: run_delete_where(context, ENGINE, text, settings)
+    settings = replace(settings, operation=WriteOperation.DELETE_PARTITION)
+    return said, lambda context: run_delete_partitions(context, [part], settings)
+
+
+def meet(kind: str, seed: int, **options: object) -> list[str]:
+    """Writers and services in an order drawn by chance; what was done."""
+    chance = random.Random(seed)
+    world = grown(kind, **options)
+    services = [name for name in SERVICES if kind == "mor" or "compact" not in name]
+    steps: list[str] = []
+    running: list[tuple[str, PausedWrite]] = []
+    waiting = chance.choice([2, 3, 4])
+    try:
+        while waiting or running:
+            step = chance.choice(["begin", "begin", "end", "end", "service"])
+            if step == "begin" and waiting:
+                waiting -= 1
+                said, act = some_write(world, chance, f"n{waiting}_")
+                steps.append(f"begin {said}")
+                running.append((said, begin(world, act)))
+            elif step == "end" and running:
+                said, writer = running.pop(chance.randrange(len(running)))
+                steps.append(f"end {said}")
+                try:
+                    writer.finish()
+                except TableState:
+                    # A pending clustering is about to replace what it would change.
+                    steps[-1] += ": refused"
+                check(world)
+            elif step == "service":
+                steps.append(chance.choice(services))
+                SERVICES[steps[-1]](world)
+        check(world)
+        steps.append("cluster, delete where")
+        world.table.cluster()
+        world.table.delete(where="value >= 1000000")
+        assert not world.table.scan(["id"], "value >= 1000000", options={"hoodie.metadata.enable": False}).count()
+        check(world)
+    except BaseException as error:
+        error.add_note("\n".join(steps))
+        raise
+    return steps
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("seed", range(2))
+def test_any_order_of_begins_and_ends(kind: str, seed: int) -> None:
+    meet(kind, seed, **{"hoodie.metadata.record.index.enable": seed % 2 == 1})
