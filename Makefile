@@ -2,6 +2,8 @@
 PY := .venv/bin/python
 # Each worker of a whole run needs about 4 GB where it has a JVM.
 WORKERS ?= 2
+# Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup setup-hudi test check lint types unit test-spark test-pyspark test-interop test-browser golden bench demo docs clean
 

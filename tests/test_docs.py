@@ -228,6 +228,15 @@ def test_the_page_of_options_is_what_the_registry_says() -> None:
     assert options_page.PAGE.read_text() == options_page.render(), "run `python -m scripts.options_page`"
 
 
+def test_every_decision_says_what_else_was_possible_and_what_follows() -> None:
+    decisions = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in decisions] == list(range(1, len(decisions) + 1))
+    for page in decisions:
+        text = page.read_text()
+        assert text.startswith(f"# {int(page.name[:4])}. "), page.name
+        assert re.findall("^## (.+)$", text, re.M) == ["Status", "Context", "Decision", "Alternatives", "Consequences"], page.name
+
+
 def test_every_page_is_in_the_navigation() -> None:
     """MkDocs says so too, and only when the site is built."""
     named = set(re.findall(r"[\w/-]+\.md\b", (ROOT / "mkdocs.yml").read_text()))
