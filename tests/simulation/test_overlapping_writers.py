@@ -179,6 +179,41 @@ def test_a_column_that_changes_its_type_meanwhile_has_one_type_in_its_statistics
     check(world)
 
 
+def test_an_insert_whose_keys_others_brought_and_removed_meanwhile() -> None:
+    """Plain inserts look no keys up and meet nobody in the conflict check."""
+    world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
+    first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new", "other"], "a", 7)))
+    world.table.upsert(rows(world, ["new"], "a", 5))
+    world.table.delete(rows(world, ["new"], "a", 5))
+    first.finish()
+    assert world.table.scan(["value"], "id = 'new'").to_arrow().to_pydict() == {"value": [7]}
+    check(world)
+
+
+def test_inserts_of_different_keys_do_not_meet() -> None:
+    world = grown("cow", **{"hoodie.metadata.record.index.enable": True})
+    first = begin(world, write(world, WriteOperation.BULK_INSERT, rows(world, ["new"], "a", 7)))
+    world.table.bulk_insert(rows(world, ["other"], "a", 5))
+    world.table.delete(rows(world, ["k1"], "b", 5))
+    begun = world.table.timeline().pending()[0].request_time
+    first.finish()
+    assert world.table.timeline().is_completed(begun)
+    check(world)
+
+
+@pytest.mark.parametrize("chosen", [("value,ts", "ts", "value,ts"), ("ts", "value", "ts,value"), ("value", "", "ts", "value")])
+def test_writers_that_choose_other_columns_for_statistics(chosen: tuple[str, ...]) -> None:
+    world = grown("cow")
+    for number, names in enumerate(chosen):
+        more = {"hoodie.metadata.index.column.stats.column.list": names} if names else {}
+        key, part = (GROUPS["b"][0][0], "b") if number == len(chosen) - 1 else (GROUPS["a"][0][0], "a")
+        world.table.upsert(rows(world, [key], part, 1_000_000 if number else 5), options=more)
+        check(world)
+    world.table.upsert(rows(world, [GROUPS["b"][1][0]], "b", 3_000_000))
+    check(world)
+    assert PARTITION_STATS in world.table.config.metadata_partitions
+
+
 SERVICES: dict[str, Callable[[World], object]] = {
     "clean": lambda world: world.table.clean(),
     "cluster": lambda world: world.table.cluster(),

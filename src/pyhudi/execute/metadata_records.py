@@ -2,6 +2,7 @@
 
     run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
     run_key_log          as that, for the record index and secondary indexes: made here, from side files of tasks
+    run_met_keys         the keys of side files of which other instants speak too
     run_metadata_base    a file group's first base file, from records or from side files of keys
     run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
     run_slice_keys       the keys of one file slice of the table, as a side file
@@ -52,11 +53,13 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.slices import FileSlice
 
 LOG_VERSION = 1
 BASE_EXTENSION = ".hfile"
 _SCHEMA = RECORD_SCHEMA.encode()
+_NAMED_KEYS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +102,16 @@ class KeyTask:
     """
 
     file: MetadataFile
+    table: StorageSpec
+    shard: int
+    sources: tuple[KeySource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetKeys:
+    """Look up what others say of the keys of one file group.  others: the partition, with their log files alone."""
+
+    others: MetadataPartition
     table: StorageSpec
     shard: int
     sources: tuple[KeySource, ...]
@@ -167,6 +180,18 @@ def run_key_log(task: KeyTask) -> WriteStat | None:
     """Write the record index's log file of one file group; None when no key of the side files belongs to it."""
     records = _key_records(task)
     return None if records.is_empty else _write_log(task.file, records)
+
+
+def run_met_keys(task: MetKeys) -> tuple[str, ...]:
+    """Some of the keys that others have written or removed too; none when there are no such keys."""
+    table = open_storage(task.table)
+    changes = (read_key_changes(table, source.path, task.shard).column("key") for source in task.sources)
+    own = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
+    met = [layer.keys for group in PartitionReader(task.others).lookup(task.others.name, own) for layer in group.newer]
+    # A block of deletes is read whole.
+    common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *met]).cast(pa.string()))
+    named: list[str] = common.filter(pc.is_in(common, value_set=own)).slice(0, _NAMED_KEYS).to_pylist()
+    return tuple(named)
 
 
 def run_metadata_base(task: BaseTask) -> WriteStat | None:

@@ -41,7 +41,14 @@ from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.metadata.defined import DefinedIndexes, load_defined_indexes, result_type
 from pyhudi.operations.metadata.overlap import Overlap, SaidOfPartitions
-from pyhudi.operations.metadata.prepare import MOVE_NO_KEYS, PreparedIndexes, find_expressions, prepare_indexes, with_shards
+from pyhudi.operations.metadata.prepare import (
+    CHANGE_NO_ROWS,
+    MOVE_NO_KEYS,
+    PreparedIndexes,
+    find_expressions,
+    prepare_indexes,
+    with_shards,
+)
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions, drop_store, maintained_partitions
 from pyhudi.operations.transaction import Transaction
@@ -56,6 +63,7 @@ from pyhudi.plan.metadata import (
     expression_records,
     files_records,
     joined,
+    partition_stats_records,
 )
 from pyhudi.records.hashing import name_hash
 from pyhudi.records.indexed_columns import indexed_columns
@@ -65,11 +73,11 @@ from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.storage.base import FileInfo, join_path
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import find_column_stats, find_files, partition_hashes
+from pyhudi.table.metadata.indexes import find_column_stats, find_files, find_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import SlicingState, build_file_groups, visible_slices
-from pyhudi.table.snapshot import Snapshot, load_replaced_groups, load_snapshot
+from pyhudi.table.snapshot import Snapshot, load_replaced_groups, load_schema, load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
 _LOG = logging.getLogger("pyhudi.operations.metadata")
@@ -168,7 +176,12 @@ class CommitMirror:
         indexes = load_defined_indexes(context, partitions)
         prepared = self._caught_up(context, indexes, time, metadata.operation_type or "")
         records: dict[str, MetadataRecords] = {FILES: files_records(_added_files(metadata))}
+        stale: tuple[str, ...] = ()
         if self.indexing is not None and self.data_schema is not None and self.indexing.columns:
+            if self._columns_join(context, now):
+                context = drop_partitions(context, {COLUMN_STATS, PARTITION_STATS}.intersection(partitions))
+                partitions, store = maintained_partitions(context.config), MetadataStore.open(context)
+            stale = tuple(name for name in _defined_columns(context) if name not in self.indexing.columns)
             store_definition(context, self.indexing.columns)
         if COLUMN_STATS in partitions:
             records[COLUMN_STATS] = column_stats_records(self._ranges(), self._stored())
@@ -189,18 +202,42 @@ class CommitMirror:
             records[index.partition], more = self._expression_records(context, touched, index, found_here, time)
             said += more
         overlap = Overlap.of(time, now, metadata_now)
+        keys = {RECORD_INDEX: self._key_sources(context, time), **prepared.secondary}
+        if metadata.operation_type not in CHANGE_NO_ROWS:
+            overlap.check_keys(self.engine, context, touched.reader, done, keys)
         dropped = overlap.drop_clashes(context, touched.reader, said)
         if dropped:
             context = context.reloaded()
             said = [one for one in said if one.index not in dropped]
         schema = self._stored() if self.data_schema is not None else pa.schema([])
+        if stale and PARTITION_STATS in partitions:
+            # Nobody keeps them true from now on, and the columns may come back.
+            records[PARTITION_STATS] = partition_stats_records(dict.fromkeys(find_partitions(touched.reader)), stale, schema)
         for one in said:
             ranges = one.records(schema, is_tight=not overlap.is_awaited)
             records[one.index] = joined(records[one.index], ranges) if one.index in records else ranges
-        keys = {RECORD_INDEX: self._key_sources(context, time), **prepared.secondary}
         store.commit(self.engine, time, now, {p: r for p, r in records.items() if p not in dropped}, keys)
         context.storage.delete_folder(join_path(SIDE_FOLDER, time))
         overlap.say_again(context, store, now, done, said, schema)
+
+    def _columns_join(self, context: TableContext, now: Timeline) -> bool:
+        """Whether columns get statistics that the table has had without them: those of older files and of other partitions lack
+        them, and the real Hudi passes over what lacks them.
+        """
+        defined = load_index_definitions(context).get(COLUMN_STATS)
+        if self.indexing is None or defined is None or set(self.indexing.columns) <= set(defined.source_fields):
+            return False
+        before = load_schema(context.timeline, now, context.config)
+        there = set(with_meta_fields(before.arrow).names) if before is not None else set()
+        late = [name for name in self.indexing.columns if name not in defined.source_fields and name.split(".")[0] in there]
+        if late:
+            _LOG.warning(
+                "%s of %s are to have statistics, and older files have none of them; dropped column_stats and partition_stats, "
+                "to be built anew by the next write",
+                ", ".join(late),
+                context.storage.uri,
+            )
+        return bool(late)
 
     def _caught_up(self, context: TableContext, indexes: DefinedIndexes, time: str, operation: str) -> PreparedIndexes:
         """What is known of the indexes that there are now: some may have come since the commit was prepared, or gone."""

@@ -1,8 +1,9 @@
-"""What commits whose times overlap say of partitions, so that together they never say less than the files.
+"""What commits whose times overlap say in indexes, so that together they never say less than the files.
 
-Records of one key are merged by the request times of the commits that wrote them, and commits complete in any order.  The ranges
-of a partition are made under the lock from all files that are there; still, those of the instant that was requested last win,
-and it may have completed before another one whose files it could not know:
+Records of one key are merged by the request times of the commits that wrote them, and commits complete in any order.
+
+Partitions.  The ranges of a partition are made under the lock from all files that are there; still, those of the instant that was
+requested last win, and it may have completed before another one whose files it could not know:
 
     begun first, ended last    its own record is complete, and comes before that of the instant that overtook it
     begun last, ended first    its record is the last word, and does not know what comes
@@ -27,11 +28,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.errors import WriteConflict
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.metadata_records import KeySource, MetKeys, run_met_keys
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.metadata.partitions import PARTITION_STATS
 from pyhudi.format.metadata.wrapped import wrapped_kind
 from pyhudi.format.ordering_values import Wrapper
-from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
+from pyhudi.operations.metadata.store import MetadataStore, drop_partitions, in_threads
 from pyhudi.plan.metadata import MetadataRecords, expression_records, partition_stats_records
 from pyhudi.records.stats import NO_VALUES, ColumnRange, covers
 from pyhudi.table.context import TableContext
@@ -120,6 +124,39 @@ class Overlap:
             drop_partitions(context, [one.index for one in narrow])
         else:
             store.commit(None, time, now, {one.index: one.records(schema, is_tight=False) for one in narrow})
+
+    def check_keys(
+        self,
+        engine: Engine | None,
+        context: TableContext,
+        reader: MetadataTable,
+        done: Instant,
+        keys: Mapping[str, Sequence[KeySource]],
+    ) -> None:
+        """Raises WriteConflict when an instant that overtook this one speaks of its keys.
+
+        reader: as the metadata table stood before; keys: side files by index.
+        """
+        tasks = []
+        for index, sources in keys.items() if self.is_overtaken else ():
+            others = reader.logs_after(index, done.request_time) if sources else None
+            if others is not None:
+                spec, given = context.storage.spec(), tuple(sources)
+                tasks += [
+                    MetKeys(others.narrowed([shard]), spec, shard, given)
+                    for shard, slice_ in enumerate(others.slices)
+                    if slice_.logs
+                ]
+        met = engine.map(run_met_keys, tasks) if engine is not None else in_threads(run_met_keys, tasks)
+        for task, named in zip(tasks, met, strict=True):
+            if named:
+                instants = sorted({log.name.instant_time for slice_ in task.others.slices for log in slice_.logs})
+                raise WriteConflict(
+                    f"{done.action} {done.request_time} of {context.storage.uri} brings records of which later instants speak "
+                    f"that have completed, such as {', '.join(map(repr, named))} in {task.others.name}; "
+                    "plan the write again",
+                    instants=tuple(instants),
+                )
 
 
 def _changes_type(reader: MetadataTable, said: SaidOfPartitions) -> bool:

@@ -16,6 +16,7 @@ Source: storage format, "Metadata table".
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 
 import pyarrow as pa
@@ -139,6 +140,18 @@ class MetadataTable:
         slices = self._require(name)
         instants = {log.name.instant_time for slice_ in slices for log in slice_.logs}
         return MetadataPartition(self.storage.spec(), name, slices, frozenset(filter(self._validity.counts, instants)))
+
+    def logs_after(self, name: str, request_time: str) -> MetadataPartition | None:
+        """A partition, also one that is being built, with nothing in it but the log files of instants requested later; None where
+        there are none.
+        """
+        slices = tuple(
+            replace(slice_, base=None, logs=tuple(log for log in slice_.logs if log.name.instant_time > request_time))
+            for slice_ in self.slices(name)
+        )
+        instants = {log.name.instant_time for slice_ in slices for log in slice_.logs}
+        counted = frozenset(filter(self._validity.counts, instants))
+        return MetadataPartition(self.storage.spec(), name, slices, counted) if counted else None
 
     @cached_property
     def _reader(self) -> GroupReader:
