@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.leased import LeasedStorage
+from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.memory import forget_memory
 from tests.conformance.moto_server import s3_options
 from tests.conformance.storage_suite import StorageSuite
@@ -40,4 +43,15 @@ class TestFaultyStorageWithoutFaults(StorageSuite):
     def storage(self) -> Iterator[Storage]:
         name = uuid.uuid4().hex
         yield FaultyStorage(open_storage(f"memory://{name}/t"))
+        forget_memory(name)
+
+
+class TestLeasedStorageWithItsLease(StorageSuite):
+    @pytest.fixture
+    def storage(self) -> Iterator[Storage]:
+        name = uuid.uuid4().hex
+        inner = open_storage(f"memory://{name}/t")
+        lock = StorageLock(open_storage(f"memory://{name}/locks"), ReplayEnvironment(1))
+        with lock.held():
+            yield LeasedStorage(inner, lock)
         forget_memory(name)

@@ -80,8 +80,8 @@ def run_archive(
     reason = None if timeline is None else reason_not_to_archive(timeline, settings.archival)
     if reason is not None:
         return ArchiveResult(reason=reason)
-    store = context.timeline
-    with context.lock.held(settings.commit.lock_wait_ms):
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        store = held.timeline
         files = store.load_files()
         now = store.timeline_of(files)
         if now.pending(Action.RESTORE):
@@ -89,17 +89,16 @@ def run_archive(
         reason = reason_not_to_archive(now, settings.archival)
         if reason is not None:
             return ArchiveResult(reason=reason)
-        bounds = _load_bounds(context, now, data_table)
+        bounds = _load_bounds(held, now, data_table)
         plan = plan_archival(now, settings.archival, bounds, is_cow=context.config.is_cow, zone=context.config.zone)
         if not plan.instants:
             return ArchiveResult(reason=plan.reason)
-        _check_version_file(context, now)
-        leftovers = _remove_leftovers(context, now, plan.start)
-        rows = [_to_row(context, instant, files) for instant in plan.instants]
-        context.lock.check()
+        _check_version_file(held, now)
+        leftovers = _remove_leftovers(held, now, plan.start)
+        rows = [_to_row(held, instant, files) for instant in plan.instants]
         store.history.append(rows, settings.compression)
-        _remove_instants(context, plan.instants, files)
-        merges = _merge_history(context, settings)
+        _remove_instants(held, plan.instants, files)
+        merges = _merge_history(held, settings)
     return ArchiveResult(
         instants=tuple(i.request_time for i in plan.instants),
         start=plan.start,

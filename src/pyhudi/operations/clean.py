@@ -290,9 +290,8 @@ def _history_is_empty(context: TableContext) -> bool:
 
 def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) -> Instant | None:
     """Put the plan on the timeline; None when another clean or a savepoint has come first."""
-    store = context.timeline
-    with context.lock.held(settings.commit.lock_wait_ms):
-        timeline = store.load()
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        timeline = held.timeline.load()
         refuse_while_restoring(context, timeline)
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
             return None
@@ -300,7 +299,7 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) 
             # A savepoint that came after the plan may need what the plan deletes.
             return None
         time = new_instant_time(context, timeline, settings.commit)
-        return store.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16)))
+        return held.timeline.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16)))
 
 
 def _execute(
@@ -309,19 +308,18 @@ def _execute(
     """Delete what a plan names and publish the clean; the completed instant, how many files were missing, the partitions that
     went.  The instant is None when another process has completed the same clean.
     """
-    store = context.timeline
     begun_ms = context.env.now_ms()
     if pending.state is State.REQUESTED:
         # Where another process carries the same plan out, deleting twice does no harm, and one of the two completes it.
-        store.start_or_join(pending, plan.encode(context.env.token_bytes(16)))
+        context.timeline.start_or_join(pending, plan.encode(context.env.token_bytes(16)))
     deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
     missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
-    with context.lock.held(settings.lock_wait_ms):
-        timeline = store.load()
+    with context.locked(settings.lock_wait_ms) as held:
+        timeline = held.timeline.load()
         current = [i for i in timeline.instants if i.request_time == pending.request_time and i.action is Action.CLEAN]
         if not current or current[0].state is State.COMPLETED:
             return None, missing, ()
-        gone = _delete_partitions(context, timeline, plan.partitions_to_be_deleted or ())
+        gone = _delete_partitions(held, timeline, plan.partitions_to_be_deleted or ())
         # Without the plan's word the next clean would look for the first one's time.
         earliest = plan.earliest_instant_to_retain
         metadata = CleanMetadata(
@@ -343,10 +341,10 @@ def _execute(
             },
             extra_metadata=dict(plan.extra_metadata or {}),
         )
-        mirror_clean(context, pending.request_time, metadata, timeline)
+        mirror_clean(held, pending.request_time, metadata, timeline)
         time = new_instant_time(context, timeline, settings)
         inflight = Instant(pending.request_time, Action.CLEAN, State.INFLIGHT)
-        done = store.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
+        done = held.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
     return done, missing, gone
 
 

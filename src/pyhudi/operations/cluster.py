@@ -35,12 +35,13 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.claim import PlanTaken, claim
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
+from pyhudi.operations.transaction import commit_metadata, new_instant_time, touched_groups
 from pyhudi.options import FileSettings, Options
 from pyhudi.plan.clustering import (
     ClusterGroup,
@@ -57,11 +58,11 @@ from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
-from pyhudi.storage.liveness import RunningWrite, is_alive
+from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
-from pyhudi.table.snapshot import Snapshot, load_rollback_targets, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 _LAYOUT_KEY = "hoodie.layout.optimize.strategy"
@@ -184,19 +185,18 @@ def schedule_clustering(
     check_writable(context)
     if options.bucketed:
         raise Unsupported("clustering takes records out of the file groups of their buckets (hoodie.index.type=BUCKET)")
-    store = context.timeline
-    with context.lock.held(options.commit.lock_wait_ms):
-        snapshot = load_snapshot(context)
+    with context.locked(options.commit.lock_wait_ms) as held:
+        snapshot = load_snapshot(held)
         if snapshot.timeline.pending(Action.RESTORE):
             raise TableState(f"a restore of {context.storage.uri} did not finish; run it again before clustering")
         if if_due and not due_now(context, snapshot.timeline, options).due:
             return ClusteringResult(None, None)
-        groups = _plan(context, engine, snapshot, options.plan)
+        groups = _plan(held, engine, snapshot, options.plan)
         if not groups:
             return ClusteringResult(None, None)
         time = new_instant_time(context, snapshot.timeline, options.commit)
         document = RequestedReplaceMetadata.of_clustering(_document(context, groups, options.plan))
-        store.request(time, Action.CLUSTERING, document.encode(context.env.token_bytes(16)))
+        held.timeline.request(time, Action.CLUSTERING, document.encode(context.env.token_bytes(16)))
     return _result(time, None, groups, (), options.plan.sort_columns)
 
 
@@ -213,9 +213,10 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     if finish_pending_rollbacks(context, options.commit, timeline):
         timeline = context.timeline.load()
     instant = timeline.find(instant_time, Action.CLUSTERING)
-    transaction = _claim(context, instant, options.commit)
+    if instant.state is State.INFLIGHT:
+        rollback_failed_attempt(context, instant_time, Action.CLUSTERING, options.commit)
+    transaction = claim(context, instant_time, Action.CLUSTERING, options.commit)
     with taken_back_on_error(transaction):
-        transaction.start()
         snapshot = load_snapshot(context)
         plan = _load_plan(context, instant)
         groups, sort_columns, layout = _groups_of(context, plan)
@@ -265,7 +266,7 @@ def run_clusterings(
             left[instant] = "another process completed or dropped it"
         except ClusteringOvertaken as error:
             left[instant] = f"dropped: {error}" if drop_clustering(context, options.commit, instant) else str(error)
-        except (WriteConflict, ClusteringTaken) as error:
+        except (WriteConflict, PlanTaken) as error:
             left[instant] = str(error)
 
     for pending in context.timeline.load().pending(Action.CLUSTERING):
@@ -302,18 +303,14 @@ def drop_clustering(context: TableContext, settings: CommitSettings, instant: st
     Raises TableState when a living process carries it out.
     """
     rollback_failed_attempt(context, instant, Action.CLUSTERING, settings)
-    with context.lock.held(settings.lock_wait_ms):
-        found = [i for i in context.timeline.load().pending(Action.CLUSTERING) if i.request_time == instant]
+    with context.locked(settings.lock_wait_ms) as held:
+        found = [i for i in held.timeline.load().pending(Action.CLUSTERING) if i.request_time == instant]
         if not found:
             return False
         if found[0].state is State.INFLIGHT or is_alive(context.storage, context.env, instant, settings.heartbeats):
-            raise ClusteringTaken(f"clustering {instant} of {context.storage.uri} is being carried out; stop that process first")
-        context.timeline.remove_pending(instant, Action.CLUSTERING, State.REQUESTED)
+            raise PlanTaken(f"clustering {instant} of {context.storage.uri} is being carried out; stop that process first")
+        held.timeline.remove_pending(instant, Action.CLUSTERING, State.REQUESTED)
     return True
-
-
-class ClusteringTaken(TableState):
-    """Another process carries the clustering out, or did."""
 
 
 class ClusteringOvertaken(WriteConflict):
@@ -365,26 +362,6 @@ def _document(context: TableContext, groups: Iterable[ClusterGroup], settings: C
         if settings.layout != "LINEAR":
             parameters[_LAYOUT_KEY] = settings.layout
     return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
-
-
-def _claim(context: TableContext, instant: Instant, settings: CommitSettings) -> Transaction:
-    """Make a pending plan this process's own, after undoing what a dead executor did of it."""
-    time = instant.request_time
-    if instant.state is State.INFLIGHT:
-        rollback_failed_attempt(context, time, Action.CLUSTERING, settings)
-    with context.lock.held(settings.lock_wait_ms):
-        timeline = context.timeline.load()
-        pending = [i for i in timeline.pending(Action.CLUSTERING) if i.request_time == time]
-        if time in load_rollback_targets(context.timeline, timeline):
-            # Files written from now on would not be known to that rollback.
-            raise ClusteringTaken(f"the last attempt at clustering {time} of {context.storage.uri} is being taken back")
-        if not pending:
-            raise ClusteringTaken(f"clustering {time} of {context.storage.uri} was completed or dropped by another process")
-        if pending[0].state is State.INFLIGHT or is_alive(context.storage, context.env, time, settings.heartbeats):
-            raise ClusteringTaken(f"clustering {time} of {context.storage.uri} is being carried out by another process")
-        heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
-        heartbeat.start()
-    return Transaction(context, settings, time, Action.CLUSTERING, heartbeat)
 
 
 def _load_plan(context: TableContext, instant: Instant) -> ClusteringPlan:

@@ -32,13 +32,14 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.claim import PlanTaken, claim
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CompactionResult, CompactionRun
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings, delete_marker
-from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
+from pyhudi.operations.transaction import commit_metadata, new_instant_time, touched_groups
 from pyhudi.options import FileSettings, Options
 from pyhudi.plan.compaction import (
     CompactionSettings,
@@ -57,11 +58,10 @@ from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import liveness
-from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, load_rollback_targets, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 
@@ -162,13 +162,13 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
     store = context.timeline
     action = store.load().find(instant, Action.COMPACTION, Action.LOGCOMPACTION).action
     rollback_failed_attempt(context, instant, action, settings.commit)
-    with context.lock.held(settings.commit.lock_wait_ms):
-        found = [i for i in store.load().instants if i.request_time == instant and i.action is action]
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        found = [i for i in held.timeline.load().instants if i.request_time == instant and i.action is action]
         if not found:
             return
         if found[0].state is State.INFLIGHT or _is_alive(context, settings, instant):
             raise TableState(f"{action} {instant} of {context.storage.uri} is being carried out; stop that process first")
-        store.remove_pending(instant, action, State.REQUESTED)
+        held.timeline.remove_pending(instant, action, State.REQUESTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +242,9 @@ def _run_all(
 
 
 def _schedule(context: TableContext, settings: CompactSettings, if_due: bool) -> Planned:
-    store, chosen = context.timeline, settings.compaction
-    with context.lock.held(settings.commit.lock_wait_ms):
-        snapshot = load_snapshot(context)
+    chosen = settings.compaction
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        snapshot = load_snapshot(held)
         timeline = snapshot.timeline
         _refuse_while_restoring(context, timeline)
         time = new_instant_time(context, timeline, settings.commit)
@@ -258,12 +258,12 @@ def _schedule(context: TableContext, settings: CompactSettings, if_due: bool) ->
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
         if plan is None:
             return Planned(None, "no file slice with log files to compact")
-        store.request(time, Action.COMPACTION, plan.encode(context.env.token_bytes(16)))
+        held.timeline.request(time, Action.COMPACTION, plan.encode(context.env.token_bytes(16)))
     return Planned(time, "")
 
 
 def _schedule_log(context: TableContext, engine: Engine, settings: CompactSettings, if_due: bool) -> Planned:
-    store, chosen = context.timeline, settings.compaction
+    chosen = settings.compaction
     if not merge_rule(context.config.merge).picks:
         return Planned(None, f"merge mode {context.config.merge.mode} needs the base file's rows")
     # Headers are read before the lock is taken; under it only those of log files that came since.
@@ -276,8 +276,8 @@ def _schedule_log(context: TableContext, engine: Engine, settings: CompactSettin
     partitions = _candidate_partitions(context, early, chosen)
     slices, _ = _find_slices(early, partitions, _AFTER_ALL, _held_groups(context, early))
     _read_headers(context, engine, slices, headers)
-    with context.lock.held(settings.commit.lock_wait_ms):
-        snapshot = load_snapshot(context)
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        snapshot = load_snapshot(held)
         timeline = snapshot.timeline
         _refuse_while_restoring(context, timeline)
         writing = timeline.pending_writes()
@@ -293,7 +293,7 @@ def _schedule_log(context: TableContext, engine: Engine, settings: CompactSettin
         plan = plan_log_compaction(((s, _block_count(s, headers, validity)) for s in slices), chosen, passed_over)
         if plan is None:
             return Planned(None, f"no file slice with {chosen.log_block_threshold} log blocks to merge")
-        store.request(time, Action.LOGCOMPACTION, plan.encode(context.env.token_bytes(16)))
+        held.timeline.request(time, Action.LOGCOMPACTION, plan.encode(context.env.token_bytes(16)))
     return Planned(time, "")
 
 
@@ -374,12 +374,14 @@ def _execute(
     context: TableContext, engine: Engine, settings: CompactSettings, kind: _Kind, request_time: str
 ) -> CompactionRun | str:
     """Carry out one plan; a text says why that is somebody else's business, or nobody's."""
-    transaction = _claim(context, settings, kind, request_time)
-    if isinstance(transaction, str):
-        return transaction
+    if _undo_dead_attempt(context, settings, kind, request_time) and kind is _LOG_COMPACTION:
+        return "its last attempt died, so it was dropped"
+    try:
+        transaction = claim(context, request_time, kind.action, settings.commit)
+    except PlanTaken as taken:
+        return taken.reason
     phases = Phases(context.env)
     with taken_back_on_error(transaction):
-        transaction.start()
         plan = load_compaction_plan(context.timeline, Instant(request_time, kind.action, State.REQUESTED))
         snapshot = load_snapshot(context)
         spec = _task_spec(snapshot, settings, request_time)
@@ -393,27 +395,6 @@ def _execute(
         done = transaction.commit(metadata, None, mirror=mirror, verify=verify)
     phases.end("run")
     return _run_result(done, plan, statuses, phases)
-
-
-def _claim(context: TableContext, settings: CompactSettings, kind: _Kind, request_time: str) -> Transaction | str:
-    """Make a pending plan this process's own.  At most one living process has it."""
-    if _undo_dead_attempt(context, settings, kind, request_time) and kind is _LOG_COMPACTION:
-        return "its last attempt died, so it was dropped"
-    store = context.timeline
-    with context.lock.held(settings.commit.lock_wait_ms):
-        timeline = store.load()
-        _refuse_while_restoring(context, timeline)
-        pending = [i for i in timeline.pending(kind.action) if i.request_time == request_time]
-        if request_time in load_rollback_targets(store, timeline):
-            # Files written from now on would not be known to that rollback.
-            return "its last attempt is being taken back"
-        if not pending:
-            return "another process completed or dropped it"
-        if pending[0].state is State.INFLIGHT or _is_alive(context, settings, request_time):
-            return "another process carries it out"
-        heartbeat = RunningWrite(context.storage, context.env, request_time, settings.commit.heartbeats)
-        heartbeat.start()
-    return Transaction(context, settings.commit, request_time, kind.action, heartbeat)
 
 
 def _undo_dead_attempt(context: TableContext, settings: CompactSettings, kind: _Kind, request_time: str) -> bool:

@@ -54,6 +54,7 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.attempt import check_writable
+from pyhudi.operations.claim import claim
 from pyhudi.operations.metadata.defined import (
     check_secondary_column,
     expression_index,
@@ -74,7 +75,6 @@ from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.storage import liveness
-from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import METADATA_FOLDER, load_index_definitions
@@ -178,8 +178,8 @@ def create_index(context: TableContext, engine: Engine, settings: IndexSettings,
 def schedule_index(context: TableContext, engine: Engine, settings: IndexSettings, request: IndexRequest) -> str:
     """Put an indexing on the timeline; its instant.  Raises as `create_index`."""
     check_writable(context)
-    with context.lock.held(settings.commit.lock_wait_ms):
-        context = context.reloaded()
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        context = held.reloaded()
         snapshot = load_snapshot(context, directory_listing)
         schema = _schema_of(snapshot)
         if not context.config.has_metadata_table:
@@ -212,22 +212,20 @@ def run_index(context: TableContext, engine: Engine, settings: IndexSettings, in
 
 def abort_index(context: TableContext, settings: IndexSettings, instant_time: str, *, missing_ok: bool = False) -> None:
     """Take an indexing back that has not completed: what it has built, its definition and its instant."""
-    with context.lock.held(settings.commit.lock_wait_ms):
-        context = context.reloaded()
-        pending = [i for i in context.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        held = held.reloaded()
+        pending = [i for i in held.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
         if not pending:
             if missing_ok:
                 return
-            raise TableState(
-                f"indexing {instant_time} of {context.storage.uri} is not pending: it is complete, or was taken back"
-            )
-        for info in _plan_of(context, instant_time).index_partition_infos or ():
+            raise TableState(f"indexing {instant_time} of {held.storage.uri} is not pending: it is complete, or was taken back")
+        for info in _plan_of(held, instant_time).index_partition_infos or ():
             partition = info.metadata_partition_path or ""
-            if partition in context.config.metadata_partitions:
+            if partition in held.config.metadata_partitions:
                 continue
-            _forget_definition(context, partition)
-            context = drop_partitions(context, (partition,))
-        context.timeline.remove_pending(instant_time, Action.INDEXING)
+            _forget_definition(held, partition)
+            held = drop_partitions(held, (partition,))
+        held.timeline.remove_pending(instant_time, Action.INDEXING)
     liveness.forget(context.storage, instant_time)
 
 
@@ -236,8 +234,8 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
 
     Raises InvalidRequest when the table has no such index, or another one needs it.
     """
-    with context.lock.held(lock_wait_ms):
-        context = context.reloaded()
+    with context.locked(lock_wait_ms) as held:
+        context = held.reloaded()
         config = context.config
         there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
         definitions = load_index_definitions(context)
@@ -265,8 +263,8 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
 
     The next write builds it anew, defined indexes included, unless its options say hoodie.metadata.enable=false.
     """
-    with context.lock.held(lock_wait_ms):
-        drop_store(context.reloaded())
+    with context.locked(lock_wait_ms) as held:
+        drop_store(held.reloaded())
 
 
 def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings, name: str | None) -> tuple[str, ...]:
@@ -275,8 +273,8 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
     Nothing of what is there is believed, so this mends what is damaged.  Statistics of columns and of partitions are built
     together.  Returns what was built.  The lock is held meanwhile.  Raises InvalidRequest when the table has no such index.
     """
-    with context.lock.held(settings.commit.lock_wait_ms):
-        context = context.reloaded()
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        context = held.reloaded()
         snapshot = load_snapshot(context, directory_listing)
         schema = _schema_of(snapshot)
         there = context.config.metadata_partitions
@@ -362,8 +360,8 @@ class _Indexing:
 
     @contextmanager
     def _locked(self) -> Iterator[TableContext]:
-        with self._context.lock.held(self._settings.commit.lock_wait_ms):
-            context = self._context.reloaded()
+        with self._context.locked(self._settings.commit.lock_wait_ms) as held:
+            context = held.reloaded()
             pending = {i.request_time for i in context.timeline.load().pending(Action.INDEXING)}
             if self._time not in pending:
                 raise TableState(f"indexing {self._time} of {context.storage.uri} was taken back by another process")
@@ -371,7 +369,6 @@ class _Indexing:
 
     def _begin(self, context: TableContext) -> tuple[PartitionBuilder, Snapshot, list[MetadataFile], str]:
         """Name the partition as being built, its file groups made, and take the state that it is built from."""
-        context.timeline.start_or_join(Instant(self._time, Action.INDEXING, State.REQUESTED))
         snapshot = load_snapshot(context, directory_listing)
         schema = _schema_of(snapshot)
         definition = _planned_definition(self._info)
@@ -389,7 +386,7 @@ class _Indexing:
         files = builder.seed(self._partition, time)
         inflight = (*context.config.metadata_partitions_inflight, self._partition)
         set_partitions(context, [p for p in context.config.metadata_partitions if p != self._partition], inflight)
-        return builder, snapshot, files, time
+        return builder.unlocked(self._context), snapshot, files, time
 
     def _columns(self, context: TableContext, definition: IndexDefinition | None, schema: pa.Schema) -> tuple[str, ...]:
         settings = self._settings.metadata
@@ -442,15 +439,9 @@ class _Indexing:
 @contextmanager
 def _claimed(context: TableContext, settings: IndexSettings, instant_time: str) -> Iterator[None]:
     """Hold an indexing instant as this process's own."""
-    heartbeats = settings.commit.heartbeats
-    with context.lock.held(settings.commit.lock_wait_ms):
-        instant = context.timeline.load().find(instant_time, Action.INDEXING)
-        if instant.is_completed:
-            raise TableState(f"indexing {instant_time} of {context.storage.uri} is complete")
-        if liveness.is_alive(context.storage, context.env, instant_time, heartbeats):
-            raise TableState(f"another process carries indexing {instant_time} of {context.storage.uri} out")
-        heartbeat = RunningWrite(context.storage, context.env, instant_time, heartbeats)
-        heartbeat.start()
+    if context.timeline.load().find(instant_time, Action.INDEXING).is_completed:
+        raise TableState(f"indexing {instant_time} of {context.storage.uri} is complete")
+    heartbeat = claim(context, instant_time, Action.INDEXING, settings.commit, resumes=True).heartbeat
     try:
         yield
     except Exception:

@@ -126,13 +126,13 @@ def _repair_properties(context: TableContext, engine: Engine, settings: RepairSe
         if backup:
             yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_BACKUP, "an interrupted change left it", "it is deleted")
             if not dry_run:
-                with context.lock.held(settings.commit.lock_wait_ms):
-                    storage.delete([PROPERTIES_BACKUP])
+                with context.locked(settings.commit.lock_wait_ms) as held:
+                    held.storage.delete([PROPERTIES_BACKUP])
         return
     yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_FILE, damage, "it is written from its backup")
     if not dry_run:
-        with context.lock.held(settings.commit.lock_wait_ms):
-            store_table_config(storage, {}, context.env)
+        with context.locked(settings.commit.lock_wait_ms) as held:
+            store_table_config(held.storage, {}, context.env)
 
 
 def _damage(data: bytes) -> str | None:

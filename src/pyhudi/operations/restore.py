@@ -51,8 +51,8 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     later write is savepointed or archived, and when another restore, to another instant, is pending.
     """
     check_version(context)
-    store = context.timeline
-    with context.lock.held(settings.lock_wait_ms):
+    with context.locked(settings.lock_wait_ms) as held:
+        store = held.timeline
         timeline = store.load()
         pending = timeline.pending(Action.RESTORE)
         if pending:
@@ -73,7 +73,7 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
             time = new_instant_time(context, timeline, settings)
             restoring = store.request(time, Action.RESTORE, plan.encode(context.env.token_bytes(16)))
     if restoring.state is State.REQUESTED:
-        store.start_or_join(restoring)
+        context.timeline.start_or_join(restoring)
     return _execute(context, settings, restoring, plan, instant)
 
 
@@ -84,14 +84,13 @@ def _execute(
     plan: RestorePlan,
     target: str,
 ) -> RestoreResult:
-    store = context.timeline
     begun_ms = context.env.now_ms()
     gone = tuple(info.commit_time for info in plan.instants_to_rollback)
-    with context.lock.held(settings.lock_wait_ms):
-        drop_for_restore(context)
-        files = store.load_files()
+    with context.locked(settings.lock_wait_ms) as held:
+        drop_for_restore(held)
+        files = held.timeline.load_files()
         for info in plan.instants_to_rollback:
-            _remove_instant(context, info, files)
+            _remove_instant(held, info, files)
     deleted = _delete_files(context, gone)
     for time in gone:
         markers = Markers(context.storage, time)
@@ -99,7 +98,8 @@ def _execute(
         context.storage.delete([path for path, _ in markers.list()])
         markers.delete()
         liveness.forget(context.storage, time)
-    with context.lock.held(settings.lock_wait_ms):
+    with context.locked(settings.lock_wait_ms) as held:
+        store = held.timeline
         timeline = store.load()
         taken_ms = max(0, context.env.now_ms() - begun_ms)
         metadata = RestoreMetadata(
@@ -116,7 +116,7 @@ def _execute(
         inflight = Instant(restoring.request_time, Action.RESTORE, State.INFLIGHT)
         store.complete(inflight, Action.RESTORE, completion_time, metadata.encode(context.env.token_bytes(16)))
         rollbacks = [i for i in store.load_files() if i.action is Action.ROLLBACK and i.request_time > target]
-        context.storage.delete([store.path(i) for i in sorted(rollbacks, key=lambda i: (i.request_time, -i.state))])
+        held.storage.delete([store.path(i) for i in sorted(rollbacks, key=lambda i: (i.request_time, -i.state))])
     return RestoreResult(
         instant=restoring.request_time,
         completion_time=completion_time,

@@ -119,8 +119,8 @@ def _request(
     """
     if not context.config.version.has_one_log_file_per_commit:
         raise Unsupported(f"rollback on table version {int(context.config.version)} is not built; upgrade the table first")
-    store = context.timeline
-    with context.lock.held(settings.lock_wait_ms):
+    with context.locked(settings.lock_wait_ms) as held:
+        store = held.timeline
         timeline = store.load()
         pending = load_rollback_targets(store, timeline).get(instant.request_time)
         if pending is not None:
@@ -185,7 +185,8 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         partitions[partition] = RollbackPartitionMetadata(
             partition_path=partition, success_delete_files=tuple(files), failed_delete_files=()
         )
-    with context.lock.held(settings.lock_wait_ms):
+    with context.locked(settings.lock_wait_ms) as held:
+        store, storage = held.timeline, held.storage
         timeline = store.load()
         own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
         if not own or own[0].state is State.COMPLETED:
@@ -200,7 +201,7 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
             instants_rollback=(InstantInfo(target, action.value),),
         )
         # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
-        mirror_rollback(context, requested.request_time, target, partitions, timeline)
+        mirror_rollback(held, requested.request_time, target, partitions, timeline)
         Markers(storage, target).delete()
         liveness.forget(storage, target)
         for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):

@@ -37,9 +37,9 @@ def run_savepoint(
     of that state may have been cleaned, and while a restore is pending.
     """
     check_version(context)
-    store = context.timeline
-    with context.lock.held(settings.lock_wait_ms):
-        snapshot = load_snapshot(context)
+    with context.locked(settings.lock_wait_ms) as held:
+        store = held.timeline
+        snapshot = load_snapshot(held)
         timeline = snapshot.timeline
         refuse_while_restoring(context, timeline)
         write = completed_write(context, timeline, instant)
@@ -78,13 +78,13 @@ def run_delete_savepoint(context: TableContext, settings: CommitSettings, instan
     Raises InstantNotFound when there is none.
     """
     check_version(context)
-    store = context.timeline
-    with context.lock.held(settings.lock_wait_ms):
+    with context.locked(settings.lock_wait_ms) as held:
+        store = held.timeline
         found = [i for i in store.load_files() if i.request_time == instant and i.action is Action.SAVEPOINT]
         if not found:
             raise InstantNotFound(f"the timeline of {context.storage.uri} has no savepoint of instant {instant}")
         for one in sorted(found, key=lambda i: -i.state):
-            context.storage.delete([store.path(one)])
+            held.storage.delete([store.path(one)])
 
 
 def completed_write(context: TableContext, timeline: Timeline, instant: str | None) -> Instant:

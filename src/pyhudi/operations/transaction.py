@@ -84,11 +84,10 @@ class Transaction:
     @classmethod
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
         """Take an instant time and write the requested file.  Raises TableState while a restore is pending."""
-        store = context.timeline
         heartbeat: RunningWrite | None = None
         try:
-            with context.lock.held(settings.lock_wait_ms):
-                timeline = store.load()
+            with context.locked(settings.lock_wait_ms) as held:
+                timeline = held.timeline.load()
                 restoring = timeline.pending(Action.RESTORE)
                 if restoring:
                     raise TableState(
@@ -98,7 +97,7 @@ class Transaction:
                 time = new_instant_time(context, timeline, settings)
                 heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
-                store.request(time, action, requested)
+                held.timeline.request(time, action, requested)
         except BaseException as error:
             if heartbeat is not None:
                 # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.
@@ -129,10 +128,9 @@ class Transaction:
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
-        store = self.context.timeline
-        with self.context.lock.held(self.settings.lock_wait_ms):
+        with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
-            now = store.load()
+            now = held.timeline.load()
             self._check_ours(now)
             if verify is not None:
                 verify(now)
@@ -140,9 +138,9 @@ class Transaction:
                 self._check_conflicts(now, start, written_groups(metadata).union(touched))
                 if start.schema is not None:
                     metadata = self._with_schema(metadata, start.schema, now)
-            self._delete_unreported_files(metadata)
+            self._delete_unreported_files(held, metadata)
             if mirror is not None:
-                mirror(self, metadata, now)
+                mirror(replace(self, context=held), metadata, now)
             elif self.context.config.metadata_partitions:
                 raise Internal(f"{self.action} would leave the metadata table of {self.context.storage.uri} behind")
             completion_time = new_instant_time(self.context, now, self.settings)
@@ -231,16 +229,16 @@ class Transaction:
                 instants=tuple(c.instant.request_time for c in conflicts),
             )
 
-    def _delete_unreported_files(self, metadata: CommitMetadata) -> None:
+    def _delete_unreported_files(self, held: TableContext, metadata: CommitMetadata) -> None:
         """Files of task attempts that were repeated have a marker and stand in no statistic; they must not become data."""
         reported = set()
         for stats in metadata.partition_to_write_stats.values():
             for stat in stats:
                 reported.add(stat.path)
                 reported.update(stat.cdc_stats or {})
-        lost = [path for path, _ in Markers(self.context.storage, self.instant_time).list() if path not in reported]
+        lost = [path for path, _ in Markers(held.storage, self.instant_time).list() if path not in reported]
         if lost:
-            self.context.storage.delete(lost)
+            held.storage.delete(lost)
 
     def _publish(self, done: Instant, content: bytes) -> None:
         path = self.context.timeline.path(done)

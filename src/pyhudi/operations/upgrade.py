@@ -107,37 +107,36 @@ def run_upgrade(context: TableContext, engine: Engine, settings: CompactSettings
     Raises TableState while a restore is pending or a writer lives, Unsupported for other versions, CorruptData for instants or an
     archive that cannot be read; the table is then as it was.
     """
-    with context.lock.held(settings.commit.lock_wait_ms):
-        context = context.reloaded()
-        version = context.config.version
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        held = held.reloaded()
+        version = held.config.version
         if version is TableVersion.EIGHT:
-            _remove_instants(context.storage, _META, _V1)
+            _remove_instants(held.storage, _META, _V1)
             return VersionChange(int(version), int(version))
         if version is not TableVersion.SIX:
             raise Unsupported(f"tables of version {int(version)} are not upgraded; version 6 is")
-        if any(field.kind is PartitionKind.UNKNOWN for field in context.config.keys.partition_fields):
+        if any(field.kind is PartitionKind.UNKNOWN for field in held.config.keys.partition_fields):
             raise Unsupported(
                 "the table has a custom key generator and does not say how its partition fields become paths; set "
                 "hoodie.table.partition.fields to field:TYPE first"
             )
-        timeline = context.timeline.load()
-        _refuse_restore(context, timeline)
-        taken_back = _take_back_failed_writes(context, settings.commit, timeline)
-        if context.config.property("hoodie.table.metadata.partitions") or context.storage.child(f"{_META}/metadata").stat(
+        timeline = held.timeline.load()
+        _refuse_restore(held, timeline)
+        taken_back = _take_back_failed_writes(held, settings.commit, timeline)
+        if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(f"{_META}/metadata").stat(
             f"{_META}/hoodie.properties"
         ):
-            context = drop_store(context)
-        files = [i for i in context.timeline.load_files() if i.request_time not in taken_back]
+            held = drop_store(held)
+        files = [i for i in held.timeline.load_files() if i.request_time not in taken_back]
         files = [i for i in files if not (i.action is Action.ROLLBACK and _is_pending(i, files))]
         target = f"{_META}/timeline"
-        context.storage.delete_folder(target)
-        context.storage.make_folder(target)
-        context.storage.make_folder(f"{target}/history")
-        archived = _archive_to_history(context, HistoryStore(context.storage, f"{target}/history"), files, compression)
-        count = _store_layout_2(context, target, files)
-        context.lock.check()
-        store_table_config(context.storage, _properties_of_8(context), context.env)
-        _remove_instants(context.storage, _META, _V1)
+        held.storage.delete_folder(target)
+        held.storage.make_folder(target)
+        held.storage.make_folder(f"{target}/history")
+        archived = _archive_to_history(held, HistoryStore(held.storage, f"{target}/history"), files, compression)
+        count = _store_layout_2(held, target, files)
+        store_table_config(held.storage, _properties_of_8(held), held.env)
+        _remove_instants(held.storage, _META, _V1)
     compaction = None
     if not context.config.is_cow:
         compaction = run_compaction(context.reloaded(), engine, _unlimited(settings)).instant
@@ -154,8 +153,8 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
     context = context.reloaded()
     version = context.config.version
     if version is TableVersion.SIX:
-        with context.lock.held(settings.commit.lock_wait_ms):
-            context.storage.delete_folder(f"{_META}/timeline")
+        with context.locked(settings.commit.lock_wait_ms) as held:
+            held.storage.delete_folder(f"{_META}/timeline")
         return VersionChange(6, 6)
     if version is not TableVersion.EIGHT:
         raise Unsupported(f"tables of version {int(version)} are not downgraded; version 8 is")
@@ -166,8 +165,8 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
     eager = replace(settings.commit, failed_writes="EAGER")
     rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, eager))
     compaction = _merge_all_logs(context, engine, settings)
-    with context.lock.held(settings.commit.lock_wait_ms):
-        context = context.reloaded()
+    with context.locked(settings.commit.lock_wait_ms) as held:
+        context = held.reloaded()
         timeline = context.timeline.load()
         _refuse_restore(context, timeline)
         writing = timeline.pending_writes()
@@ -184,7 +183,6 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
         context.storage.delete_folder(f"{_META}/{_ARCHIVE}")
         archived = _history_to_archive(context)
         count = _store_layout_1(context, files)
-        context.lock.check()
         store_table_config(context.storage, _properties_of_6(context), context.env)
         context.storage.delete_folder(context.config.timeline_path)
         context.storage.delete_folder(f"{_META}/.index_defs")

@@ -34,7 +34,8 @@ from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.batches import StreamBatch, check_not_landed
-from pyhudi.operations.cluster import ClusteringTaken, drop_clustering
+from pyhudi.operations.claim import PlanTaken
+from pyhudi.operations.cluster import drop_clustering
 from pyhudi.operations.create import check_columns
 from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
 from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
@@ -850,7 +851,7 @@ def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
     if clustered and settings.drops_clusterings:
         for pending in snapshot.timeline.pending(Action.CLUSTERING):
             if clustered & touched_groups(snapshot.context, pending)[0]:
-                with suppress(ClusteringTaken):
+                with suppress(PlanTaken):
                     drop_clustering(snapshot.context, settings.commit, pending.request_time)
 
 

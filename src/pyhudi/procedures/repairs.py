@@ -42,9 +42,9 @@ def repair_overwrite_hoodie_props(call: Call) -> Rows:
         raise InvalidRequest(f"there is no file {call.text('new_props_file_path')}")
     wanted = parse_properties(data)
     context = call.table.context
-    with context.lock.held(LOCK_WAIT_MS):
-        old = dict(context.reloaded().config.properties)
-        new = dict(store_table_config(context.storage, {**dict.fromkeys(old), **wanted}, context.env).properties)
+    with context.locked(LOCK_WAIT_MS) as held:
+        old = dict(held.reloaded().config.properties)
+        new = dict(store_table_config(held.storage, {**dict.fromkeys(old), **wanted}, context.env).properties)
     for key in sorted({*old, *new}):
         yield {"property": key, "old_value": old.get(key, "null"), "new_value": new.get(key, "null")}
 
@@ -52,8 +52,8 @@ def repair_overwrite_hoodie_props(call: Call) -> Rows:
 def repair_corrupted_clean_files(call: Call) -> Rows:
     """Remove the files of cleans on the timeline that are empty or cannot be read; readers of the timeline stop at them."""
     context = call.table.context
-    store = context.timeline
-    with context.lock.held(LOCK_WAIT_MS):
+    with context.locked(LOCK_WAIT_MS) as held:
+        store = held.timeline
         for instant in store.load_files():
             if instant.action is not Action.CLEAN:
                 continue
@@ -64,7 +64,7 @@ def repair_corrupted_clean_files(call: Call) -> Rows:
             try:
                 (CleanMetadata if instant.state is State.COMPLETED else CleanerPlan).decode(data)
             except CorruptData:
-                context.storage.delete([store.path(instant)])
+                held.storage.delete([store.path(instant)])
     yield {"result": True}
 
 

@@ -12,7 +12,8 @@ of them:
                          half; other calls are atomic, and this is BEFORE to them
     Moment.AFTER         the call has had its effect
 
-With no plan the storage only counts, which tells a test how many calls there are to try.
+With no plan the storage only counts, which tells a test how many calls there are to try.  `watch` is called before each call,
+with its number: so a test lets time pass there and others work, as while this process is suspended.
 The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted too.
 
 What this does not do: it breaks no promise of `Storage`; a store that loses what it confirmed is another kind of test.
@@ -91,11 +92,21 @@ class Call:
 
 
 class FaultyStorage:
-    """`inner` with a fault in it.  plan: None only counts.  Everything that `Storage` promises holds until the fault."""
+    """`inner` with a fault in it.  plan: None only counts.  Everything that `Storage` promises holds until the fault.
 
-    def __init__(self, inner: Storage, plan: Fault | None = None, *, _course: _Course | None = None) -> None:
+    watch: is given the number of each call, reads and writes counted together, just before it has its effect.
+    """
+
+    def __init__(
+        self,
+        inner: Storage,
+        plan: Fault | None = None,
+        *,
+        watch: Callable[[int], None] | None = None,
+        _course: _Course | None = None,
+    ) -> None:
         self._inner = inner
-        self._course = _course if _course is not None else _Course(plan)
+        self._course = _course if _course is not None else _Course(plan, watch)
 
     def __repr__(self) -> str:
         return f"FaultyStorage({self._inner!r})"
@@ -244,10 +255,11 @@ class _FaultyOutput:
 class _Course:
     """What has happened so far, shared by all storages of one test."""
 
-    def __init__(self, plan: Fault | None) -> None:
+    def __init__(self, plan: Fault | None, watch: Callable[[int], None] | None) -> None:
         self.token = uuid.uuid4().hex
         self.struck = False
         self._plan = plan
+        self._watch = watch
         self._calls: list[Call] = []
         self._counts = dict.fromkeys(Counted, 0)
         self._dead = False
@@ -265,6 +277,12 @@ class _Course:
 
     def enter(self, call: Call) -> Fault | None:
         """Count a call; the plan when this is the call that it names."""
+        planned = self._count(call)
+        if self._watch is not None:
+            self._watch(len(self._calls))
+        return planned
+
+    def _count(self, call: Call) -> Fault | None:
         with self._mutex:
             if self._dead:
                 raise SimulatedCrash("the process died earlier")

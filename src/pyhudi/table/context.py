@@ -5,10 +5,13 @@ A context is a plain value; loading the state of the table at a moment is `table
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.storage.leased import LeasedStorage
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.timeline.history import HistoryStore
@@ -31,6 +34,16 @@ class TableContext:
         layout = config.version.layout
         history = HistoryStore(self.storage, config.history_path if layout.has_lsm_history else "")
         return TimelineStore(self.storage, config.timeline_path, layout, config.zone, history)
+
+    @contextmanager
+    def locked(self, wait_ms: int | None = None) -> Iterator[TableContext]:
+        """Hold the table's lock during a `with` block: the only way to it.
+
+        Gives the table as it is to be written there: each change of its storage proves first that the lock is still held, and
+        raises StorageUnavailable when it was lost.  Of no use after the block.  wait_ms: as in `LockProvider.acquire`.
+        """
+        with self.lock.held(wait_ms):
+            yield replace(self, storage=LeasedStorage(self.storage, self.lock))
 
     def reloaded(self) -> TableContext:
         """The same table with `hoodie.properties` read again."""

@@ -106,13 +106,15 @@ def ensure_metadata_table(
     """
     if not _missing(context, settings) and not _unwanted(context, settings):
         return context
-    with context.lock.held(lock_wait_ms):
-        context = context.reloaded()
-        gone = _unwanted(context, settings)
+    with context.locked(lock_wait_ms) as held:
+        held = held.reloaded()
+        gone = _unwanted(held, settings)
         if gone:
-            context = drop_partitions(context, gone)
-        missing = _missing(context, settings)
-        return build_partitions(context, engine, settings, missing, data_schema, before) if missing else context
+            held = drop_partitions(held, gone)
+        missing = _missing(held, settings)
+        if missing:
+            held = build_partitions(held, engine, settings, missing, data_schema, before)
+        return replace(context, config=held.config)
 
 
 def build_partitions(
@@ -207,6 +209,12 @@ class PartitionBuilder:
         self._schema = schema
         self._slices: tuple[FileSlice, ...] | None = None
         self._found: dict[FileIndexing, tuple[FoundFile, ...]] = {}
+
+    def unlocked(self, table: TableContext) -> PartitionBuilder:
+        """The same work without the lock: `fill` writes files that nobody reads yet.  table: as the caller opened it."""
+        table = replace(table, config=self.table.config)
+        snapshot = replace(self._snapshot, context=table)
+        return PartitionBuilder(MetadataStore.open(table), self._engine, self._settings, snapshot, self._columns, self._schema)
 
     def build(self, partition: str) -> None:
         """Build one partition and name it in the table's properties."""

@@ -62,8 +62,8 @@ def run_metadata_services(context: TableContext, engine: Engine | None, settings
     done: list[str] = []
     reason = _reason_not_to_compact(timeline, settings.metadata)
     if reason is None:
-        with context.lock.held(settings.lock_wait_ms):
-            reason, compacted = _compact(MetadataStore.open(context.reloaded()), engine, settings.metadata)
+        with context.locked(settings.lock_wait_ms) as held:
+            reason, compacted = _compact(MetadataStore.open(held.reloaded()), engine, settings.metadata)
             done.extend(f"compaction {instant}" for instant in compacted)
     if done:
         cleaned = run_clean(store.context, _clean_settings(settings.clean))
@@ -82,8 +82,8 @@ def compact_metadata_table(
     context: TableContext, engine: Engine | None, settings: MetadataSettings, lock_wait_ms: int, *, if_due: bool
 ) -> tuple[str | None, tuple[str, ...]]:
     """Compact the metadata table: why not, and the instants of the compactions that were carried out."""
-    with context.lock.held(lock_wait_ms):
-        store = MetadataStore.open(context.reloaded())
+    with context.locked(lock_wait_ms) as held:
+        store = MetadataStore.open(held.reloaded())
         return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
 
 

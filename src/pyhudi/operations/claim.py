@@ -1,0 +1,83 @@
+"""Claiming: how a plan on the timeline becomes the work of one living process.
+
+    lock: the plan is pending, no rollback of an earlier attempt is, and nobody lives who carries it out; the first heartbeat;
+          `<t>.<action>.inflight`
+
+Whoever dies after the heartbeat leaves it behind, and with it the word that the plan was begun: the next writer or service that
+meets the plan settles it.  A plan without a heartbeat waits for somebody to begin it.
+
+Source: timeline document, "Timeline files" and "Heartbeats".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyhudi.errors import TableState
+from pyhudi.format.instants import Action, State
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.transaction import Transaction
+from pyhudi.storage import liveness
+from pyhudi.storage.liveness import RunningWrite
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_rollback_targets
+
+
+class PlanTaken(TableState):
+    """A plan is somebody else's by now, or nobody's.  reason: whose, in a few words."""
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (str(self), self.reason)
+
+
+def claim(
+    context: TableContext, request_time: str, action: Action, settings: CommitSettings, *, resumes: bool = False
+) -> Transaction:
+    """Make a pending plan this process's own.  At most one living process has a plan.
+
+    resumes: what a dead attempt began is carried on; otherwise it has been removed before, and an inflight file is somebody's.
+    Raises PlanTaken, TableState while a restore is pending.
+    """
+    heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
+    with context.locked(settings.lock_wait_ms) as held:
+        timeline = held.timeline.load()
+        restoring = timeline.pending(Action.RESTORE)
+        if restoring:
+            raise TableState(
+                f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before {action} "
+                f"{request_time} is carried out"
+            )
+        pending = [i for i in timeline.pending(action) if i.request_time == request_time]
+        reason = None
+        if request_time in load_rollback_targets(held.timeline, timeline):
+            # Files written from now on would not be known to that rollback.
+            reason = "its last attempt is being taken back"
+        elif not pending:
+            reason = "another process completed or dropped it"
+        elif (pending[0].state is State.INFLIGHT and not resumes) or liveness.is_alive(
+            context.storage, context.env, request_time, settings.heartbeats
+        ):
+            reason = "another process carries it out"
+        if reason is not None:
+            raise PlanTaken(f"{action} {request_time} of {context.storage.uri} is not run: {reason}", reason)
+        with _claimed(held, heartbeat):
+            held.timeline.start_or_join(pending[0])
+    return Transaction(context, settings, request_time, action, heartbeat)
+
+
+@contextmanager
+def _claimed(held: TableContext, heartbeat: RunningWrite) -> Iterator[None]:
+    # The heartbeat goes on when the lock has been given back, so it does not pass through the storage of the held table.
+    held.lock.check()
+    heartbeat.start()
+    try:
+        yield
+    except BaseException as error:
+        # Where the store did not answer, the inflight file may stand there; then the heartbeat says that this attempt is dead.
+        heartbeat.stop(delete=isinstance(error, TableState))
+        raise

@@ -1,0 +1,123 @@
+"""The one door for what is published under a lock: a storage whose every change proves first that the lock is still ours.
+
+A process that was suspended past its lease wakes up in the middle of what it was doing, with a state in its hands that others
+have changed since.  Whatever it would store from that state (a plan, a delta commit of the metadata table, properties, the
+removal of an instant) could undo what they published.  So nobody has to remember to ask: code that holds the table's lock is
+given this storage, and each of its writing calls raises StorageUnavailable when the lease is gone.
+
+A plan, the file that says that an action is requested, is asked about once more when it stands there, for the process may sleep
+within the call itself: one that outlived the lease is taken back before anybody can have carried it out.
+
+The spec of this storage opens the one below it: tasks on workers write files that count only with their instant, and the proof
+stands before that.  What this does not do: between a proof and the end of its call there is no fence, in no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+
+import pyarrow as pa
+
+from pyhudi.errors import HudiError
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec
+from pyhudi.storage.locks import LockProvider
+
+_PLAN_SUFFIX = ".requested"
+
+
+class LeasedStorage:
+    """`inner` for as long as `lock` is held: reads pass, writes ask the lock first."""
+
+    __slots__ = ("_inner", "_lock")
+
+    def __init__(self, inner: Storage, lock: LockProvider) -> None:
+        self._inner = inner
+        self._lock = lock
+
+    def __repr__(self) -> str:
+        return f"LeasedStorage({self._inner!r})"
+
+    @property
+    def uri(self) -> str:
+        return self._inner.uri
+
+    @property
+    def has_folders(self) -> bool:
+        return self._inner.has_folders
+
+    def spec(self) -> StorageSpec:
+        return self._inner.spec()
+
+    def child(self, path: str) -> LeasedStorage:
+        return LeasedStorage(self._inner.child(path), self._lock)
+
+    def absolute(self, path: str) -> str:
+        return self._inner.absolute(path)
+
+    def read(self, path: str) -> bytes | None:
+        return self._inner.read(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self._inner.read_range(path, offset, length)
+
+    def stat(self, path: str) -> FileInfo | None:
+        return self._inner.stat(path)
+
+    def list(self, folder: str) -> Listing:
+        return self._inner.list(folder)
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        return self._inner.walk(folder)
+
+    def is_second_way(self, folder: str, mark: str) -> bool:
+        return self._inner.is_second_way(folder, mark)
+
+    def read_versioned(self, path: str) -> tuple[bytes, str] | None:
+        return self._inner.read_versioned(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return self._inner.open_input(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._lock.check()
+        self._inner.put(path, data)
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self._lock.check()
+        landed = self._inner.put_if_absent(path, data)
+        if landed and path.endswith(_PLAN_SUFFIX):
+            try:
+                self._lock.check()
+            except HudiError:
+                self._inner.delete([path])
+                raise
+        return landed
+
+    def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+        self._lock.check()
+        return self._inner.put_if_matches(path, data, tag)
+
+    def delete(self, paths: Iterable[str]) -> None:
+        self._lock.check()
+        self._inner.delete(paths)
+
+    def delete_folder(self, path: str) -> None:
+        self._lock.check()
+        self._inner.delete_folder(path)
+
+    def make_folder(self, path: str) -> None:
+        self._lock.check()
+        self._inner.make_folder(path)
+
+    def open_output(self, path: str) -> AbstractContextManager[pa.NativeFile]:
+        self._lock.check()
+        return self._inner.open_output(path)
+
+    def set_modified(self, path: str, modified_ms: int) -> bool:
+        self._lock.check()
+        return self._inner.set_modified(path, modified_ms)
+
+    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
+        self._lock.check()
+        return self._inner.sweep_unfinished(folder, before_ms)

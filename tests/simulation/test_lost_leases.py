@@ -1,0 +1,220 @@
+"""A process is suspended past its lease at every call that it makes while it holds the lock; another one writes meanwhile.
+
+Whatever the suspended one was about to publish, it publishes nothing from a state that is no longer the table's: all rows are
+there when it has ended, by files as by every index, and the next writers and services go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import HudiError, TableState
+from pyhudi.format.instants import Action
+from pyhudi.operations.archive import ArchiveSettings, run_archive
+from pyhudi.operations.clean import CleanSettings, run_clean
+from pyhudi.operations.cluster import ClusteringOptions, schedule_clustering
+from pyhudi.operations.compact import CompactSettings, schedule_compaction, schedule_log_compaction
+from pyhudi.operations.index import IndexSettings, drop_index, index_request, rebuild_index, schedule_index
+from pyhudi.operations.metadata.initialise import ensure_metadata_table
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.restore import run_restore
+from pyhudi.operations.rollback import rollback_instant
+from pyhudi.operations.savepoint import run_savepoint
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.options import Options, parse_options
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.locks import StorageLock
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_snapshot
+from tests.simulation.tables import World
+
+PLAIN = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.clean.commits.retained": 1,
+    "hoodie.keep.min.commits": 2,
+    "hoodie.keep.max.commits": 3,
+    "hoodie.clustering.plan.strategy.sort.columns": "value",
+    "hoodie.log.compaction.blocks.threshold": 2,
+}
+INDEXED = {**PLAIN, "hoodie.metadata.enable": True}
+ENGINE = LocalEngine(1)
+AWAY_MS = 3_600_000
+MEANWHILE = {"k0": 5000, "k1": 5001, "k7": 5007}
+Act = Callable[[TableContext, Options], object]
+
+
+class Suspension:
+    """Suspends the holder of a lock at one of its steps.  at: None only counts the steps.
+
+    A step is a read while the lock is held, a proof that it is, and the storing of a plan.  What happens between a proof and the
+    end of another writing call no store can tell.
+    """
+
+    def __init__(self, world: World, at: int | None = None) -> None:
+        self.world = world
+        self.at = at
+        self.steps = 0
+        self.over = False
+        self.clock = ReplayEnvironment(9, world.environment.now_ms())
+        context = world.table.context
+        self.storage = FaultyStorage(context.storage, watch=self._watch)
+        self.lock = _WatchedLock(context.storage, self.clock)
+        self.lock.step = self._step
+        self.context = replace(context, storage=self.storage, lock=self.lock, env=self.clock)
+
+    def _watch(self, number: int) -> None:
+        call = self.storage.calls[-1]
+        if self.lock.owner is not None and (not call.writes or call.path.endswith(".requested")):
+            self._step()
+
+    def _step(self) -> None:
+        self.steps += 1
+        if self.steps != self.at:
+            return
+        self.over = True
+        # Time passes for the others; the suspended process has missed all of it, and renewed nothing.
+        self.world.environment.advance_ms(AWAY_MS)
+        with suppress(TableState):
+            self.world.upsert(MEANWHILE)
+        self.clock.stall_ms(self.world.environment.now_ms() - self.clock.now_ms())
+
+
+class _WatchedLock(StorageLock):
+    step: Callable[[], None]
+
+    def check(self) -> None:
+        self.step()
+        super().check()
+
+
+def check(run: World, taken_back: World) -> None:
+    """The rows are there, with the last write or, where that may have been taken back, without; and everybody goes on."""
+    found = run.scanned()
+    if found != run.rows:
+        assert found == {**taken_back.states["before last"], **(MEANWHILE if run.rows != taken_back.rows else {})}
+        run.rows = found
+    for value in (*MEANWHILE.values(), 303):
+        rows = run.table.scan(["id"], filter=f"value = {value}").to_arrow()
+        assert rows.num_rows == list(run.rows.values()).count(value)
+    if run.table.timeline().pending(Action.RESTORE):
+        return
+    run.table.clean(dry_run=False)
+    run.table.run_services(["compact", "log_compact", "cluster"])
+    run.upsert({"k1": 6001, "k8": 6008})
+    assert run.scanned() == run.rows
+    assert run.table.validate().ok, str(run.table.validate())
+
+
+def everywhere(world: World, act: Act, every: int) -> int:
+    """Suspend `act` at each step, or each `every`th, that it makes while it holds the lock; returns how many steps there are."""
+    whole = Suspension(world.copy())
+    act(whole.context, parse_options(world.options))
+    for step in range(1, whole.steps + 1, every):
+        run = world.copy()
+        suspension, failure = Suspension(run, step), None
+        try:
+            act(suspension.context, parse_options(run.options))
+        except HudiError as error:
+            failure = error
+        assert suspension.over, failure
+        try:
+            check(run, world)
+        except BaseException as error:
+            call = suspension.storage.calls[-1]
+            error.add_note(f"suspended at step {step} of {whole.steps}; it ended with {failure!r} after {call}")
+            raise
+    return whole.steps
+
+
+def grown(kind: str, options: dict[str, object]) -> World:
+    world = World(kind, options)
+    for number in range(4):
+        world.states["before last"] = dict(world.rows)
+        world.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
+    return world
+
+
+def compaction(context: TableContext, options: Options) -> object:
+    return schedule_compaction(context, CompactSettings.of(options))
+
+
+def log_compaction(context: TableContext, options: Options) -> object:
+    return schedule_log_compaction(context, ENGINE, CompactSettings.of(options))
+
+
+def clustering(context: TableContext, options: Options) -> object:
+    return schedule_clustering(context, ENGINE, ClusteringOptions.of(options))
+
+
+def indexing(context: TableContext, options: Options) -> object:
+    settings = IndexSettings(CommitSettings.of(options), MetadataSettings.of(options), 0)
+    return schedule_index(context, ENGINE, settings, index_request("record_index"))
+
+
+def index_rebuilding(context: TableContext, options: Options) -> object:
+    settings = IndexSettings(CommitSettings.of(options), MetadataSettings.of(options), 0)
+    return rebuild_index(context, ENGINE, settings, "column_stats")
+
+
+def index_dropping(context: TableContext, options: Options) -> object:
+    return drop_index(context, "column_stats", 1000)
+
+
+def clean(context: TableContext, options: Options) -> object:
+    return run_clean(context, CleanSettings.of(options))
+
+
+def archive(context: TableContext, options: Options) -> object:
+    return run_archive(context, ArchiveSettings.of(options))
+
+
+def rollback(context: TableContext, options: Options) -> object:
+    last = context.timeline.load().last_completed_write()
+    assert last is not None
+    return rollback_instant(context, last, CommitSettings.of(options))
+
+
+def restore(context: TableContext, options: Options) -> object:
+    return run_restore(context, CommitSettings.of(options), context.timeline.load().completed_writes()[-2].request_time)
+
+
+def savepoint(context: TableContext, options: Options) -> object:
+    return run_savepoint(context, CommitSettings.of(options))
+
+
+def metadata_table(context: TableContext, options: Options) -> object:
+    schema = load_snapshot(context).schema
+    assert schema is not None
+    settings = MetadataSettings.of(parse_options(INDEXED))
+    return ensure_metadata_table(context, ENGINE, settings, 1000, schema.arrow, schema.arrow)
+
+
+@pytest.mark.parametrize(
+    ("act", "kind", "options", "every"),
+    [
+        (compaction, "mor", PLAIN, 1),
+        (log_compaction, "mor", PLAIN, 1),
+        (clustering, "cow", PLAIN, 1),
+        (clean, "cow", PLAIN, 1),
+        (archive, "cow", PLAIN, 1),
+        (rollback, "cow", PLAIN, 1),
+        (restore, "cow", PLAIN, 1),
+        (savepoint, "cow", PLAIN, 1),
+        (metadata_table, "cow", PLAIN, 1),
+        pytest.param(indexing, "cow", INDEXED, 3, marks=pytest.mark.slow),
+        pytest.param(index_rebuilding, "cow", INDEXED, 7, marks=pytest.mark.slow),
+        pytest.param(index_dropping, "cow", INDEXED, 3, marks=pytest.mark.slow),
+        pytest.param(clean, "cow", INDEXED, 3, marks=pytest.mark.slow),
+        pytest.param(rollback, "mor", INDEXED, 7, marks=pytest.mark.slow),
+    ],
+)
+def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object], every: int) -> None:
+    assert everywhere(grown(kind, options), act, every) >= 3
