@@ -677,6 +677,7 @@ class Table:
         """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
 
         start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.  Deletes do not appear.
+        Tables of version 6 store no completion times: there `start` (left out) and `end` are request times.
 
         With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
         `changes`, and `start` (left out) and `end` are request times.
@@ -689,7 +690,7 @@ class Table:
             return Scan(changes, parsed.integer("pyhudi.threads"))
         query = plan_incremental_query(
             self._context.reloaded(),
-            incremental_range(parsed, start, end),
+            incremental_range(parsed, self._context.config.version, start, end),
             columns,
             filter,
             fall_back=parsed.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),

@@ -249,7 +249,7 @@ HONOURED: dict[str, Option] = {
     "as.of.instant": Option(str, None),
     "hoodie.datasource.read.begin.instanttime": Option(str, None),
     "hoodie.datasource.read.end.instanttime": Option(str, None),
-    "hoodie.datasource.read.incr.table.version": Option(("6", "8"), "8"),
+    "hoodie.datasource.read.incr.table.version": Option(("6", "8"), None),
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable": Option(bool, "true"),
     "hoodie.datasource.read.extract.partition.values.from.path": Option(bool, "false"),
     # The metadata table.

@@ -22,6 +22,7 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.execute.coded import CODED, coded_columns, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.parquet_footer import closing_without
 from pyhudi.options import FileSettings
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import relabel
@@ -104,7 +105,7 @@ class BaseFileWriter:
         self._stack = ExitStack()
         self._collected: list[pq.FileMetaData] = []
         self._indexing = indexing
-        self._floats = FloatWatch(schema, indexing.columns if indexing else ())
+        self._floats = FloatWatch(schema)
         self._filter_text: str | None = None
         self.result: WrittenFile | None = None
 
@@ -125,6 +126,10 @@ class BaseFileWriter:
             writer = self._opened(self._layout.empty_table())
             writer.add_key_value_metadata(self._footer())
             writer.close()
+            if self._floats.seen or self._floats.negative_zeros:
+                # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader asks dictionaries for equal
+                # values, where it tells the zeros apart.  Either way it would pass over rows that match.
+                self._sink.write(closing_without(self._closing(), self._floats.seen, self._floats.negative_zeros))
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
@@ -205,8 +210,14 @@ class BaseFileWriter:
             )
         return self._writer
 
+    def _closing(self) -> bytes:
+        written = pa.BufferOutputStream()
+        self._collected[0].write_metadata_file(written)
+        closing: bytes = written.getvalue().to_pybytes()
+        return closing
+
     def _footer(self) -> dict[str, str]:
-        entries = {AVRO_SCHEMA_KEY: self._avro_schema}
+        entries = {AVRO_SCHEMA_KEY: self._avro_schema, **self._floats.footer}
         if self._with_keys and self._filter is not None:
             entries[BLOOM_KEY] = self._filter_text = self._filter.to_text()
             if self._filter.kind != "SIMPLE":

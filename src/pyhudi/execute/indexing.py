@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from pyhudi.execute.layout import as_batch
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.schema import conform_table, field_at
-from pyhudi.records.stats import ColumnRange, RangeCollector, footer_ranges, widen_zeros
+from pyhudi.records.stats import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
 from pyhudi.storage.base import Storage, join_path
 
 SIDE_FOLDER = ".hoodie/metadata/.hoodie/.temp"
@@ -65,21 +65,39 @@ class IndexedFile:
 
 
 class FloatWatch:
-    """Notes which floating point columns have held NaN."""
+    """Notes which floating point columns of a base file have held NaN, and which -0.0: by dotted name, those inside structs too.
 
-    def __init__(self, schema: pa.Schema, columns: Iterable[str]) -> None:
-        self._unseen = [name for name in columns if pa.types.is_floating(field_at(schema, name).type)]
+    footer: what the file's footer says of it, to be written before the rows are known (see `records.stats.may_hide_nan`).
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._names = [name for field in schema for name in _floating_leaves(field, field.name)]
+        self.footer = {NAN_KEY: NAN_HAS_NO_BOUNDS} if self._names else {}
         self.seen: set[str] = set()
+        self.negative_zeros: set[str] = set()
 
     def look(self, rows: pa.Table) -> None:
         """Take rows in the schema into account."""
-        for name in tuple(self._unseen):
+        for name in self._names:
             head, *rest = name.split(".")
             column = rows.column(head)
-            values = pc.struct_field(column, rest) if rest else column
-            if pc.any(pc.is_nan(values)).as_py():
-                self._unseen.remove(name)
-                self.seen.add(name)
+            for chunk in (pc.struct_field(column, rest) if rest else column).chunks:
+                if name not in self.seen and pc.any(pc.is_nan(chunk)).as_py():
+                    self.seen.add(name)
+                if name not in self.negative_zeros and _has_negative_zero(chunk):
+                    self.negative_zeros.add(name)
+
+
+def _has_negative_zero(values: pa.Array) -> bool:
+    # Of all values this one alone has the sign bit and nothing else.
+    bits = pa.int64() if pa.types.is_float64(values.type) else pa.int32()
+    return bool(pc.any(pc.equal(values.view(bits), -(1 << (bits.bit_width - 1)))).as_py())
+
+
+def _floating_leaves(field: pa.Field, path: str) -> list[str]:
+    if pa.types.is_struct(field.type):
+        return [leaf for child in field.type.fields for leaf in _floating_leaves(child, f"{path}.{child.name}")]
+    return [path] if pa.types.is_floating(field.type) else []
 
 
 class KeyChanges:

@@ -36,7 +36,7 @@ from pyhudi.records.merge import IS_DELETED, MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.predicates import Expr, columns, prune_ranges, to_arrow
 from pyhudi.records.schema import conform_table, relabel
-from pyhudi.records.stats import footer_ranges
+from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.slices import FileSlice
@@ -283,4 +283,7 @@ def _group_may_match(
     file: pq.ParquetFile, group: int, condition: Expr, schema: pa.Schema, constants: dict[str, pa.Scalar]
 ) -> bool:
     names = [name for name in columns(condition) if name.split(".")[0] not in constants]
-    return prune_ranges(condition, footer_ranges(file.metadata, schema, names, row_groups=[group]))
+    ranges = footer_ranges(file.metadata, schema, names, row_groups=[group])
+    if may_hide_nan(file.metadata):
+        ranges = {name: found.with_nan() if isinstance(found.min, float) else found for name, found in ranges.items()}
+    return prune_ranges(condition, ranges)

@@ -24,6 +24,7 @@ from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
+from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.skipping import ReadSettings, plan_filtered_read
 from pyhudi.options import Options
@@ -101,13 +102,13 @@ def plan_snapshot_query(
     return Query(snapshot, spec, plan)
 
 
-def incremental_range(options: Options, start: str, end: str | None) -> CompletionRange | RequestRange:
-    """The range of an incremental query: completion times, both ends included; with
-    `hoodie.datasource.read.incr.table.version=6` request times, the start left out, as before table version 8.
+def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:
+    """The range of an incremental query: completion times, both ends included; before table version 8, which does not store
+    them, request times, the start left out.  `hoodie.datasource.read.incr.table.version` chooses between the two by version.
     """
-    if options.word("hoodie.datasource.read.incr.table.version") == "6":
-        return RequestRange.parse(start, end)
-    return CompletionRange.parse(start, end)
+    asked = options.text("hoodie.datasource.read.incr.table.version")
+    layout = version.layout if asked is None else parse_table_version(asked).layout
+    return (CompletionRange if layout.has_completion_time_in_names else RequestRange).parse(start, end)
 
 
 def plan_incremental_query(

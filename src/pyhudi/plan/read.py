@@ -12,9 +12,16 @@ from itertools import product
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
-from pyhudi.records.keys import KeySpec, parse_partition_path, partition_columns, partition_value, path_valued_columns
+from pyhudi.records.keys import (
+    DEFAULT_PARTITION,
+    KeySpec,
+    parse_partition_path,
+    partition_columns,
+    partition_value,
+    path_valued_columns,
+)
 from pyhudi.records.predicates import Expr, prune_values
-from pyhudi.records.stats import stored_value
+from pyhudi.records.stats import Value, stored_value
 from pyhudi.table.slices import FileSlice
 
 
@@ -72,16 +79,20 @@ def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr) -> 
         }
     except (InvalidRequest, TableState, CorruptData):
         return True
-    stored = {name: stored_value(value) for name, value in values.items()}
-    # Rows with an empty text lie in the partition of those with null.
-    hidden = [name for name, value in values.items() if not value.is_valid and _may_be_empty(value.type)]
-    empty = {name: stored_value(pa.scalar("", pa.string()).cast(values[name].type)) for name in hidden}
-    choices = product((False, True), repeat=len(hidden))
-    return any(
-        prune_values(condition, stored | {name: empty[name] for name, taken in zip(hidden, choice, strict=True) if taken})
-        for choice in choices
-    )
+    choices = product(*(_values_of(name, value, path, keys) for name, value in values.items()))
+    return any(prune_values(condition, dict(zip(values, choice, strict=True))) for choice in choices)
 
 
-def _may_be_empty(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
+def _values_of(name: str, value: pa.Scalar, path: str, keys: KeySpec) -> tuple[Value | None, ...]:
+    """The values, in stored form, that rows of a partition may have in a column when its path is read as `value`."""
+    stored = stored_value(value)
+    if pa.types.is_binary(value.type) and stored is None:
+        return None, b""
+    if not pa.types.is_string(value.type):
+        return (stored,)
+    if stored is None:
+        # Rows with an empty text, and with the name of this partition as their text, lie in the partition of those with null.
+        return None, "", DEFAULT_PARTITION
+    # A folder that looks like Hive style is read so whatever the table says.
+    looks_so = not keys.hive_style and f"/{name}=" in f"/{path}"
+    return (stored, f"{name}={stored!s}") if looks_so else (stored,)

@@ -308,7 +308,8 @@ class KeySpec:
             partition_fields=tuple(_partition_field(text, kind) for text in partition_texts),
             hive_style=_flag(properties, HIVE_STYLE),
             url_encode=_flag(properties, URL_ENCODE),
-            time=TimeRule.from_properties(properties),
+            # Writers of table version 6 store the format of the path alone.
+            time=TimeRule.from_properties(properties) if _says_time_type(properties) else None,
             consistent_timestamps=_flag(properties, CONSISTENT_TIMESTAMPS),
         )
 
@@ -556,6 +557,10 @@ def partition_values(spec: KeySpec, path: str, schema: pa.Schema) -> dict[str, p
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _says_time_type(properties: Mapping[str, str]) -> bool:
+    return any(prefix + "timestamp.type" in properties for prefix in TIME_PREFIXES)
 
 
 def _flag(properties: Mapping[str, str], name: str) -> bool:

@@ -8,10 +8,9 @@ Steps:
    tree, or a schema to bind it to.
 3. `to_arrow` for rows, `to_spark_sql` for Spark, `prune_values` for a partition, `prune_ranges` for a file.
 
-Logic is SQL's: a comparison with null is unknown, and a row is kept when the whole is true.  NaN is neither equal to, below
-nor above any number, so that statistics, which leave it out, prune rightly; Spark, to which it is above all, is told so in
-the text that it gets.  Text is compared by UTF-8 bytes.  A time without a zone is UTC.  In LIKE, % is any text, _ one
-character, and a backslash takes the next character as it is.
+Logic is SQL's: a comparison with null is unknown, and a row is kept when the whole is true.  Floating point is compared as
+Spark compares it: NaN equals NaN and is above every number, and -0.0 equals 0.0.  Text is compared by UTF-8 bytes.  A time
+without a zone is UTC.  In LIKE, % is any text, _ one character, and a backslash takes the next character as it is.
 
 Pruning works on sets of outcomes: a leaf says which of true, false, unknown some row may have, and AND, OR, NOT combine them.
 What is not known may have any.  So a file is dropped only when no row can be true.
@@ -66,6 +65,7 @@ __all__ = (
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROS_A_DAY = 86_400_000_000
+_FLOAT_TEXTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
@@ -186,7 +186,10 @@ def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
 def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
     grid = _grid(type_)
     if grid is None:
-        return replace(expr, value=_same_family(expr.column, expr.value, type_), type=type_)
+        value = _same_family(expr.column, expr.value, type_)
+        if value != value:
+            return _bind_nan(expr, type_)
+        return replace(expr, value=value, type=type_)
     wanted = _position(expr.column, expr.value, type_, grid)
     if isinstance(wanted, bool):
         # An infinite literal stands above (True) or below (False) every value.
@@ -209,6 +212,13 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
         if bound >= high or bound < low:
             return Always(expr.column, (bound >= high) == (expr.op == "<="))
     return replace(expr, value=grid.value(bound), type=type_)
+
+
+def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
+    """A comparison with NaN, which nothing is above: as one of = and <>, or known."""
+    if expr.op in ("<=", ">"):
+        return Always(expr.column, expr.op == "<=")
+    return replace(expr, op="=" if expr.op in ("=", ">=") else "<>", value=math.nan, type=type_)
 
 
 def _bind_in(expr: In, type_: pa.DataType) -> Expr:
@@ -256,7 +266,8 @@ def _position(name: str, value: Any, type_: pa.DataType, grid: _Grid) -> Fractio
     if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         raise _bad_literal(name, value, type_)
     if value != value:
-        raise _nan(name)
+        # As a number that no column of the type holds, it is above everything, too.
+        return True
     if isinstance(value, (float, Decimal)) and math.isinf(value):
         return bool(value > 0)
     exact = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
@@ -290,9 +301,11 @@ def _same_family(name: str, value: Any, type_: pa.DataType) -> Value:
         return value
     if is_binary_like(type_) and isinstance(value, bytes):
         return value
+    if types.is_floating(type_) and isinstance(value, str) and value in _FLOAT_TEXTS:
+        return _FLOAT_TEXTS[value]
     if types.is_floating(type_) and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
         if value != value:
-            raise _nan(name)
+            return math.nan
         try:
             number = float(value)
         except OverflowError:
@@ -300,12 +313,9 @@ def _same_family(name: str, value: Any, type_: pa.DataType) -> Value:
         if types.is_float32(type_):
             with np.errstate(over="ignore"):
                 number = float(np.float32(number))
-        return number
+        # One zero stands for both.
+        return number or 0.0
     raise _bad_literal(name, value, type_)
-
-
-def _nan(name: str) -> InvalidRequest:
-    return InvalidRequest(f"column {name!r} is compared with NaN, which equals nothing")
 
 
 def _bad_literal(name: str, value: Any, type_: pa.DataType) -> InvalidRequest:
@@ -342,8 +352,7 @@ def _pushed(expr: Expr, negated: bool) -> Expr:
         return Constant(None if expr.value is None else not expr.value)
     if isinstance(expr, Always):
         return replace(expr, outcome=not expr.outcome)
-    # NaN is neither below nor above a number, so for floating point the opposite of < is not >=.
-    if isinstance(expr, Compare) and (expr.op in ("=", "<>") or not pa.types.is_floating(expr.type)):
+    if isinstance(expr, Compare):
         return replace(expr, op=NEGATED[expr.op])
     return Not(expr)
 
@@ -370,7 +379,7 @@ def _arrow(expr: Expr) -> pc.Expression:
     if isinstance(expr, Always):
         return _reference(expr.column).is_valid() if expr.outcome else pc.scalar(False)
     if isinstance(expr, Compare):
-        return _ARROW_OPERATORS[expr.op](_reference(expr.column), arrow_scalar(expr.value, expr.type))
+        return _arrow_comparison(expr)
     if isinstance(expr, In):
         if not expr.values:
             return pc.scalar(False)
@@ -393,6 +402,15 @@ _ARROW_OPERATORS: Mapping[str, Callable[[pc.Expression, pa.Scalar], pc.Expressio
     ">": lambda column, value: column > value,
     ">=": lambda column, value: column >= value,
 }
+
+
+def _arrow_comparison(expr: Compare) -> pc.Expression:
+    column = _reference(expr.column)
+    if expr.value != expr.value:
+        return pc.is_nan(column) if expr.op == "=" else ~pc.is_nan(column)
+    test = _ARROW_OPERATORS[expr.op](column, arrow_scalar(expr.value, expr.type))
+    # To Arrow no comparison with NaN is true but <>.
+    return test | pc.is_nan(column) if expr.op in (">", ">=") and pa.types.is_floating(expr.type) else test
 
 
 def _arrow_not_in(expr: In) -> pc.Expression:
@@ -501,17 +519,34 @@ def _spark(expr: Expr) -> str:
             else f"(({name} IS NULL) AND CAST(NULL AS BOOLEAN))"
         )
     if isinstance(expr, Compare):
-        test = f"({name} {expr.op} {_spark_literal(expr.value, expr.type)})"
-        if expr.op in (">", ">=") and pa.types.is_floating(expr.type):
-            # Spark sorts NaN above every number; a null stays unknown, because isnan(NULL) is false.
-            return f"({test} AND (NOT isnan({name})))"
-        return test
+        return _spark_comparison(name, expr)
     if isinstance(expr, In):
-        values = [_spark_literal(value, expr.type) for value in expr.values] + (["NULL"] if expr.has_null else [])
-        return f"({name} IN ({', '.join(values)}))" if values else _spark(Always(expr.column, False))
+        zero = _is_zero(expr)
+        values = [_spark_literal(value, expr.type) for value in expr.values if not (zero and value == 0.0)]
+        values += ["NULL"] if expr.has_null else []
+        listed = f"({name} IN ({', '.join(values)}))" if values else _spark(Always(expr.column, False))
+        return f"({listed} OR {_spark_comparison(name, Compare(expr.column, '=', 0.0, expr.type))})" if zero else listed
     if isinstance(expr, Like):
         return f"({name} LIKE {_spark_text(expr.pattern)})"
     raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+def _spark_comparison(name: str, expr: Compare) -> str:
+    """Spark takes both zeros for one, but not where it asks the dictionary of a Parquet file, nor in a long IN list.
+
+    So zeros are named as the ends of a range, each with the sign that is further out.
+    """
+    if pa.types.is_floating(expr.type) and expr.value == 0.0:
+        low, high = (_spark_literal(zero, expr.type) for zero in (-0.0, 0.0))
+        if expr.op in ("=", "<>"):
+            first, word, second = (">=", "AND", "<=") if expr.op == "=" else ("<", "OR", ">")
+            return f"(({name} {first} {low}) {word} ({name} {second} {high}))"
+        return f"({name} {expr.op} {low if expr.op in ('<', '>=') else high})"
+    return f"({name} {expr.op} {_spark_literal(expr.value, expr.type)})"
+
+
+def _is_zero(expr: In) -> bool:
+    return pa.types.is_floating(expr.type) and 0.0 in expr.values
 
 
 def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
@@ -525,7 +560,8 @@ def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
     if types.is_decimal(type_):
         return f"CAST('{value:f}' AS DECIMAL({type_.precision}, {type_.scale}))"
     if types.is_floating(type_):
-        return f"CAST('{value!r}' AS {'FLOAT' if types.is_float32(type_) else 'DOUBLE'})"
+        text = repr(value) if value == value else "NaN"
+        return f"CAST('{text}' AS {'FLOAT' if types.is_float32(type_) else 'DOUBLE'})"
     if types.is_boolean(type_):
         return "TRUE" if value else "FALSE"
     if isinstance(value, str):
@@ -611,19 +647,26 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     if isinstance(leaf, Compare):
         return _outcome(_PYTHON_OPERATORS[leaf.op](value, leaf.value))
     if isinstance(leaf, In):
-        return _outcome(True if value in leaf.values else None if leaf.has_null else False)
+        found = any(_PYTHON_OPERATORS["="](value, literal) for literal in leaf.values)
+        return _outcome(True if found else None if leaf.has_null else False)
     if isinstance(leaf, Like):
         return _outcome(_matches(leaf.pattern, value))
     raise Internal(f"unknown filter node {type(leaf).__name__}")
 
 
+def rank(value: Any) -> tuple[bool, Any]:
+    """A sort key by which values in stored form compare as in a filter: NaN equals itself and is above all."""
+    is_nan = value != value
+    return (is_nan, None if is_nan else value)
+
+
 _PYTHON_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
-    "=": lambda value, literal: bool(value == literal),
-    "<>": lambda value, literal: bool(value != literal),
-    "<": lambda value, literal: bool(value < literal),
-    "<=": lambda value, literal: bool(value <= literal),
-    ">": lambda value, literal: bool(value > literal),
-    ">=": lambda value, literal: bool(value >= literal),
+    "=": lambda value, literal: rank(value) == rank(literal),
+    "<>": lambda value, literal: rank(value) != rank(literal),
+    "<": lambda value, literal: rank(value) < rank(literal),
+    "<=": lambda value, literal: rank(value) <= rank(literal),
+    ">": lambda value, literal: rank(value) > rank(literal),
+    ">=": lambda value, literal: rank(value) >= rank(literal),
 }
 
 
@@ -648,11 +691,11 @@ def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
     if not values_known or found.min is None or found.max is None:
         return nulls | TRUE | FALSE | (UNKNOWN if isinstance(leaf, In) and leaf.has_null else 0)
     if isinstance(leaf, Compare):
-        return nulls | _compare_outcomes(leaf.op, leaf.value, found, leaf.type)
+        return nulls | _compare_outcomes(leaf.op, leaf.value, found)
     if isinstance(leaf, In) and len(leaf.values) > MAX_LISTED:
         return nulls | _listed_outcomes(leaf, found)
     if isinstance(leaf, In):
-        each = [_compare_outcomes("=", value, found, leaf.type) for value in leaf.values]
+        each = [_compare_outcomes("=", value, found) for value in leaf.values]
         may_match = any(outcome & TRUE for outcome in each)
         may_miss = not any(outcome == TRUE for outcome in each)
         miss = UNKNOWN if leaf.has_null else FALSE
@@ -667,28 +710,24 @@ def _listed_outcomes(leaf: In, found: ColumnRange) -> int:
     miss = UNKNOWN if leaf.has_null else FALSE
     if any(isinstance(value, str) and not orders_agree(value) for value in leaf.values):
         return TRUE | miss
-    above = _compare_outcomes(">=", min(leaf.values), found, leaf.type)
-    below = _compare_outcomes("<=", max(leaf.values), found, leaf.type)
+    above = _compare_outcomes(">=", min(leaf.values, key=rank), found)
+    below = _compare_outcomes("<=", max(leaf.values, key=rank), found)
     return (above & below & TRUE) | miss
 
 
-def _compare_outcomes(op: str, literal: Any, found: ColumnRange, type_: pa.DataType | None) -> int:
-    """The outcomes of comparing some value of a range with a literal; a NaN may be among the values of floating point."""
+def _compare_outcomes(op: str, literal: Any, found: ColumnRange) -> int:
+    """The outcomes of comparing some value of a range with a literal."""
     low, high = found.min, found.max
     if isinstance(literal, str) and not orders_agree(literal):
         return TRUE | FALSE
+    # Some writers state NaN as the smallest value of columns that hold numbers, too.
     low_open = isinstance(low, float) and math.isnan(low)
-    high_open = isinstance(high, float) and math.isnan(high)
     below = low_open or _PYTHON_OPERATORS["<"](low, literal)
-    above = high_open or _PYTHON_OPERATORS[">"](high, literal)
-    at = (low_open or _PYTHON_OPERATORS["<="](low, literal)) and (high_open or _PYTHON_OPERATORS[">="](high, literal))
+    above = _PYTHON_OPERATORS[">"](high, literal)
+    at = (low_open or _PYTHON_OPERATORS["<="](low, literal)) and _PYTHON_OPERATORS[">="](high, literal)
     true_when = {"=": at, "<>": below or above, "<": below, "<=": below or at, ">": above, ">=": above or at}
     opposite = true_when[NEGATED[op]]
-    result = (TRUE if true_when[op] else 0) | (FALSE if opposite else 0)
-    if pa.types.is_floating(type_):
-        # Nothing says whether a NaN is there; it differs from everything and every other comparison with it is false.
-        result |= TRUE if op == "<>" else FALSE
-    return result
+    return (TRUE if true_when[op] else 0) | (FALSE if opposite else 0)
 
 
 def orders_agree(text: str) -> bool:

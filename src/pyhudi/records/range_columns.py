@@ -33,6 +33,7 @@ from pyhudi.records.predicates import (
     like_prefix,
     orders_agree,
     outcomes,
+    rank,
 )
 
 Bits = npt.NDArray[np.uint8]
@@ -97,7 +98,7 @@ def _listed(leaf: In, column: RangeColumn, count: int) -> Bits:
     miss = np.uint8(UNKNOWN if leaf.has_null else FALSE)
     if len(leaf.values) > MAX_LISTED:
         if all(not isinstance(value, str) or orders_agree(value) for value in leaf.values):
-            least, greatest = min(leaf.values), max(leaf.values)
+            least, greatest = min(leaf.values, key=rank), max(leaf.values, key=rank)
             inside: Bits = _compared(">=", least, column, leaf.type) & _compared("<=", greatest, column, leaf.type)
             return (inside & np.uint8(TRUE)) | miss
         return np.full(count, np.uint8(TRUE) | miss, dtype=np.uint8)
@@ -119,19 +120,23 @@ def _compared(op: str, literal: Any, column: RangeColumn, type_: pa.DataType | N
         return np.full(count, TRUE | FALSE, dtype=np.uint8)
     scalar = arrow_scalar(literal, type_)
     low, high = column.low, column.high
-    floating = pa.types.is_floating(type_)
-    low_open = _flags(pc.fill_null(pc.is_nan(low), False)) if floating else np.zeros(count, dtype=np.bool_)
-    high_open = _flags(pc.fill_null(pc.is_nan(high), False)) if floating else np.zeros(count, dtype=np.bool_)
-    below = low_open | _flags(pc.fill_null(pc.less(low, scalar), False))
-    above = high_open | _flags(pc.fill_null(pc.greater(high, scalar), False))
-    reaches = low_open | _flags(pc.fill_null(pc.less_equal(low, scalar), False))
-    at = reaches & (high_open | _flags(pc.fill_null(pc.greater_equal(high, scalar), False)))
+    # NaN is above every number; as a lower bound it says nothing.
+    low_nan, high_nan = _nan_flags(low), _nan_flags(high)
+    if literal != literal:
+        below, above, at = np.ones(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_), high_nan
+    else:
+        below = low_nan | _flags(pc.fill_null(pc.less(low, scalar), False))
+        above = high_nan | _flags(pc.fill_null(pc.greater(high, scalar), False))
+        reaches = low_nan | _flags(pc.fill_null(pc.less_equal(low, scalar), False))
+        at = reaches & (high_nan | _flags(pc.fill_null(pc.greater_equal(high, scalar), False)))
     true_when = {"=": at, "<>": below | above, "<": below, "<=": below | at, ">": above, ">=": above | at}
-    result = _bits(true_when[op], TRUE) | _bits(true_when[NEGATED[op]], FALSE)
-    if floating:
-        # Nothing says whether a NaN is there; it differs from everything and every other comparison with it is false.
-        result |= np.uint8(TRUE if op == "<>" else FALSE)
-    return result
+    return _bits(true_when[op], TRUE) | _bits(true_when[NEGATED[op]], FALSE)
+
+
+def _nan_flags(bounds: pa.Array) -> Flags:
+    if not pa.types.is_floating(bounds.type):
+        return np.zeros(len(bounds), dtype=np.bool_)
+    return _flags(pc.fill_null(pc.is_nan(bounds), False))
 
 
 def _may_start(prefix: str, column: RangeColumn) -> Flags:

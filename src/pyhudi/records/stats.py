@@ -7,7 +7,7 @@ A range holds values in stored form, which is what Hudi's column statistics hold
 
 Two sources, two rules (metadata table, column_stats):
 - A base file's range comes from its footer.  Parquet widens zeros: a smallest value of +0.0 is stated as -0.0, a largest of
-  -0.0 as +0.0, and so do we.  Footers say nothing of NaN, so a writer that has seen one adds it with `with_nan`.
+  -0.0 as +0.0, and so do we.  The bounds of Arrow's footers leave NaN out, so a writer that has seen one adds it with `with_nan`.
 - A log file's range is collected while it is written and exact: -0.0 is below +0.0, and NaN above everything, as in Java.
 
 Nothing here knows which columns an index covers; see the metadata table for that.
@@ -28,6 +28,9 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, Internal
 from pyhudi.records.schema import column_at, field_at
 from pyhudi.records.text import is_binary_like, is_string_like, timestamp_micros
+
+NAN_KEY, NAN_HAS_NO_BOUNDS = "pyhudi.nan", "no bounds"
+"""The entry of a base file's footer which says that columns with NaN have no bounds in it."""
 
 Value = bool | int | float | str | bytes | Decimal
 """A value in stored form."""
@@ -180,6 +183,16 @@ def footer_ranges(
         if not chunks:
             result[name] = NO_VALUES
     return result
+
+
+def may_hide_nan(metadata: Any) -> bool:
+    """Whether the bounds in a Parquet footer may leave out a NaN.
+
+    metadata: a pyarrow.parquet.FileMetaData.  parquet-mr states no bounds where there is one; Arrow states those of the others,
+    but in files of which NAN_KEY says that they have none then.
+    """
+    of_java = (metadata.created_by or "").startswith("parquet-mr")
+    return not of_java and (metadata.metadata or {}).get(NAN_KEY.encode()) != NAN_HAS_NO_BOUNDS.encode()
 
 
 def widen_zeros(found: ColumnRange) -> ColumnRange:

@@ -3,7 +3,7 @@
     file group   all versions of the records with one file id, in one partition
     file slice   one base file (or none) and the log files written on top of it; its key is the base instant
     slicing      a log file joins the slice with the largest key at or before the log's completion time (table version 8),
-                 or the slice whose key its name carries (version 6)
+                 or the slice whose key its name carries (version 6); a table that came down from version 8 has logs of both kinds
 
 Everything here is pure: listings and a timeline in, values out.
 
@@ -259,7 +259,7 @@ def _build_group(partition: str, file_id: str, bases: list[BaseFile], logs: list
     waiting = state.pending_compactions.get((partition, file_id))
     if waiting is not None:
         keys.setdefault(waiting, [])
-    key_of = _completion_key(state.timeline) if state.by_completion_time else _name_key
+    key_of = _completion_key(state.timeline) if state.by_completion_time else _base_key(state.timeline)
     for log in sorted(logs, key=_log_order):
         keys.setdefault(key_of(log, keys), []).append(log)
     return FileGroup(
@@ -286,8 +286,17 @@ def _completion_key(timeline: Timeline) -> Callable[[LogFile, Mapping[str, objec
     return key_of
 
 
-def _name_key(log: LogFile, keys: Mapping[str, object]) -> str:
-    return log.name.instant_time
+def _base_key(timeline: Timeline) -> Callable[[LogFile, Mapping[str, object]], str]:
+    by_completion = _completion_key(timeline)
+
+    def key_of(log: LogFile, keys: Mapping[str, object]) -> str:
+        own = log.name.instant_time
+        if own in keys or timeline.completion_time(own) is None:
+            return own
+        # No base file of that instant: it is the delta commit that wrote the file, as in version 8.
+        return by_completion(log, keys)
+
+    return key_of
 
 
 def _log_order(log: LogFile) -> tuple[str, int, str, bool]:

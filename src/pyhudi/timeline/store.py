@@ -7,7 +7,7 @@ Source: timeline document, "Write protocol".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
@@ -63,7 +63,7 @@ class TimelineStore:
             if instant.state is State.COMPLETED and instant.completion_time is None:
                 instant = replace(instant, completion_time=format_instant_time(info.modified_ms, self.zone))
             instants.append(instant)
-        return tuple(instants)
+        return tuple(instants) if self.layout.has_completion_time_in_names else _with_likely_completions(instants)
 
     def path(self, instant: Instant) -> str:
         """The file of an instant in its state."""
@@ -118,6 +118,18 @@ class TimelineStore:
     def _folder_exists(self) -> bool:
         parent, _, name = self.folder.rpartition("/")
         return name in {folder.rsplit("/", 1)[-1] for folder in self.storage.list(parent).folders}
+
+
+def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:
+    """Instants whose completion times are file times: request times in their place where the files were copied.
+
+    Of a copy every file is younger than the last request.  Where nobody copied, all but the last instants completed before it.
+    """
+    last = max((i.request_time for i in instants), default="")
+    completed = [i.completion_time or "" for i in instants if i.is_completed]
+    if min(completed, default="") <= last:
+        return tuple(instants)
+    return tuple(replace(i, completion_time=i.request_time) if i.is_completed else i for i in instants)
 
 
 def next_instant_time(env: Environment, zone: tzinfo, after: str) -> str:

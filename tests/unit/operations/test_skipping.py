@@ -259,3 +259,19 @@ def filters_of(names: tuple[str, ...]) -> st.SearchStrategy[Expr]:
         return st.one_of(st.builds(And, parts), st.builds(Or, parts), st.builds(Not, children))
 
     return st.recursive(st.sampled_from(names).flatmap(leaf), grow, max_leaves=4)
+
+
+def test_texts_that_a_partition_path_does_not_tell() -> None:
+    texts = ["__HIVE_DEFAULT_PARTITION__", "", None, "x", "p=x", "p="]
+    for hive_style in (False, True):
+        table = Table.create(
+            f"memory://texts-{hive_style}",
+            name="t",
+            record_key="id",
+            partition_by="p",
+            options={"hoodie.datasource.write.hive_style_partitioning": hive_style, "hoodie.index.bloom.num_entries": 100},
+        )
+        table.upsert(pa.table({"id": [f"k{n}" for n in range(len(texts))], "p": pa.array(texts, pa.string())}))
+        for n, text in enumerate(texts):
+            condition = "p is null" if text is None else [("p", "=", text)]
+            assert table.scan(["id"], filter=condition).to_arrow()["id"].to_pylist() == [f"k{n}"]

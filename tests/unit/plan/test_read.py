@@ -30,14 +30,21 @@ def kept(spec: KeySpec, partitions: list[str], text: str) -> list[str]:
         ("city IS NULL", [DEFAULT]),
         ("city IS NOT NULL", [DEFAULT, "oslo", "rome"]),
         ("city = ''", [DEFAULT]),
+        (f"city = '{DEFAULT}'", [DEFAULT]),
         ("city < 'a'", [DEFAULT]),
         ("city LIKE 'r%'", ["rome"]),
         ("id = 'x'", [DEFAULT, "oslo", "rome"]),
     ],
 )
 def test_one_field(text: str, expected: list[str]) -> None:
-    """The default partition holds rows with null and rows with an empty text."""
+    """The default partition holds rows with null, with an empty text and with its own name; a path may begin with the field's."""
     assert kept(KeySpec.for_fields(["id"], ["city"]), [DEFAULT, "oslo", "rome"], text) == expected
+
+
+def test_a_value_that_looks_like_hive_style() -> None:
+    spec = KeySpec.for_fields(["id"], ["city"])
+    assert kept(spec, ["city=oslo", "oslo"], "city = 'city=oslo'") == ["city=oslo"]
+    assert kept(spec, ["city=oslo", "oslo"], "city = 'oslo'") == ["city=oslo", "oslo"]
 
 
 def test_several_fields() -> None:

@@ -412,6 +412,10 @@ def test_properties_of_real_tables_are_read() -> None:
         "hoodie.deltastreamer.keygen.timebased.output.dateformat": "yyyy",
         "hoodie.deltastreamer.keygen.timebased.timezone": "GMT+8:00",
     }
+    untold = {key: text for key, text in time.items() if not key.endswith("timestamp.type")}
+    assert KeySpec.from_properties(untold).time is None
+    with pytest.raises(InvalidRequest, match="is not known"):
+        paths_of(KeySpec.from_properties(untold), t=["2024"])
     found = KeySpec.from_properties(time).time
     assert found == rule("MIXED", "yyyy", input_patterns=("yyyy-MM-dd", "yyyy"), input_zone="GMT+8:00", output_zone="GMT+8:00")
 

@@ -101,7 +101,7 @@ def plan_query(
         end = options.text("hoodie.datasource.read.end.instanttime")
         if reads_changes(options):
             return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
-        range_ = incremental_range(options, start, end)
+        range_ = incremental_range(options, context.config.version, start, end)
         fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
         return plan_incremental_query(
             context,
