@@ -230,3 +230,17 @@ def test_services_of_copy_on_write_tables(act: Act) -> None:
 @pytest.mark.parametrize("act", [compact, roll_back])
 def test_services_of_merge_on_read_tables(act: Act) -> None:
     assert killed_everywhere(grown("mor"), act) > 5
+
+
+@pytest.mark.parametrize("act", [clean, roll_back])
+def test_what_a_dead_process_leaves_to_the_next_one_is_no_damage(act: Act) -> None:
+    world = grown("cow")
+    whole = world.copy()
+    context, storage = whole.context()
+    act(whole, context)
+    for fault in crash_points(storage.calls):
+        run = world.copy()
+        with pytest.raises(SimulatedCrash):
+            act(run, run.context(fault)[0])
+        result = run.table.validate()
+        assert result.ok, f"after {fault}: {result}"

@@ -9,6 +9,7 @@
 
 Nothing is changed.  Directories are listed whatever the table's properties say; every other check reads as queries read.  An
 error is something that makes a reader miss rows, see too many or fail; a warning is something that the next writer sorts out.
+What is there and cannot be checked is passed over: nothing is known to be wrong with it, and the table is not called in order.
 
 Memory: names and sizes of all files, and the keys of one file slice.
 
@@ -31,10 +32,17 @@ from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.format.actions.clean import CleanMetadata
+from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Action
-from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
+from pyhudi.format.instants import Action, State
+from pyhudi.format.metadata.partitions import (
+    BLOOM_FILTERS,
+    COLUMN_STATS,
+    FILES,
+    PARTITION_STATS,
+    RECORD_INDEX,
+    parse_partition,
+)
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
@@ -77,7 +85,7 @@ FINDINGS_SCHEMA = pa.schema(
         pa.field("detail", pa.string(), nullable=False),
     ]
 )
-"""One row for each finding.  severity: error or warning; path: a file or partition relative to the table, empty for the table."""
+"""One row for each finding.  severity: error, unchecked or warning; path: a file or partition of the table, '' for all of it."""
 
 MAX_EXAMPLES = 5
 """Keys that a finding about many of them names."""
@@ -93,9 +101,10 @@ _MISLED = "metadata table: a repair (or Table.index.rebuild()) builds it anew fr
 
 
 class Severity(StrEnum):
-    """error: a reader misses rows, sees too many, or fails.  warning: the next writer sorts it out."""
+    """error: a reader misses rows, sees too many, or fails.  unchecked: nobody knows.  warning: the next writer sorts it out."""
 
     ERROR = "error"
+    UNCHECKED = "unchecked"
     WARNING = "warning"
 
 
@@ -114,8 +123,7 @@ class Finding:
 class ValidationResult:
     """What a validation found.
 
-    checks: what was looked at, with how much of it.  skipped: checks that the table gives no reason for, or that could not be
-    made.
+    checks: what was looked at, with how much of it.  skipped: checks that the table gives no reason for.
     """
 
     uri: str
@@ -125,8 +133,8 @@ class ValidationResult:
 
     @property
     def ok(self) -> bool:
-        """Whether there are no errors; there may be warnings."""
-        return not any(finding.severity is Severity.ERROR for finding in self.found)
+        """Whether everything was checked and there are no errors; there may be warnings."""
+        return all(finding.severity is Severity.WARNING for finding in self.found)
 
     @property
     def remedies(self) -> tuple[str, ...]:
@@ -143,9 +151,11 @@ class ValidationResult:
     def __str__(self) -> str:
         counts = Counter(finding.severity.value for finding in self.found)
         lines = [f"{self.uri}: {'ok' if self.ok else 'NOT OK'}, {counts['error']} errors, {counts['warning']} warnings"]
+        if counts["unchecked"]:
+            lines[0] += f", {counts['unchecked']} not checked"
         lines += [f"  {name:<16}{what}" for name, what in self.checks]
-        lines += [f"  {name:<16}not checked" for name in self.skipped]
-        lines += [f"  {f.severity.value:<8}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
+        lines += [f"  {name:<16}none" for name in self.skipped]
+        lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
         lines += [f"  remedy  {remedy}" for remedy in self.remedies]
         return "\n".join(lines)
 
@@ -170,8 +180,12 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
         if RECORD_INDEX in context.config.metadata_partitions:
             work.guarded(RECORD_INDEX, partial(work.check_record_index, metadata))
         work.check_other_indexes(metadata)
-    absent = [name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions]
-    return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), tuple(absent))
+    unread = context.config.unread_metadata_partitions
+    for name in unread:
+        work.pass_over(name, f"PyHudi does not read this index of a table of version {int(context.config.version)}")
+    there = (*context.config.metadata_partitions, *unread)
+    absent = tuple(name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in there)
+    return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +240,10 @@ class _Validation:
         except DAMAGE as error:
             self._error(check, "", f"the metadata table cannot be read: {error}")
 
+    def pass_over(self, check: str, why: str) -> None:
+        """Say that something is there and cannot be checked."""
+        self.findings.append(Finding(Severity.UNCHECKED, check, "", f"not checked: {why}"))
+
     def check_timeline(self) -> None:
         """Committed files that are gone or have another size, and files that no completed instant wrote."""
         pending = {instant.request_time for instant in self._timeline.pending()}
@@ -276,8 +294,13 @@ class _Validation:
             elif there[path] != file.info.size_bytes:
                 what = f"has {file.info.size_bytes} bytes, and the metadata table says {there[path]}"
                 self._error(FILES, path, what, _LOST if file.info.size_bytes < there[path] else _MISLED)
+        being_cleaned = self._names_of_pending_cleans()
         for path in sorted(there.keys() - present):
-            self._error(FILES, path, "listed by the metadata table, and not there")
+            clean = being_cleaned.get(path.rpartition("/")[2])
+            if clean is None:
+                self._error(FILES, path, "listed by the metadata table, and not there")
+            else:
+                self._warn(FILES, path, f"deleted by clean {clean}, which has not completed; the next clean carries it out")
         self.checks.append((FILES, f"{len(there):,} files in {len(partitions):,} partitions"))
 
     def check_column_stats(self, metadata: MetadataTable) -> None:
@@ -357,6 +380,9 @@ class _Validation:
         chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
         table = CheckedTable(self._context, self._engine, self._timeline, metadata, schema, self._slices, chosen)
         checks: list[tuple[str, Check]] = []
+        for name in there:
+            if parse_partition(name) is None:
+                self.pass_over(name, "PyHudi does not know this index")
         if PARTITION_STATS in there:
             self.guarded(PARTITION_STATS, lambda: checks.append((PARTITION_STATS, self._partition_check(table))))
         if BLOOM_FILTERS in there:
@@ -366,7 +392,7 @@ class _Validation:
                 indexes = load_defined_indexes(self._context, (name,))
                 indexes.check(schema)
             except (Unsupported, CorruptData) as error:
-                self._warn(name, "", f"not checked: {error}")
+                self.pass_over(name, str(error))
                 continue
             checks += [(name, partial(check_secondary, table, index)) for index in indexes.secondary]
             checks += [(name, partial(check_expression, table, index)) for index in indexes.expressions]
@@ -401,7 +427,7 @@ class _Validation:
         """Path -> (instant, bytes) of the files that commits wrote and that no reader can do without: the newest base file of
         each group that is not replaced, and the log files written since.
         """
-        removed = self._removed_names()
+        removed = self._removed_names().union(self._names_of_pending_cleans())
         newest: dict[tuple[str, str], str] = {}
         written: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
         for instant, metadata in sorted(commits.items()):
@@ -433,6 +459,23 @@ class _Validation:
                 continue
             names.update(path.rpartition("/")[2] for part in cleaned.values() for path in part.success_delete_files)
         return frozenset(names)
+
+    def _names_of_pending_cleans(self) -> dict[str, str]:
+        """Names of files that cleans under way, or dead, are deleting -> the clean."""
+        names: dict[str, str] = {}
+        store = self._context.timeline
+        for instant in self._timeline.pending(Action.CLEAN):
+            try:
+                plan = CleanerPlan.decode(store.read_state(instant.request_time, Action.CLEAN, State.REQUESTED) or b"")
+            except CorruptData as error:
+                self._error("timeline", store.path(instant), str(error), "")
+                continue
+            paths = [
+                info.file_path or "" for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() for info in infos
+            ]
+            paths += [path for files in (plan.files_to_be_deleted_per_partition or {}).values() for path in files]
+            names.update((path.rpartition("/")[2], instant.request_time) for path in paths)
+        return names
 
     def _schema(self) -> pa.Schema:
         return read_spec(self._snapshot, None, None).table_schema

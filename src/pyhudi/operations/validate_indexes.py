@@ -1,6 +1,7 @@
 """Do partition statistics, Bloom filters, secondary and expression indexes say what is so?  A part of `validate`.
 
-    partition_stats    a range of every column in every partition, which covers what column_stats says of its files
+    partition_stats    a range of every column in every partition, which covers what column_stats says of its files, and the
+                       files themselves where such ranges can be believed
     bloom_filters      the filters of base files against those in their footers
     secondary index    every pair of value and record key of the rows is there; none besides
     expression index   ranges and filters of files against the functions computed anew, those of partitions against their files
@@ -30,9 +31,10 @@ from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
 from pyhudi.operations.metadata.defined import DefinedIndexes, result_type
 from pyhudi.operations.metadata.mirror import stored_ranges
 from pyhudi.operations.metadata.prepare import find_expressions, index_reader
+from pyhudi.plan.skipping import has_reliable_partition_bounds
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.records.schema import field_at
-from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.records.stats import ColumnRange, covers, merge_ranges
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_bloom_filters, find_partition_ranges, find_secondary_values
 from pyhudi.table.metadata.merge import concat_cells
@@ -78,17 +80,19 @@ class CheckedTable:
 
 
 def check_partition_stats(table: CheckedTable, columns: Sequence[str]) -> IndexFindings:
-    """Partition statistics against column statistics."""
+    """Partition statistics against column statistics, and against the chosen base files and all log files."""
     found = IndexFindings()
     kinds = {name: field_at(table.schema, name).type for name in columns}
     partitions = sorted({slice_.partition for slice_ in table.slices})
     of_files = _ranges_of_files(table, kinds, COLUMN_STATS)
+    inside = _ranges_inside(table, [name for name, kind in kinds.items() if has_reliable_partition_bounds(kind)])
     for name, kind in kinds.items():
         said = find_partition_ranges(table.metadata, name, kind)
         for partition in partitions:
-            parts = [ranges[name] for ranges in of_files.get(partition, ()) if name in ranges]
-            if parts:
-                _compare_partition(found, partition, name, said.get(partition), parts)
+            for known in (of_files, inside):
+                parts = [ranges[name] for ranges in known.get(partition, ()) if name in ranges]
+                if parts and not _compare_partition(found, partition, name, said.get(partition), parts):
+                    break
     found.looked_at = f"{len(columns)} columns of {len(partitions):,} partitions"
     return found
 
@@ -152,7 +156,7 @@ def check_expression(table: CheckedTable, index: ExpressionIndex) -> IndexFindin
         known = stored.get((one.partition, one.name), {}).get(index.column)
         if known is None:
             bare += 1
-        elif not _covers(known, one.range):
+        elif not covers(known, one.range):
             found.errors.append((path, _differs(index, one, known)))
     if bare:
         found.warnings.append(("", f"{index.partition} says nothing of {bare} files, which are never passed over"))
@@ -178,32 +182,37 @@ def _ranges_of_files(
     return result
 
 
+def _ranges_inside(table: CheckedTable, columns: Sequence[str]) -> dict[str, list[Mapping[str, ColumnRange]]]:
+    """The bounds of columns in the files themselves, by partition.  Nulls are left to the statistics of files: the real Hudi's
+    leave those out that a file from before a column was added stands for.
+    """
+    task = FilesToIndex(
+        table.context.storage.spec(),
+        tuple(table.files),
+        table.schema,
+        FileIndexing(tuple(columns)),
+        InstantValidity.of(table.timeline),
+    )
+    result: dict[str, list[Mapping[str, ColumnRange]]] = {}
+    for file in run_index_files(task) if columns else ():
+        bounds = {name: ColumnRange(range_.min, range_.max) for name, range_ in file.indexed.ranges if range_.min is not None}
+        result.setdefault(file.partition, []).append(bounds)
+    return result
+
+
 def _compare_partition(
     found: IndexFindings, partition: str, what: str, said: ColumnRange | None, parts: Sequence[ColumnRange]
-) -> None:
+) -> bool:
+    """Whether the range of a partition covers those of its files; notes it where it does not."""
     if said is None:
         found.errors.append((partition, f"no range of {what}: real readers pass the partition over"))
-        return
+        return False
     together = merge_ranges(parts)
-    if not _covers(said, together):
-        found.errors.append(
-            (
-                partition,
-                f"{what} is {together.min!r} to {together.max!r} in its files, and the index says {said.min!r} to {said.max!r}",
-            )
-        )
-
-
-def _covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
-    if narrow.null_count and wide.null_count == 0:
-        return False
-    if narrow.min is None or narrow.max is None:
+    if covers(said, together):
         return True
-    if wide.min is None or wide.max is None:
-        return False
-    # The widest of both is the wide one, in the order of stored values, in which NaN is above all.
-    both = merge_ranges([wide, narrow])
-    return repr((both.min, both.max)) == repr((wide.min, wide.max))
+    detail = f"{what} is {together.min!r} to {together.max!r} in its files, and the index says {said.min!r} to {said.max!r}"
+    found.errors.append((partition, detail))
+    return False
 
 
 def _differs(index: ExpressionIndex, one: FoundExpression, known: ColumnRange) -> str:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pyhudi.api import Table
 from pyhudi.errors import HudiError
-from pyhudi.operations.validate import ValidationResult
+from pyhudi.operations.validate import Severity, ValidationResult
 from pyhudi.report.charts import Bar, bars, lanes, legend, readable_time
 from pyhudi.report.figures import (
     LANES,
@@ -133,7 +133,9 @@ class _Report:
         result = self._validation
         assert result is not None
         found = result.findings
-        lead = "Everything that was compared fits." if result.ok else "Not everything fits."
+        fits = not any(finding.severity is Severity.ERROR for finding in result.found)
+        lead = "Everything that was compared fits." if fits else "Not everything fits."
+        lead += "" if result.ok or not fits else " Not everything could be compared."
         return f'<p class="{"good" if result.ok else "bad"}">{lead}</p>' + _table(
             "findings", "Findings of the check", found.column_names, [list(row.values()) for row in found.to_pylist()], ""
         )

@@ -81,6 +81,12 @@ class TableConfig:
         return FILES in self.metadata_partitions
 
     @property
+    def unread_metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that are there, and that PyHudi does not read at this table version."""
+        named = _split(self.property("hoodie.table.metadata.partitions"))
+        return tuple(name for name in named if name not in self.metadata_partitions)
+
+    @property
     def ordering_field(self) -> str | None:
         """The column whose value says which record is newer."""
         return self.merge.ordering_field

@@ -20,6 +20,7 @@ from pyhudi.plan.metadata import (
     MetadataRecords,
     bloom_records,
     by_shard,
+    column_stats_deletes,
     expression_records,
     partition_stats_records,
     records_of,
@@ -115,6 +116,11 @@ def wrong_partitions(table: Table) -> None:
     say(table, "partition_stats", partition_stats_records({"a": {"ts": NARROW}}, ["ts"], stored(table)))
 
 
+def wrong_partitions_and_nothing_of_files(table: Table) -> None:
+    wrong_partitions(table)
+    say(table, "column_stats", column_stats_deletes({"a": [base_file(table)]}, ["ts"]))
+
+
 def no_partition(table: Table) -> None:
     say(table, "partition_stats", partition_stats_records({"a": None}, ["ts"], stored(table)))
 
@@ -163,6 +169,7 @@ def test_a_sound_table(table: Table) -> None:
     ("damage", "check", "message"),
     [
         (wrong_partitions, "partition_stats", "the index says 1 to 2"),
+        (wrong_partitions_and_nothing_of_files, "partition_stats", "the index says 1 to 2"),
         (no_partition, "partition_stats", "real readers pass the partition over"),
         (other_filter, "bloom_filters", "another one than that of the file"),
         (no_key, "record_index", "1 keys are missing: 'k2'"),
@@ -289,4 +296,5 @@ def test_a_definition_of_a_column_that_is_gone(table: Table, tmp_path: Path) -> 
     answers(tmp_path)
     with pytest.raises(Unsupported, match=r"secondary_index_note.*gone.*index\.drop"):
         table.upsert(rows())
-    assert not table.validate().found or "not checked" in str(table.validate())
+    found = table.validate()
+    assert not found.ok and "unchecked secondary_index_note" in str(found)
