@@ -424,3 +424,21 @@ def test_uris(uri: str) -> None:
     for act in (lambda: Table(uri), lambda: Table.create(uri, record_key="id")):
         with pytest.raises(InvalidRequest):
             act()
+
+
+@pytest.mark.parametrize(("extension", "said"), [("orc", "ORC"), ("hfile", "HFile"), ("lance", "Lance")])
+def test_base_files_of_another_format(extension: str, said: str) -> None:
+    kept = Kept(options={**OPTIONS, "hoodie.metadata.enable": False})
+    path = next(path for path in kept.before if path.endswith(".parquet"))
+    kept.storage.put(path.replace(".parquet", f".{extension}"), b"ORC or others")
+    kept.storage.delete([path])
+    whole = kept.storage.read(PROPERTIES_FILE) or b""
+    # A mixed table says Parquet; one of that format says so in its properties.
+    for of_table in ("PARQUET", extension.upper()):
+        text = whole.replace(b"hoodie.table.base.file.format=PARQUET", f"hoodie.table.base.file.format={of_table}".encode())
+        assert (text != whole) == (of_table != "PARQUET")
+        kept.storage.put(PROPERTIES_FILE, text)
+        table = Table(kept.uri)
+        for read in ("scan", "read_optimized", "incremental"):
+            with pytest.raises(Unsupported, match=rf"(?i){said}.* only Parquet"):
+                getattr(table, read)(*(["000"] if read == "incremental" else [])).to_arrow()

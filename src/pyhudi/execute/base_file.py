@@ -9,8 +9,9 @@ Source: data files, "Parquet base file"; the footer keys stand in "Footer key-va
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 import numpy as np
@@ -22,6 +23,8 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.execute.coded import CODED, coded_columns, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.names import check_is_parquet
+from pyhudi.format.parquet import ParquetWriter, open_parquet
 from pyhudi.format.parquet_footer import closing_without
 from pyhudi.options import FileSettings
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
@@ -89,7 +92,7 @@ class BaseFileWriter:
         self._fill_name = populate_meta_fields and FILE_NAME in schema.names
         few = _FEW_VALUED if populate_meta_fields else ()
         self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary else schema
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ParquetWriter | None = None
         self._filter = inherited
         if self._with_keys and inherited is None:
             self._filter = BloomFilter.create(
@@ -115,21 +118,18 @@ class BaseFileWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if kind is not None:
-            # An open writer would go on writing when it is collected, into a sink that is gone by then.
-            with suppress(Exception):
-                if self._writer is not None:
-                    self._writer.close()
+            if self._writer is not None:
+                self._writer.abandon()
             self._stack.__exit__(kind, error, trace)
             return
         try:
             self._flush()
             writer = self._opened(self._layout.empty_table())
-            writer.add_key_value_metadata(self._footer())
-            writer.close()
-            if self._floats.seen or self._floats.negative_zeros:
-                # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader asks dictionaries for equal
-                # values, where it tells the zeros apart.  Either way it would pass over rows that match.
-                self._sink.write(closing_without(self._closing(), self._floats.seen, self._floats.negative_zeros))
+            # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader asks dictionaries for equal
+            # values, where it tells the zeros apart.  Either way it would pass over rows that match.
+            watched = self._floats
+            plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.negative_zeros)
+            writer.close(self._footer(), plain if watched.seen or watched.negative_zeros else None)
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
@@ -193,28 +193,21 @@ class BaseFileWriter:
         self._pending = []
         self._pending_bytes = 0
 
-    def _opened(self, first: pa.Table) -> pq.ParquetWriter:
+    def _opened(self, first: pa.Table) -> ParquetWriter:
         """The Parquet writer.  first: the rows that it is opened for, by which the encoding of the columns is chosen."""
         if self._writer is None:
-            self._writer = pq.ParquetWriter(
+            self._writer = ParquetWriter(
                 self._sink,
                 self._layout,
                 compression=_arrow_codec(self._settings.codec),
                 use_dictionary=_dictionary_columns(first) if self._settings.dictionary else False,
                 data_page_size=self._settings.page_size_bytes,
                 write_statistics=True,
-                store_schema=False,
                 use_compliant_nested_type=True,
                 version="2.6",
                 metadata_collector=self._collected,
             )
         return self._writer
-
-    def _closing(self) -> bytes:
-        written = pa.BufferOutputStream()
-        self._collected[0].write_metadata_file(written)
-        closing: bytes = written.getvalue().to_pybytes()
-        return closing
 
     def _footer(self) -> dict[str, str]:
         entries = {AVRO_SCHEMA_KEY: self._avro_schema, **self._floats.footer}
@@ -242,8 +235,10 @@ class BaseFileWriter:
 def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[pq.ParquetFile]:
     """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
 
-    Raises CorruptData that names the file when its bytes are no Parquet, now or while it is read; TableState when it is gone.
+    Raises CorruptData that names the file when its bytes are no Parquet or not those that were written, now or while it is read;
+    TableState when it is gone, Unsupported for a file of another format than Parquet.
     """
+    check_is_parquet(path)
     try:
         opened = storage.open_input(path)
     except TableState as error:
@@ -253,9 +248,9 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
         ) from error
     with opened as source:
         try:
-            with pq.ParquetFile(source) as file:
+            with open_parquet(source) as file:
                 coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)
-                yield pq.ParquetFile(source, metadata=file.metadata, read_dictionary=list(coded)) if coded else file
+                yield open_parquet(source, coded, file.metadata) if coded else file
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error
         except (pa.ArrowInvalid, OSError) as error:

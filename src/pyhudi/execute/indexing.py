@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.execute.layout import as_batch
+from pyhudi.format.parquet import open_parquet
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.schema import conform_table, field_at
 from pyhudi.records.stats import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
@@ -185,7 +186,7 @@ def _read_ranges(storage: Storage, path: str, schema: pa.Schema, columns: Sequen
     heads = list(dict.fromkeys(name.split(".")[0] for name in columns))
     wanted = pa.schema([schema.field(name) for name in heads])
     collector = RangeCollector(columns)
-    with storage.open_input(path) as source, pq.ParquetFile(source) as file:
+    with storage.open_input(path) as source, open_parquet(source) as file:
         for group in range(file.metadata.num_row_groups):
             rows = conform_table(file.read_row_group(group, columns=heads, use_threads=False), wanted)
             collector.add(as_batch(rows))

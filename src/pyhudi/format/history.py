@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.avro import BYTES, INT, STRING, Schema, optional, record, required, schema_of
+from pyhudi.format.parquet import ParquetWriter
 
 VERSION_FILE: Final = "_version_"
 MAX_LEVEL: Final = 9
@@ -153,9 +153,9 @@ def parse_version(data: bytes) -> int | None:
 def encode_history(rows: Sequence[HistoryRow], compression: str = "gzip") -> bytes:
     """A history file of `rows`, in their order.  compression: a codec name of Parquet."""
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, HISTORY_SCHEMA, compression=compression, store_schema=False) as writer:
-        writer.write_table(history_table(rows))
-        writer.add_key_value_metadata(history_footer())
+    writer = ParquetWriter(sink, HISTORY_SCHEMA, compression=compression)
+    writer.write_table(history_table(rows))
+    writer.close(history_footer())
     return sink.getvalue()
 
 

@@ -178,6 +178,16 @@ def parse_base_file(name: str) -> BaseFileName | None:
     return BaseFileName(match[1], match[2], match[3], match[4]) if match else None
 
 
+def check_is_parquet(name: str) -> None:
+    """Raises Unsupported, naming the format, for a base file that is not Parquet by its name (with or without folders)."""
+    stem, dot, extension = name.rpartition(".")
+    if not (stem and dot) or extension.lower() != "parquet":
+        known = {"orc": "ORC", "hfile": "HFile", "lance": "Lance", "vortex": "Vortex"}
+        raise Unsupported(
+            f"base files of the format {known.get(extension.lower(), extension)} are not read, only Parquet: {name}"
+        )
+
+
 def parse_log_file(name: str) -> LogFileName | None:
     """The parts of a log file's name (no folders), CDC logs included, or None."""
     match = _LOG.fullmatch(name)

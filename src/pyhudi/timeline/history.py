@@ -42,6 +42,7 @@ from pyhudi.format.history import (
     parse_version,
 )
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.parquet import ParquetWriter, open_parquet
 from pyhudi.storage.base import Storage, join_path
 
 _DOCUMENT_COLUMNS = ("metadata", "plan")
@@ -200,14 +201,11 @@ class HistoryStore:
     def merge(self, inputs: Sequence[ManifestEntry], output: str, compression: str) -> ManifestEntry:
         """Write the rows of the inputs, in their order, to a new file.  No manifest names it yet."""
         path = self._path(output)
-        with (
-            self.storage.open_output(path) as sink,
-            pq.ParquetWriter(sink, HISTORY_SCHEMA, compression=compression, store_schema=False) as writer,
-        ):
+        with self.storage.open_output(path) as sink, ParquetWriter(sink, HISTORY_SCHEMA, compression=compression) as writer:
             for entry in inputs:
                 for batch in self._batches(entry, None):
                     writer.write_batch(_to_history_schema(batch))
-            writer.add_key_value_metadata(history_footer())
+            writer.close(history_footer())
         written = self.storage.stat(path)
         if written is None:
             raise TableState(f"{self.storage.absolute(path)} was written and is gone; does another process clean the history?")
@@ -283,11 +281,14 @@ class HistoryStore:
     ) -> Iterator[pa.RecordBatch]:
         path = self._path(entry.file_name)
         try:
-            with self.storage.open_input(path) as source, pq.ParquetFile(source) as file:
+            with self.storage.open_input(path) as source, open_parquet(source) as file:
                 groups = [n for n in range(file.num_row_groups) if wanted(file.metadata.row_group(n))]
                 there = [name for name in columns or HISTORY_SCHEMA.names if name in file.schema_arrow.names]
                 yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=groups, columns=there)
-        except pa.ArrowInvalid as error:
+        except (pa.ArrowInvalid, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                # The machine said no, not the Parquet reader.
+                raise
             raise CorruptData(f"a file of the history is damaged: {error}").with_path(self.storage.absolute(path)) from error
         except CorruptData as error:
             raise error.with_path(self.storage.absolute(path)) from error

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyhudi.errors import InvalidRequest, Unsupported
 
 __all__ = [
+    "PAGES_COMPARED",
     "Column",
     "DataFrame",
     "SparkSession",
@@ -33,6 +34,9 @@ __all__ = [
     "to_arrow_schema",
     "to_spark_schema",
 ]
+
+PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
+"""The option of Spark's Parquet scan that has pages compared with their checksums."""
 
 _TO_ARROW: dict[type[T.DataType], pa.DataType] = {
     T.BooleanType: pa.bool_(),

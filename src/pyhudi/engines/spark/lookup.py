@@ -26,7 +26,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
-from pyhudi.engines.spark.convert import column, ddl, to_spark_schema
+from pyhudi.engines.spark.convert import PAGES_COMPARED, column, ddl, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, translated_errors
 from pyhudi.engines.spark.keys import key_column
 from pyhudi.engines.spark.tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
@@ -300,6 +300,7 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
     scan = (
         session.read.schema(to_spark_schema(schema))
         .option("recursiveFileLookup", "true")
+        .option(PAGES_COMPARED, "true")
         .parquet(*[storage.absolute(place.base.path) for place in places])
     )
     named = scan.select(key.alias("_pyhudi_stored_key"), column("_metadata.file_name").alias("_pyhudi_name"))

@@ -25,13 +25,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column
 
-from pyhudi.engines.spark.convert import DataFrame, SparkSession, column, to_spark_schema
+from pyhudi.engines.spark.convert import PAGES_COMPARED, DataFrame, SparkSession, column, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.changes import change_schema
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
+from pyhudi.format.names import check_is_parquet
 from pyhudi.operations.changes import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.query import Filter, Query, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
 from pyhudi.operations.skipping import ReadSettings
@@ -142,10 +143,10 @@ def _divided(
     plain: list[FileSlice] = []
     from_path = set(path_valued_columns(spec.keys)).intersection(needed.names)
     path_only = bool(from_path) and (spec.values_from_path or snapshot.config.drop_partition_columns)
-    if snapshot.config.base_file_format != "PARQUET":
-        raise Unsupported(f"base files of format {snapshot.config.base_file_format} are not read")
     for slice_ in slices:
         uri = "" if slice_.base is None else storage.absolute(slice_.base.path)
+        if slice_.base is not None:
+            check_is_parquet(slice_.base.path)
         (others if path_only or slice_.logs or slice_.base is None or _GLOB_CHARACTERS.intersection(uri) else plain).append(
             slice_
         )
@@ -189,7 +190,8 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
 
 
 def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
-    frame = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true").parquet(*paths)
+    reader = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true")
+    frame = reader.option(PAGES_COMPARED, "true").parquet(*paths)
     casts: dict[str, Column] = {}
     for field in schema:
         wanted = spec.table_schema.field(field.name).type

@@ -20,12 +20,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, avro_records, big_endian_ints, join, part_sizes
 from pyhudi.format.coding import Cursor
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES, BlockType
+from pyhudi.format.parquet import ParquetWriter, open_parquet
 from pyhudi.records.schema import avro_to_arrow, conform
 
 CONTENT_VERSION: Final = 3
@@ -95,10 +95,10 @@ def encode_parquet(schema: str, batches: Iterable[pa.RecordBatch], compression: 
     target = avro_to_arrow(schema)
     sink = pa.BufferOutputStream()
     # Decimals stay fixed-length bytes: real Hudi's Avro reader takes integer ones for unscaled values of scale 0.
-    with pq.ParquetWriter(sink, _without_metadata(target), compression=compression, store_schema=False) as writer:
-        for batch in batches:
-            writer.write_batch(conform(batch, _without_metadata(target)))
-        writer.add_key_value_metadata({"parquet.avro.schema": schema})
+    writer = ParquetWriter(sink, _without_metadata(target), compression=compression)
+    for batch in batches:
+        writer.write_batch(conform(batch, _without_metadata(target)))
+    writer.close({"parquet.avro.schema": schema})
     return bytes(sink.getvalue())
 
 
@@ -109,7 +109,7 @@ def decode_parquet(schema: str, content: bytes | memoryview, columns: Sequence[s
         wanted = frozenset(columns)
         target = pa.schema([field for field in target if field.name in wanted])
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
+        file = open_parquet(pa.BufferReader(content))
         present = [name for name in target.names if name in file.schema_arrow.names]
         for batch in file.iter_batches(batch_size=CHUNK_ROWS * 4, columns=present):
             yield conform(batch, target)

@@ -1,0 +1,191 @@
+"""Parquet files with checksums: of each page, which the format has, and of the footer, which it has not.
+
+A page's CRC-32 stands in its header and is compared when the page is read.  The footer says where columns lie, between which
+values (so which row groups are passed over), and holds Bloom filters and key ranges; one bit of it can hide rows.  So one of its
+key-values is
+
+    pyhudi.footer.crc32   eight hexadecimal digits: CRC-32 of the footer, its length and the magic after it, these digits taken
+                          as zeros; ten more: where the footer begins
+
+Other readers pass over a key that they do not know, and files of others have none: those are read as they are.  So are files of
+others that copied the key-values of one of ours, whose footer begins elsewhere.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyhudi.errors import CorruptData
+
+_KEY: Final = b"pyhudi.footer.crc32"
+_NO_SUM: Final = b"0" * 8
+_NO_PLACE: Final = b"0" * 10
+# In the compact protocol of Thrift a text follows its field's header and its length.
+_SEAL: Final = re.compile(re.escape(_KEY) + rb"\x18\x12([0-9a-f]{18})", re.DOTALL)
+_END: Final = struct.Struct("<i4s")
+_MAGIC: Final = b"PAR1"
+_TAIL_BYTES: Final = 64 << 10
+_LEAST_BYTES: Final = 12
+
+
+class _Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+class ParquetWriter:
+    """As `pyarrow.parquet.ParquetWriter`, for a sink that somebody else opens and closes; use as a context manager.
+
+    settings: those of pyarrow's.  After an error nothing more is written.
+    """
+
+    def __init__(self, sink: _Sink, schema: pa.Schema, **settings: Any) -> None:
+        self._closed = False
+        self._sink = _Held(sink)
+        self._writer = pq.ParquetWriter(
+            pa.PythonFile(self._sink, mode="w"), schema, store_schema=False, write_page_checksum=True, **settings
+        )
+
+    def __enter__(self) -> ParquetWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write rows as one or more row groups."""
+        self._writer.write_table(table, row_group_size=row_group_size)
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write rows as a row group."""
+        self._writer.write_batch(batch)
+
+    def close(self, metadata: Mapping[str, str] | None = None, edit: Callable[[bytes], bytes] | None = None) -> None:
+        """Write the footer, once.  metadata: more key-values; edit: makes another one of it, its length and magic included."""
+        if self._closed:
+            return
+        self._closed = True
+        self._writer.add_key_value_metadata({**(metadata or {}), _KEY.decode(): (_NO_SUM + _NO_PLACE).decode()})
+        self._sink.hold()
+        self._writer.close()
+        held = self._sink.held
+        length, _ = _END.unpack(held[-_END.size :])
+        start = len(held) - length - _END.size
+        footer = held[start:] if edit is None else edit(held[start:])
+        self._sink.release(held[:start] + _sealed(footer, self._sink.tell() - len(held) + start))
+
+    def abandon(self) -> None:
+        """Give up: whatever pyarrow still writes, now or when it is collected, goes nowhere."""
+        self._closed = True
+        self._sink.hold()
+        with suppress(Exception):
+            self._writer.close()
+
+
+def open_parquet(
+    source: pa.NativeFile, columns_to_code: Sequence[str] = (), metadata: pq.FileMetaData | None = None
+) -> pq.ParquetFile:
+    """A Parquet file whose pages are compared with their checksums when they are read, its footer now.
+
+    columns_to_code: read as dictionaries.  metadata: a footer that was compared before.
+    Raises CorruptData for a footer that is not what was written, and pyarrow's errors for what is no Parquet, also later.
+    """
+    if metadata is None:
+        metadata = read_footer(source)
+    return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(columns_to_code), page_checksum_verification=True)
+
+
+def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
+    """The footer of a file, with one read where it has less than 64 KiB.  Raises as `open_parquet`."""
+    size = source.size()
+    if size < _LEAST_BYTES:
+        raise CorruptData("a Parquet file is cut short", offset=0, expected=_LEAST_BYTES, found=size)
+    start = max(0, size - _TAIL_BYTES)
+    source.seek(start)
+    tail = source.read(size - start)
+    length, magic = _END.unpack(tail[-_END.size :])
+    if magic != _MAGIC:
+        raise CorruptData("the end of a Parquet file", offset=size - 4, expected=_MAGIC, found=magic)
+    if not 0 < length <= size - _LEAST_BYTES:
+        raise CorruptData("the length of a Parquet footer", offset=size - 8, expected=size - _LEAST_BYTES, found=length)
+    if length + _END.size > len(tail):
+        start = size - length - _END.size
+        source.seek(start)
+        tail = source.read(size - start)
+    footer = tail[-length - _END.size :]
+    _check(footer, size - len(footer))
+    # What Arrow reads of a footer is the footer alone.
+    return pq.read_metadata(io.BytesIO(_MAGIC + footer))
+
+
+def _check(footer: bytes, offset: int) -> None:
+    at = _find_seal(footer)
+    if at is None or int(footer[at + len(_NO_SUM) :][: len(_NO_PLACE)], 16) != offset:
+        return
+    expected, actual = int(footer[at:][: len(_NO_SUM)], 16), zlib.crc32(footer[:at] + _NO_SUM + footer[at + len(_NO_SUM) :])
+    if expected != actual:
+        raise CorruptData("checksum of a Parquet footer", offset=offset, expected=expected, found=actual)
+
+
+def _sealed(footer: bytes, offset: int) -> bytes:
+    """A footer, which begins at `offset`, with its checksum."""
+    at = _find_seal(footer)
+    assert at is not None, "the key was added to the footer"
+    place = at + len(_NO_SUM)
+    footer = footer[:place] + f"{offset:010x}".encode() + footer[place + len(_NO_PLACE) :]
+    return footer[:at] + f"{zlib.crc32(footer):08x}".encode() + footer[place:]
+
+
+def _find_seal(footer: bytes) -> int | None:
+    """Where the checksum stands in a footer: the last text of its form, as the caller's own key-values may hold one."""
+    found = list(_SEAL.finditer(footer))
+    return found[-1].start(1) if found else None
+
+
+class _Held(io.RawIOBase):
+    """A sink that lets bytes through until it is told to hold them."""
+
+    def __init__(self, sink: _Sink) -> None:
+        super().__init__()
+        self._sink = sink
+        self._holds = False
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        piece = bytes(data)
+        self._size += len(piece)
+        if self._holds:
+            self._parts.append(piece)
+        else:
+            self._sink.write(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._size
+
+    @property
+    def held(self) -> bytes:
+        return b"".join(self._parts)
+
+    def hold(self) -> None:
+        self._holds = True
+
+    def release(self, data: bytes) -> None:
+        self._sink.write(data)
+        self._parts = []

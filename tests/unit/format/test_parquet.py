@@ -1,0 +1,90 @@
+"""Checksums of Parquet files: what pyarrow reads of ours, what we read of others, and damage anywhere."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.parquet import ParquetWriter, open_parquet
+
+ROWS = pa.table({"key": [f"k{n}" for n in range(300)], "v": [n if n % 7 else None for n in range(300)], "t": ["x", "y"] * 150})
+
+
+def written(rows: pa.Table = ROWS, **metadata: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    with ParquetWriter(sink, rows.schema, compression="gzip", data_page_size=500) as writer:
+        writer.write_table(rows, row_group_size=200)
+        for batch in rows.slice(0, 3).to_batches():
+            writer.write_batch(batch)
+        writer.close(metadata)
+    return bytes(sink.getvalue())
+
+
+def read(data: bytes) -> pa.Table:
+    with open_parquet(pa.BufferReader(data)) as file:
+        return file.read()
+
+
+def expected() -> pa.Table:
+    return pa.concat_tables([ROWS, ROWS.slice(0, 3)])
+
+
+def test_others_read_ours_and_we_theirs() -> None:
+    data = written(schema="text")
+    assert pq.read_table(io.BytesIO(data)).equals(expected())
+    assert read(data).equals(expected())
+    with open_parquet(pa.BufferReader(data)) as file:
+        assert (file.metadata.metadata or {})[b"schema"] == b"text"
+    sink = io.BytesIO()
+    pq.write_table(ROWS, sink)
+    assert read(sink.getvalue()).equals(ROWS)
+
+
+def test_a_file_of_others_with_our_key_values() -> None:
+    """As pyarrow copies them when it reads a file of ours and writes what it read."""
+    sink = io.BytesIO()
+    pq.write_table(pq.read_table(io.BytesIO(written())).slice(0, 9), sink)
+    assert b"pyhudi.footer.crc32" in sink.getvalue()
+    assert read(sink.getvalue()).num_rows == 9
+
+
+def test_a_large_footer() -> None:
+    rows = pa.table({f"column_{n:04}": pa.array([n]) for n in range(1500)})
+    sink = pa.BufferOutputStream()
+    with ParquetWriter(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    data = bytes(sink.getvalue())
+    assert int.from_bytes(data[-8:-4], "little") > 64 << 10
+    assert read(data).equals(rows)
+    with pytest.raises(CorruptData, match="footer"):
+        read(data[:-1000] + b"\0\0" + data[-998:])
+
+
+def test_any_damage_is_seen() -> None:
+    data = written(bounds="a-z")
+    for at in range(0, len(data), 7):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        try:
+            assert read(bytes(damaged)).equals(expected()), at
+        except (CorruptData, OSError, pa.ArrowInvalid):
+            pass
+
+
+@pytest.mark.parametrize("size", [0, 3, 11, 40])
+def test_a_file_that_is_cut_short(size: int) -> None:
+    with pytest.raises(CorruptData):
+        read(written()[:size])
+
+
+def test_nothing_is_written_after_an_error() -> None:
+    sink = io.BytesIO()
+    with pytest.raises(KeyError), ParquetWriter(sink, ROWS.schema) as writer:
+        writer.write_table(ROWS)
+        size = len(sink.getvalue())
+        raise KeyError
+    assert len(sink.getvalue()) == size
