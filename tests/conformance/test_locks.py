@@ -32,26 +32,24 @@ class TestInProcessLock(LockSuite):
 class TestStorageLockInMemory(LockSuite):
     @pytest.fixture
     def make_lock(self, memory: Storage) -> MakeLock:
-        return lambda env: StorageLock(memory, env, label=None)
+        return lambda env: StorageLock(memory, env)
 
 
 class TestStorageLockOnDisk(LockSuite):
     @pytest.fixture
     def make_lock(self, tmp_path: Path) -> MakeLock:
         storage = open_storage(tmp_path)
-        return lambda env: StorageLock(storage, env, label=None)
+        return lambda env: StorageLock(storage, env)
 
 
 class TestStorageLockInS3(LockSuite):
     @pytest.fixture
     def make_lock(self, s3_endpoint: str) -> MakeLock:
         storage = open_storage(f"s3://tables/{uuid.uuid4().hex}", s3_options(s3_endpoint))
-        return lambda env: StorageLock(storage, env, label=None)
+        return lambda env: StorageLock(storage, env)
 
 
 class TestFileSystemLock(LockSuite):
-    is_fair = False
-
     @pytest.fixture
     def make_lock(self, tmp_path: Path) -> MakeLock:
         storage = open_storage(tmp_path / ".hoodie")
@@ -62,7 +60,7 @@ class TestCombinedLock(LockSuite):
     @pytest.fixture
     def make_lock(self, memory: Storage) -> MakeLock:
         key = uuid.uuid4().hex
-        return lambda env: CombinedLock(InProcessLock(key, env), StorageLock(memory, env, label=None), env=env)
+        return lambda env: CombinedLock(InProcessLock(key, env), StorageLock(memory, env), env=env)
 
 
 class TestDefaultLock(LockSuite):

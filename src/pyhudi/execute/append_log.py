@@ -22,7 +22,7 @@ services, "Handles".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,7 +48,7 @@ from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.hfile.writer import encode_hfile
 from pyhudi.format.log.data import encode_avro, encode_parquet
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
-from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
+from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
@@ -106,10 +106,6 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     )
 
 
-Block = tuple[BlockType, Mapping[HeaderKey, str], bytes]
-"""Kind, headers and content of a log block to be written."""
-
-
 def write_log_file(
     storage: Storage, partition: str, name: LogFileName, blocks: Iterable[Block], row_count: int, delete_count: int
 ) -> WriteStat:
@@ -118,11 +114,9 @@ def write_log_file(
     Markers(storage, name.instant_time).create(path, MarkerType.CREATE)
     size_bytes = 0
     with storage.open_output(path) as sink:
-        for kind, headers, content in blocks:
-            head, tail = frame_block(kind, headers, len(content))
-            for piece in (head, content, tail):
-                sink.write(piece)
-                size_bytes += len(piece)
+        for piece in encode_blocks(blocks):
+            sink.write(piece)
+            size_bytes += len(piece)
     return WriteStat(
         file_id=name.file_id,
         path=path,

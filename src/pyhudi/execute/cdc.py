@@ -28,7 +28,7 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_batch, cdc_schema
 from pyhudi.format.log.data import encode_avro
-from pyhudi.format.log.framing import BlockType, HeaderKey, frame_block
+from pyhudi.format.log.framing import BlockType, HeaderKey, LogFraming
 from pyhudi.format.names import LogFileName, MarkerType
 from pyhudi.records.schema import relabel_array
 from pyhudi.storage.base import Storage
@@ -68,6 +68,7 @@ class ChangeLog:
         self._pending_bytes = 0
         self._size_bytes = 0
         self._sink: pa.NativeFile | None = None
+        self._framing = LogFraming()
         self._stack = ExitStack()
 
     def __enter__(self) -> ChangeLog:
@@ -105,6 +106,7 @@ class ChangeLog:
             return None
         if self._pending or self._sink is None:
             self._flush()
+        self._write(self._framing.finish())
         self._stack.close()
         return {self._path: self._size_bytes}
 
@@ -147,11 +149,14 @@ class ChangeLog:
             self._sink = self._stack.enter_context(self._storage.open_output(self._path))
         content = encode_avro(self._schema, self._pending)
         headers = {HeaderKey.INSTANT_TIME: self._name.instant_time, HeaderKey.SCHEMA: self._schema}
-        head, tail = frame_block(BlockType.CDC, headers, len(content))
-        for piece in (head, content, tail):
+        self._write(self._framing.add((BlockType.CDC, headers, content)))
+        self._pending, self._pending_bytes = [], 0
+
+    def _write(self, pieces: tuple[bytes | memoryview, ...]) -> None:
+        assert self._sink is not None, "the first block opens the file"
+        for piece in pieces:
             self._sink.write(piece)
             self._size_bytes += len(piece)
-        self._pending, self._pending_bytes = [], 0
 
     def _abandon(self) -> None:
         """Close without a file; harmless after `finish`."""

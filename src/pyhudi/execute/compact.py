@@ -19,25 +19,25 @@ Source: writing and services, "Compaction"; timeline document, "HoodieWriteStat 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import TableState, Unsupported
-from pyhudi.execute.append_log import LOG_FILE_VERSION, Block, block_rows, encode_rows, write_log_file
+from pyhudi.execute.append_log import LOG_FILE_VERSION, block_rows, encode_rows, write_log_file
 from pyhudi.execute.base_file import BaseFileWriter, footer_filter, open_base_file
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.log_scan import LogScan, find_blocks, read_headers, scan_logs
+from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
-from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.log.framing import Block, BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
 from pyhudi.options import FileSettings
@@ -50,6 +50,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.written import check_size
 
 _PIECE_ROWS = 65_536
 
@@ -81,13 +82,17 @@ class CompactionSpec:
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge order."""
+    """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge order.
+
+    written: bytes of the logs by path, as their commits say.
+    """
 
     partition: str
     file_id: str
     base_name: str | None
     log_names: tuple[str, ...]
     token: WriteToken
+    written: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +103,15 @@ class LogHeaders:
     blocks: tuple[LogBlock | CorruptBlock, ...]
 
 
-def run_log_headers(storage: StorageSpec, log: LogFile) -> LogHeaders:
-    """The block headers of one log file, to plan by."""
-    return LogHeaders(log.path, read_headers(open_storage(storage), log))
+def run_log_headers(storage: StorageSpec, validity: InstantValidity, log: LogFile) -> LogHeaders:
+    """The block headers of one log file, to plan by.  Raises CorruptData for a file that is not whole."""
+    return LogHeaders(log.path, read_log(open_storage(storage), log, validity))
 
 
 def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | None:
     """Write the next base file of a file group.  None when a group without base file has no live record: nothing is written.
 
-    Raises TableState when a file that the plan names is gone.
+    Raises TableState when a file that the plan names is gone, CorruptData when a log is not what its commit wrote.
     """
     storage = open_storage(spec.reader.storage)
     slice_ = _slice(storage, task)
@@ -321,7 +326,7 @@ def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
         if name is None:
             raise TableState(f"the compaction plan names {text!r}, which is no log file")
         path = path_in(task.partition, text)
-        logs.append(LogFile(path, name, _size_bytes(storage, path)))
+        logs.append(LogFile(path, name, check_size(storage, path, _size_bytes(storage, path), task.written)))
     base = None
     if task.base_name is not None:
         base_name = parse_base_file(task.base_name)

@@ -1,8 +1,8 @@
 """Reading the log files of one slice: which blocks count, and what they say about each key.
 
     1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
-    2. a rollback block removes the blocks of its target that were found before it; torn blocks are passed over; blocks that a
-       log compaction merged give way to its own
+    2. a rollback block removes the blocks of its target that were found before it; a torn block is an error where a completed
+       instant wrote it (`format.log.whole`); blocks that a log compaction merged give way to its own
     3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order; when every one of them
        names the rows of the slice's own base file that its records stand for, by those rows instead of keys
 
@@ -14,7 +14,7 @@ Source: reading and merging, "Block scan" and "Position buffer"; storage format,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -29,6 +29,7 @@ from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
 from pyhudi.format.log.positions import Positions, decode_positions
+from pyhudi.format.log.whole import check_whole
 from pyhudi.format.ordering_values import unwrap_ordering
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.log_merge import LogMerger, LogRecords
@@ -49,15 +50,17 @@ class InstantValidity:
 
     completed: request times of completed writes of the active timeline; pending: of those under way; start: the first write of
     the active timeline, before which everything counts as complete; limit: the newest request time that the query sees.
+    shared_logs: log files hold blocks of several commits, as before table version 8.
     """
 
     completed: frozenset[str]
     pending: frozenset[str]
     start: str | None
     limit: str
+    shared_logs: bool = False
 
     @classmethod
-    def of(cls, timeline: Timeline, as_of: str | None = None) -> InstantValidity:
+    def of(cls, timeline: Timeline, as_of: str | None = None, *, shared_logs: bool = False) -> InstantValidity:
         """As a snapshot query at `as_of` (a request time, None for now) sees the timeline."""
         completed = timeline.completed_writes()
         pending = frozenset(i.request_time for i in timeline.pending())
@@ -67,12 +70,16 @@ class InstantValidity:
             pending - frozenset(i.request_time for i in completed),
             timeline.start,
             newest if as_of is None else as_of,
+            shared_logs,
         )
 
     def including(self, instant_time: str) -> InstantValidity:
         """The same with one more instant, which counts whatever its state is."""
-        return InstantValidity(
-            self.completed | {instant_time}, self.pending - {instant_time}, self.start, max(self.limit, instant_time)
+        return replace(
+            self,
+            completed=self.completed | {instant_time},
+            pending=self.pending - {instant_time},
+            limit=max(self.limit, instant_time),
         )
 
     def counts(self, instant_time: str) -> bool:
@@ -80,6 +87,10 @@ class InstantValidity:
         if instant_time > self.limit or instant_time in self.pending:
             return False
         return instant_time in self.completed or (self.start is not None and instant_time < self.start)
+
+    def vouches_for(self, log: LogFile) -> bool:
+        """Whether a completed instant wrote the whole file."""
+        return not self.shared_logs and self.counts(log.name.instant_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +175,31 @@ def _positions(storage: Storage, blocks: Sequence[FoundBlock], base_instant: str
 def find_blocks(
     storage: Storage, logs: Iterable[LogFile], validity: InstantValidity, *, skip_compacted: bool = True
 ) -> tuple[list[FoundBlock], int, int]:
-    """The blocks that count, in merge order; how many torn blocks and how many rollback blocks there were.
+    """The blocks that count, in merge order; how many torn blocks were passed over and how many rollback blocks there were.
 
+    Raises CorruptData naming the file that a completed instant wrote and that is not whole (see `format.log.whole`).
     skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).
     """
     ordered = sorted(logs, key=lambda file: file.name.sort_key)
-    return choose_blocks(((log.path, read_headers(storage, log)) for log in ordered), validity, skip_compacted=skip_compacted)
+    files = ((log.path, read_log(storage, log, validity)) for log in ordered)
+    return choose_blocks(files, validity, skip_compacted=skip_compacted)
+
+
+def read_log(storage: Storage, log: LogFile, validity: InstantValidity) -> tuple[LogBlock | CorruptBlock, ...]:
+    """All blocks of a log file that is part of a slice, without their contents.  Raises as `find_blocks` and `read_headers`."""
+    blocks = read_headers(storage, log)
+    if validity.vouches_for(log):
+        try:
+            check_whole(blocks, log.name.instant_time)
+        except CorruptData as error:
+            raise error.with_path(storage.absolute(log.path)) from error
+    return blocks
 
 
 def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
-    """All blocks of a log file, without their contents.  Raises CorruptData, and Unsupported for a later log format, naming the
-    file.
+    """All blocks of a log file, and what is torn in it, whoever wrote it, without their contents.
+
+    Raises CorruptData, and Unsupported for a later log format, naming the file.
     """
     trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
     try:

@@ -85,7 +85,7 @@ def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes
 
 
 def _layers(files: MetadataFiles, slice_: FileSlice) -> list[Cells | Deletes]:
-    blocks = ((log, block) for log in slice_.logs for block in files.blocks(log))
+    blocks = ((log, block) for log in slice_.logs for block in files.blocks(log, vouched=True))
     kept = without_compacted(surviving_blocks(blocks, lambda instant: True), lambda found: found[1])
     layers = []
     for log, block in kept:

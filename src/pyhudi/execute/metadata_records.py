@@ -41,7 +41,7 @@ from pyhudi.execute.write_base import path_in
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.hfile.writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
-from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
+from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.metadata.partitions import RECORD_INDEX
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
 from pyhudi.format.metadata.schema import RECORD_SCHEMA
@@ -315,19 +315,20 @@ def _secondary_records(table: Storage, task: KeyTask) -> MetadataRecords:
 def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
     storage = open_storage(file.storage)
     own = {HeaderKey.INSTANT_TIME: file.instant_time}
-    blocks = []
+    blocks: list[Block] = []
     if len(records.keys):
         content = encode_hfile([(records.keys, records.values)], file_info={"schema": _SCHEMA})
-        blocks.append(encode_block(BlockType.HFILE, {**own, HeaderKey.SCHEMA: RECORD_SCHEMA}, content))
+        blocks.append((BlockType.HFILE, {**own, HeaderKey.SCHEMA: RECORD_SCHEMA}, content))
     if len(records.deletes):
         content = encode_deletes([deletes_batch(records.deletes, file.partition)])
-        blocks.append(encode_block(BlockType.DELETE, own, content))
+        blocks.append((BlockType.DELETE, own, content))
     name = LogFileName(file.file_id, file.instant_time, LOG_VERSION, file.token)
     path = path_in(file.partition, name.text)
+    size_bytes = 0
     with storage.open_output(path) as sink:
-        for block in blocks:
-            sink.write(block)
-    size_bytes = sum(len(block) for block in blocks)
+        for piece in encode_blocks(blocks):
+            sink.write(piece)
+            size_bytes += len(piece)
     return WriteStat(
         file_id=file.file_id,
         path=path,

@@ -34,9 +34,8 @@ from pyhudi.format.actions.clustering import (
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.operations.attempt import Phases, taken_back_on_error
+from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.claim import PlanTaken, claim
-from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
@@ -64,6 +63,7 @@ from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.written import check_size, load_written_sizes
 from pyhudi.timeline.timeline import Timeline
 
 _LAYOUT_KEY = "hoodie.layout.optimize.strategy"
@@ -220,7 +220,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     with taken_back_on_error(transaction):
         snapshot = load_snapshot(context)
         plan = _load_plan(context, instant)
-        groups, sort_columns, layout = _groups_of(context, plan)
+        groups, sort_columns, layout = _groups_of(context, plan, snapshot.timeline)
         start = _since_plan(snapshot.timeline, instant_time)
         _check_not_overtaken(context, snapshot.timeline, instant_time, start, groups)
         tasks = _tasks(context, snapshot, instant_time, groups, sort_columns, layout, options)
@@ -373,19 +373,27 @@ def _load_plan(context: TableContext, instant: Instant) -> ClusteringPlan:
     return plan
 
 
-def _groups_of(context: TableContext, plan: ClusteringPlan) -> tuple[tuple[ClusterGroup, ...], tuple[str, ...], str]:
-    """The plan as values: groups with their files, sort columns, layout.  Other writers' plans are read the same way."""
+def _groups_of(
+    context: TableContext, plan: ClusteringPlan, timeline: Timeline
+) -> tuple[tuple[ClusterGroup, ...], tuple[str, ...], str]:
+    """The plan as values: groups with their files, sort columns, layout.  Other writers' plans are read the same way.
+
+    Raises CorruptData for a log that is not as long as its commit says.
+    """
     parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
     columns = tuple(name.strip() for name in parameters.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())
     groups = []
+    pieces = [piece for document in plan.input_groups or () for piece in document.slices or ()]
+    logs = [_below(context, file) for piece in pieces for file in piece.delta_file_paths or ()]
+    written = load_written_sizes(context.timeline, timeline, logs)
     for document in plan.input_groups or ():
-        slices = tuple(_slice_of(context, piece) for piece in document.slices or ())
+        slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
         if slices:
             groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1))
     return tuple(groups), columns, parameters.get(_LAYOUT_KEY, "LINEAR").upper()
 
 
-def _slice_of(context: TableContext, piece: SliceInfo) -> FileSlice:
+def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int]) -> FileSlice:
     base = None
     if piece.data_file_path:
         path = _below(context, piece.data_file_path)
@@ -399,7 +407,7 @@ def _slice_of(context: TableContext, piece: SliceInfo) -> FileSlice:
         log_name = parse_log_file(path.rsplit("/", 1)[-1])
         if log_name is None:
             raise TableState(f"the clustering plan names {file}, which is no log file")
-        logs.append(LogFile(path, log_name, _size(context, path)))
+        logs.append(LogFile(path, log_name, check_size(context.storage, path, _size(context, path), written)))
     instant = base.name.instant_time if base else logs[0].name.instant_time if logs else ""
     return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 
@@ -31,9 +32,8 @@ from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
-from pyhudi.operations.attempt import Phases, taken_back_on_error
+from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
 from pyhudi.operations.claim import PlanTaken, claim
-from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
@@ -59,10 +59,12 @@ from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import liveness
+from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.written import load_written_sizes
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 
@@ -276,7 +278,7 @@ def _schedule_log(context: TableContext, engine: Engine, settings: CompactSettin
             return Planned(None, due.reason)
     partitions = _candidate_partitions(context, early, chosen)
     slices, _ = _find_slices(early, partitions, _AFTER_ALL, _held_groups(context, early))
-    _read_headers(context, engine, slices, headers)
+    _read_headers(early, engine, slices, headers)
     with context.locked(settings.commit.lock_wait_ms) as held:
         snapshot = load_snapshot(held)
         timeline = snapshot.timeline
@@ -289,7 +291,7 @@ def _schedule_log(context: TableContext, engine: Engine, settings: CompactSettin
         slices, passed_over = _find_slices(
             snapshot, _candidate_partitions(context, snapshot, chosen), time, _held_groups(context, snapshot)
         )
-        _read_headers(context, engine, slices, headers)
+        _read_headers(snapshot, engine, slices, headers)
         validity = InstantValidity.of(timeline)
         plan = plan_log_compaction(((s, _block_count(s, headers, validity)) for s in slices), chosen, passed_over)
         if plan is None:
@@ -340,13 +342,14 @@ def _held_groups(context: TableContext, snapshot: Snapshot) -> frozenset[FileGro
 
 
 def _read_headers(
-    context: TableContext,
+    snapshot: Snapshot,
     engine: Engine,
     slices: Iterable[FileSlice],
     headers: dict[str, tuple[LogBlock | CorruptBlock, ...]],
 ) -> None:
     unread = [log for slice_ in slices for log in slice_.logs if log.path not in headers]
-    for found in engine.map(partial(run_log_headers, context.storage.spec()), unread):
+    task = partial(run_log_headers, snapshot.context.storage.spec(), InstantValidity.of(snapshot.timeline))
+    for found in engine.map(task, unread):
         headers[found.path] = found.blocks
 
 
@@ -386,7 +389,7 @@ def _execute(
         plan = load_compaction_plan(context.timeline, Instant(request_time, kind.action, State.REQUESTED))
         snapshot = load_snapshot(context)
         spec = _task_spec(snapshot, settings, request_time)
-        found = engine.map(partial(kind.task, spec), _tasks(context, plan))
+        found = engine.map(partial(kind.task, spec), _tasks(context, plan, snapshot.timeline))
         statuses = [status for status in found if status is not None]
         assert snapshot.schema is not None, "a table with log files has a schema"
         metadata = commit_metadata(kind.operation, statuses, snapshot.schema.avro, {}, compacted=True)
@@ -431,9 +434,14 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
     )
 
 
-def _tasks(context: TableContext, plan: CompactionPlan) -> list[CompactionTask]:
+def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> list[CompactionTask]:
     # Names of one attempt never meet those of another: a late hand that clears away a dead attempt touches nothing of a new one.
     attempt = int.from_bytes(context.env.token_bytes(4), "big") >> 1
+    logs = [
+        [join_path(operation.partition_path or "", _name(path)) for path in operation.delta_file_paths or ()]
+        for operation in plan.operations or ()
+    ]
+    written = load_written_sizes(context.timeline, timeline, chain.from_iterable(logs))
     return [
         CompactionTask(
             partition=operation.partition_path or "",
@@ -441,6 +449,7 @@ def _tasks(context: TableContext, plan: CompactionPlan) -> list[CompactionTask]:
             base_name=_name(operation.data_file_path) if operation.data_file_path else None,
             log_names=tuple(_name(path) for path in operation.delta_file_paths or ()),
             token=WriteToken(number, attempt, 0),
+            written={path: written[path] for path in logs[number] if path in written},
         )
         for number, operation in enumerate(plan.operations or ())
     ]

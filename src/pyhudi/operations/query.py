@@ -31,7 +31,6 @@ from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
-from pyhudi.records.merge import PickByCommitTime
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
@@ -40,6 +39,7 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, read_commit
+from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 
@@ -98,7 +98,7 @@ def plan_snapshot_query(
     snapshot = load_snapshot(context, settings.listing, as_of=as_of)
     if as_of is not None:
         _check_as_of(snapshot, as_of)
-    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline, as_of), values_from_path, settings)
+    spec = _read_spec(snapshot, columns, condition, _validity(snapshot, as_of), values_from_path, settings)
     plan = plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only)
     return Query(snapshot, spec, plan)
 
@@ -134,7 +134,7 @@ def plan_incremental_query(
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
-    spec = _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), values_from_path, settings)
+    spec = _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path, settings)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
     if not instants:
@@ -156,11 +156,11 @@ def plan_incremental_query(
             snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition
         )
         # Log blocks that came after the range do not hide what their keys were before.
-        before = InstantValidity.of(snapshot.timeline, max(i.request_time for i in instants))
+        before = _validity(snapshot, max(i.request_time for i in instants))
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
         return Query(snapshot, replace(spec, validity=before), plan)
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
-    past = InstantValidity.of(snapshot.timeline, max(i.request_time for i in instants))
+    past = _validity(snapshot, max(i.request_time for i in instants))
     return Query(snapshot, replace(spec, validity=validity, past=past), _with_steps(plan_slices(slices, None), chosen))
 
 
@@ -183,7 +183,12 @@ def _check_as_of(snapshot: Snapshot, time: str) -> None:
 
 def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:
     """How tasks read the snapshot's present rows.  Raises as `plan_snapshot_query`."""
-    return _read_spec(snapshot, columns, condition, InstantValidity.of(snapshot.timeline), False)
+    return _read_spec(snapshot, columns, condition, _validity(snapshot), False)
+
+
+def _validity(snapshot: Snapshot, as_of: str | None = None) -> InstantValidity:
+    shared = not snapshot.config.version.has_one_log_file_per_commit
+    return InstantValidity.of(snapshot.timeline, as_of, shared_logs=shared)
 
 
 def _read_spec(
@@ -195,6 +200,10 @@ def _read_spec(
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> ReadSpec:
     config = snapshot.config
+    if config.base_file_format != "PARQUET":
+        raise Unsupported(
+            f"base files of the format {config.base_file_format} are not read, only Parquet: {snapshot.context.storage.uri}"
+        )
     stored = table_schema(snapshot, meta_columns=True)
     return ReadSpec(
         storage=snapshot.context.storage.spec(),
@@ -202,8 +211,7 @@ def _read_spec(
         output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
         condition=None if condition is None else bind(parse_filter(condition), stored),
         keys=config.keys,
-        # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
-        rule=marked_rule(PickByCommitTime() if config.is_cow else merge_rule(config.merge), settings.marker, stored),
+        rule=marked_rule(merge_rule(config.merge), settings.marker, stored),
         validity=validity,
         populate_meta_fields=config.populate_meta_fields,
         values_from_path=values_from_path,
@@ -259,6 +267,10 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
         by_path = {info.path: info for info in present.get(partition, ())}
         if any(path not in by_path for path in paths):
             return None
+        for metadata in commits.values():
+            for path, size_bytes in sizes_in(metadata, paths).items():
+                if path.rsplit("/", 1)[-1].startswith("."):
+                    check_size(snapshot.context.storage, path, by_path[path].size_bytes, {path: size_bytes})
         files[partition] = [by_path[path] for path in sorted(paths)]
     timeline = restricted_timeline(snapshot.timeline, commits)
     state = SlicingState(

@@ -227,7 +227,7 @@ def _written(
 def _appended(files: _Files, instant_time: str, partition: str, file_id: str, path: str, stat: WriteStat) -> ChangeSource:
     if not files.state.by_completion_time:
         raise Unsupported(f"changes in {path} are not read: before table version 8 a log file holds several commits")
-    log = files.log(path, instant_time)
+    log = _whole(files.log(path, instant_time), stat.file_size_in_bytes)
     before = _named_slice(files, instant_time, partition, file_id, stat, log) or _slice_before(files, partition, file_id, log)
     after = FileSlice(partition, file_id, before.base_instant, before.base, (*before.logs, log))
     return ChangeSource(instant_time, ChangeKind.APPENDED, partition, file_id, before=before, after=after, log=log)
@@ -277,10 +277,10 @@ def _slice(partition: str, file_id: str, base: BaseFile | None) -> FileSlice | N
 
 
 def _whole(log: LogFile, size_bytes: int) -> LogFile:
-    """A change log, which has to have the size that the commit says: readers would take one cut between blocks for whole."""
+    """A log file, which has to have the size that the commit says: readers would take one cut between blocks for whole."""
     if log.size_bytes != size_bytes:
         raise CorruptData(
-            "a change log has another size than its commit says", expected=size_bytes, found=log.size_bytes
+            "a log file has another size than its commit says", expected=size_bytes, found=log.size_bytes
         ).with_path(log.path)
     return log
 

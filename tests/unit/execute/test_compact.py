@@ -280,7 +280,7 @@ def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, bas
     assert stat.num_writes == stat.num_update_writes
     assert (stat.num_inserts, stat.log_files, stat.total_log_files_compacted) == (0, (name,), 2)
     expected_times = f"{time(2)},{time(1)}"
-    headers = run_log_headers(merged.storage.spec(), merged._log_file(name)).blocks
+    headers = run_log_headers(merged.storage.spec(), merged.spec.reader.validity, merged._log_file(name)).blocks
     assert all(block.header(HeaderKey.COMPACTED_BLOCK_TIMES) == expected_times for block in headers)  # type: ignore[union-attr]
     for slice_ in (raw, merged):
         if AFTER[after]:
@@ -332,7 +332,7 @@ def test_partial_updates_are_merged_to_partial_blocks() -> None:
     slice_.log(1, partial(1, ("a", 6, 10), ("b", 6, 11)), data(1, ("c", 6, 12))).log(2, partial(2, ("a", 7), ("c", 7)))
     stat, name = slice_.log_compact()
     assert (stat.num_writes, stat.total_log_blocks) == (3, 3)
-    blocks = run_log_headers(slice_.storage.spec(), slice_._log_file(name)).blocks
+    blocks = run_log_headers(slice_.storage.spec(), slice_.spec.reader.validity, slice_._log_file(name)).blocks
     held = [(b.is_partial, json.loads(b.required(HeaderKey.SCHEMA))["fields"]) for b in blocks if isinstance(b, LogBlock)]
     assert [(is_partial, [field["name"] for field in fields[5:]]) for is_partial, fields in held] == [
         (True, ["id", "ts", "value"]),

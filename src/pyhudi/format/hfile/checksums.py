@@ -55,6 +55,8 @@ def verify_checksums(
     Raises CorruptData when a sum differs or their number does not fit, Unsupported for a checksum type that does not exist.
     """
     if kind == ChecksumType.NULL:
+        if len(stored):
+            raise CorruptData("an HFile block without checksums has some", offset=offset, expected=0, found=len(stored))
         return
     if kind not in (ChecksumType.CRC32, ChecksumType.CRC32C):
         raise Unsupported(f"HFile block checksum type {kind}: only 0 (none), 1 (CRC-32) and 2 (CRC-32C) are known")

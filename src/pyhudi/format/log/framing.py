@@ -15,8 +15,17 @@ A log file is a row of blocks and nothing else.  One block, big-endian:
 
 A file system that makes bytes visible while they are written leaves torn blocks behind when a writer dies.  So each block is
 tested before it is believed: its last field lies inside the file, T and L agree, and the magic or the end of the file
-follows.  A block that fails is passed over up to the next magic.  Object stores show a file whole or not at all; there the
-tests are left out (`trusted`), and damage is an error.
+follows.  What fails comes back as a `CorruptBlock`, up to the next magic; `whole.py` says when readers may pass it over.  Object
+stores show a file whole or not at all; there these tests are left out (`trusted`), and damage is an error.
+
+The format has no checksums, unknown headers make real readers fail, and footers must be empty.  Readers look at the header
+COMMAND_BLOCK_TYPE of command blocks alone, so in all other blocks that PyHudi writes it holds a check:
+
+    pyhudi crc32 <of the head> <of the content> <number of the block in its file> more|last
+
+The head is everything before the content, its own checksum taken as eight zeros.  So no bit of a block can change, no block can
+come twice or change places, and a file that was cut off between two blocks shows it, whatever the store.  Blocks of other
+writers, which have no check, are believed as far as their lengths go.
 
 Scanning reads headers and the ends of blocks in windows and leaves contents where they are, so that the cost of finding out
 which blocks count does not depend on how much data they hold.
@@ -26,8 +35,10 @@ What this does not do: contents (the modules beside this one), and which blocks 
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -72,11 +83,23 @@ class HeaderKey(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class BlockCheck:
+    """What a block says of itself.
+
+    content_crc: CRC-32 of its content; number: of the block in its file, from 0; is_last: no other one of PyHudi's follows.
+    """
+
+    content_crc: int
+    number: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
 class LogBlock:
     """A whole block, without its content.
 
     offset: where the magic stands; size_bytes: from there to the end of the block; content_offset, content_size_bytes:
-    where the content lies in the file.
+    where the content lies in the file.  headers: without the one that holds the check.
     """
 
     offset: int
@@ -85,6 +108,7 @@ class LogBlock:
     headers: tuple[tuple[HeaderKey, str], ...]
     content_offset: int
     content_size_bytes: int
+    check: BlockCheck | None = None
 
     @property
     def end(self) -> int:
@@ -124,13 +148,22 @@ class LogBlock:
         return text
 
     def read_content(self, read_range: ReadRange) -> bytes:
-        """The content, read from the file that the block was found in."""
-        return _read(read_range, self.content_offset, self.content_size_bytes)
+        """The content, read from the file that the block was found in.  Raises CorruptData when it is not what was written."""
+        content = _read(read_range, self.content_offset, self.content_size_bytes)
+        if self.check is not None:
+            found = zlib.crc32(content)
+            if found != self.check.content_crc:
+                raise CorruptData(
+                    "checksum of a log block's content", offset=self.content_offset, expected=self.check.content_crc, found=found
+                )
+        return content
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptBlock:
-    """A torn block, which readers pass over: from its magic up to the next magic or the end of the file."""
+    """Damage: from the magic of a block that is not whole up to the next magic or the end of the file, the bytes of a tail that
+    are too few for a magic, or, of no size, the end of a file in which another block was to follow.
+    """
 
     offset: int
     size_bytes: int
@@ -142,8 +175,54 @@ class CorruptBlock:
         return self.offset + self.size_bytes
 
 
+Block = tuple[BlockType, Mapping[HeaderKey, str], "bytes | memoryview"]
+"""Kind, headers and content of a log block to be written."""
+
+
+class LogFraming:
+    """The blocks of one log file with their checks.  A block is handed out when it is known whether another one follows."""
+
+    __slots__ = ("_held", "_number")
+
+    def __init__(self) -> None:
+        self._held: Block | None = None
+        self._number = 0
+
+    def add(self, block: Block) -> tuple[bytes | memoryview, ...]:
+        """Take a block; the bytes of the one before it, in pieces.  Refuses what `frame_block` refuses, and COMMAND blocks."""
+        before = self._framed(is_last=False)
+        self._held = block
+        return before
+
+    def finish(self) -> tuple[bytes | memoryview, ...]:
+        """The bytes of the last block, in pieces."""
+        return self._framed(is_last=True)
+
+    def _framed(self, *, is_last: bool) -> tuple[bytes | memoryview, ...]:
+        if self._held is None:
+            return ()
+        kind, headers, content = self._held
+        if kind is BlockType.COMMAND:
+            raise InvalidRequest("a COMMAND block has no place for a check")
+        rest = f"{zlib.crc32(content):08x} {self._number} {'last' if is_last else 'more'}"
+        unsealed = f"{_CHECK_NAME} {_NO_SUM} {rest}"
+        head, tail = frame_block(kind, {**headers, _CHECK_KEY: unsealed}, len(content))
+        # No header that comes after this one by its key holds such a text.
+        at = head.rindex(unsealed.encode()) + len(_CHECK_NAME) + 1
+        self._held, self._number = None, self._number + 1
+        return b"".join((head[:at], f"{zlib.crc32(head):08x}".encode(), head[at + len(_NO_SUM) :])), content, tail
+
+
+def encode_blocks(blocks: Iterable[Block]) -> Iterator[bytes | memoryview]:
+    """The bytes of a log file of these blocks, with their checks, in pieces.  One block is held.  See `LogFraming`."""
+    framing = LogFraming()
+    for block in blocks:
+        yield from framing.add(block)
+    yield from framing.finish()
+
+
 def encode_block(kind: BlockType, headers: Mapping[HeaderKey, str], content: bytes | memoryview = b"") -> bytes:
-    """The bytes of one block.  See `frame_block` for what is refused."""
+    """The bytes of one block without a check.  See `frame_block` for what is refused."""
     head, tail = frame_block(kind, headers, len(content))
     return b"".join((head, content, tail))
 
@@ -176,26 +255,36 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, trusted: bool = False) -
     """The blocks of a log file of `size_bytes` bytes, in file order, found while the iterator runs.
 
     trusted: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
-    A file of no bytes has no blocks, and one to five bytes after the last block are passed over.
+    A file of no bytes has no blocks.
     Raises CorruptData when no magic stands where a block must begin, or a block that passes the tests is damaged inside
     (with `trusted`, also when it does not fit the file); Unsupported for another log format version, and for block types
     and headers that are not known.  `read_range` may raise what it likes.
     """
     window = _Window(read_range, size_bytes)
-    offset = 0
+    offset = number = 0
+    follows = None
     while size_bytes - offset >= len(MAGIC):
         magic = window.get(offset, len(MAGIC))
         if magic != MAGIC:
             raise CorruptData("no log block begins here", offset=offset, expected=MAGIC, found=magic)
         reason = None if trusted else _torn(window, offset)
-        if reason is None:
-            block = _decode_block(window, offset, trusted)
-            yield block
-            offset = block.end
-        else:
+        if reason is not None:
             end = _next_magic(read_range, offset + len(MAGIC), size_bytes)
             yield CorruptBlock(offset, end - offset, reason)
             offset = end
+            continue
+        block, reason = _decode_block(window, offset, trusted)
+        if reason is None and block.check is not None and block.check.number != number:
+            reason = f"block {block.check.number} stands where block {number} was written"
+        if block.check is not None:
+            number += 1
+            follows = None if block.check.is_last else number
+        yield block if reason is None else CorruptBlock(offset, block.size_bytes, reason)
+        offset = block.end
+    if offset < size_bytes:
+        yield CorruptBlock(offset, size_bytes - offset, "the file ends inside a magic")
+    elif follows is not None:
+        yield CorruptBlock(offset, 0, f"the file ends where block {follows} was to follow")
 
 
 _I32: Final = struct.Struct(">i")
@@ -204,6 +293,11 @@ _START: Final = struct.Struct(">6sq")
 _TYPE_AND_VERSION: Final = struct.Struct(">ii")
 _KEY_AND_SIZE: Final = struct.Struct(">ii")
 _TAIL: Final = struct.Struct(">iq")
+
+_CHECK_KEY: Final = HeaderKey.COMMAND_BLOCK_TYPE
+_CHECK_NAME: Final = "pyhudi crc32"
+_NO_SUM: Final = "0" * 8
+_CHECK: Final = re.compile(rf"{_CHECK_NAME} ([0-9a-f]{{8}}) ([0-9a-f]{{8}}) ([0-9]{{1,9}}) (more|last)")
 
 # Version, type, two empty maps, content size, T: no block is smaller.
 _MIN_SIZE: Final = 4 + 4 + 4 + 8 + 4 + 8
@@ -274,7 +368,8 @@ def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
     return size_bytes
 
 
-def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
+def _decode_block(window: _Window, offset: int, trusted: bool) -> tuple[LogBlock, str | None]:
+    """The block at `offset`, and what its own check says against it."""
     left = window.size_bytes - offset - _START.size
     if left < 0:
         raise CorruptData("a log block ends inside its length", offset=offset)
@@ -291,7 +386,7 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
         raise Unsupported(f"log format version {version} at byte {start}; version {LOG_FORMAT_VERSION} is read{older}")
     kind = _kind_of(ordinal, start + 4)
     # The content size, the footer and T stand after the headers whatever these hold.
-    headers, at = _decode_headers(window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size)
+    headers, places, at = _decode_headers(window, start + _TYPE_AND_VERSION.size, end - _I64.size - _TAIL.size)
     (content_size,) = _I64.unpack(window.get(at, _I64.size))
     content = at + _I64.size
     if content_size != end - _TAIL.size - content:
@@ -302,7 +397,20 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> LogBlock:
         (footers,) = _I32.unpack(window.get(end - _TAIL.size, _I32.size))
         if footers:
             raise CorruptData("a log block with footers, which do not exist", offset=end - _TAIL.size, expected=0, found=footers)
-    return LogBlock(offset, end - offset, kind, headers, content, content_size)
+    text = headers.get(_CHECK_KEY)
+    if kind is BlockType.COMMAND or text is None:
+        return LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size), None
+    del headers[_CHECK_KEY]
+    said = _CHECK.fullmatch(text)
+    check: BlockCheck | None = None
+    reason: str | None = "the check of the block is none"
+    if said is not None:
+        check = BlockCheck(int(said[2], 16), int(said[3]), said[4] == "last")
+        head = window.get(offset, content - offset)
+        at = places[_CHECK_KEY] + said.start(1) - offset
+        found = zlib.crc32(head[at + len(_NO_SUM) :], zlib.crc32(_NO_SUM.encode(), zlib.crc32(head[:at])))
+        reason = None if found == int(said[1], 16) else f"its head has the checksum {found:08x}, not {said[1]}"
+    return LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size, check), reason
 
 
 def _kind_of(ordinal: int, offset: int) -> BlockType:
@@ -314,8 +422,8 @@ def _kind_of(ordinal: int, offset: int) -> BlockType:
         raise Unsupported(f"a log block of the unknown type {ordinal} at byte {offset}") from None
 
 
-def _decode_headers(window: _Window, offset: int, end: int) -> tuple[tuple[tuple[HeaderKey, str], ...], int]:
-    """The headers that begin at `offset` and end before `end`, and the offset after them."""
+def _decode_headers(window: _Window, offset: int, end: int) -> tuple[dict[HeaderKey, str], dict[HeaderKey, int], int]:
+    """The headers that begin at `offset` and end before `end`, where the text of each begins, and the offset after them."""
     if end - offset < _I32.size:
         raise CorruptData("a log block ends inside its headers", offset=offset)
     (count,) = _I32.unpack(window.get(offset, _I32.size))
@@ -323,6 +431,7 @@ def _decode_headers(window: _Window, offset: int, end: int) -> tuple[tuple[tuple
     if not 0 <= count <= (end - at) // _KEY_AND_SIZE.size:
         raise CorruptData("impossible number of headers", offset=offset, found=count)
     headers: dict[HeaderKey, str] = {}
+    places: dict[HeaderKey, int] = {}
     for _ in range(count):
         if end - at < _KEY_AND_SIZE.size:
             raise CorruptData("a log block ends inside its headers", offset=at)
@@ -334,6 +443,9 @@ def _decode_headers(window: _Window, offset: int, end: int) -> tuple[tuple[tuple
         at += _KEY_AND_SIZE.size
         if not 0 <= size <= end - at:
             raise CorruptData("a log block header does not fit its block", offset=at - 4, expected=end - at, found=size)
+        if HeaderKey(ordinal) in headers:
+            raise CorruptData("a log block has a header twice", offset=at, found=HeaderKey(ordinal).name)
         headers[HeaderKey(ordinal)] = Cursor(window.get(at, size), base=at).text(size)
+        places[HeaderKey(ordinal)] = at
         at += size
-    return tuple(headers.items()), at
+    return headers, places, at

@@ -21,7 +21,7 @@ import re
 from enum import StrEnum
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
+from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
 
 FILES = "files"
 COLUMN_STATS = "column_stats"
@@ -118,4 +118,4 @@ def estimate_file_group_count(
 
 def encode_first_log(instant_time: str) -> bytes:
     """The whole log file that makes a file group exist: one block of no deletions.  instant_time: that of the initialisation."""
-    return encode_block(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant_time}, _NO_DELETES)
+    return b"".join(encode_blocks([(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant_time}, _NO_DELETES)]))

@@ -34,6 +34,7 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.written import check_size, load_written_sizes
 from pyhudi.timeline.timeline import Timeline
 
 _MIN_RETAINED = 20
@@ -158,7 +159,13 @@ def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
     plan = load_compaction_plan(timeline, requested)
     timeline.start_or_join(requested)
     sizes = {p: store.sizes(p) for p in {operation.partition_path or "" for operation in plan.operations or ()}}
-    tasks = [_task(store, time, operation, sizes) for operation in plan.operations or ()]
+    logs = [
+        join_path(operation.partition_path or "", path.rsplit("/", 1)[-1])
+        for operation in plan.operations or ()
+        for path in operation.delta_file_paths or ()
+    ]
+    expected = load_written_sizes(store.context.timeline, store.load(), logs)
+    tasks = [_task(store, time, operation, sizes, expected) for operation in plan.operations or ()]
     written = engine.map(run_metadata_merge, tasks) if engine is not None else in_threads(run_metadata_merge, tasks)
     statistics = [stat for stat in written if stat is not None]
     inflight = Instant(time, Action.COMPACTION, State.INFLIGHT)
@@ -166,9 +173,13 @@ def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
 
 
 def _task(
-    store: MetadataStore, time: str, operation: CompactionOperation, sizes: Mapping[str, Mapping[str, int]]
+    store: MetadataStore,
+    time: str,
+    operation: CompactionOperation,
+    sizes: Mapping[str, Mapping[str, int]],
+    written: Mapping[str, int],
 ) -> MergeGroupTask:
-    """Raises TableState when a file that the plan names is gone."""
+    """Raises TableState when a file that the plan names is gone, CorruptData when a log is shorter than its commit says."""
     partition, file_id = operation.partition_path or "", operation.file_id or ""
 
     def size_of(name: str) -> int:
@@ -191,7 +202,8 @@ def _task(
         text = path.rsplit("/", 1)[-1]
         log_name = parse_log_file(text)
         assert log_name is not None, "plans name log files"
-        logs.append(LogFile(join_path(partition, text), log_name, size_of(text)))
+        where = join_path(partition, text)
+        logs.append(LogFile(where, log_name, check_size(store.storage, where, size_of(text), written)))
     logs.sort(key=lambda log: log.name.sort_key)
     slice_ = FileSlice(partition, file_id, operation.base_instant_time or "", base, tuple(logs))
     token = str(WriteToken(parse_file_group_index(file_id), 0, 0))

@@ -20,6 +20,7 @@ from typing import Generic, TypeVar
 from pyhudi.errors import CorruptData
 from pyhudi.format.hfile import HFile, open_hfile
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
+from pyhudi.format.log.whole import check_whole
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import BaseFile, LogFile
 
@@ -53,8 +54,11 @@ class MetadataFiles:
             with ThreadPoolExecutor(min(_FETCH_THREADS, len(wanted))) as pool:
                 list(pool.map(self._content, wanted))
 
-    def blocks(self, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
-        """All blocks of a log file, without their contents.  Raises CorruptData naming the file."""
+    def blocks(self, log: LogFile, *, vouched: bool) -> tuple[LogBlock | CorruptBlock, ...]:
+        """All blocks of a log file, without their contents.  vouched: a completed instant wrote it.
+
+        Raises CorruptData naming the file, for one that is vouched for also when it is not whole (see `format.log.whole`).
+        """
         found = self._headers.get(log.path)
         if found is None:
             try:
@@ -62,6 +66,11 @@ class MetadataFiles:
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
             self._headers.put(log.path, found)
+        if vouched:
+            try:
+                check_whole(found, log.name.instant_time)
+            except CorruptData as error:
+                raise error.with_path(self.absolute(log)) from error
         return found
 
     def content(self, log: LogFile, block: LogBlock) -> bytes:
@@ -74,6 +83,9 @@ class MetadataFiles:
 
     def inner(self, log: LogFile, block: LogBlock) -> HFile:
         """The HFile that a block holds."""
+        if log.size_bytes <= WHOLE_FILE_BYTES and (log.path, block.content_offset) not in self._hfiles:
+            # Of larger ones the HFile's own checksums cover what is read.
+            self.content(log, block)
         return self._opened(log, block.content_offset, block.content_size_bytes)
 
     def schema(self, text: str) -> str:
@@ -125,6 +137,9 @@ class _Held(Generic[K, V]):
                 return None
             self._entries.move_to_end(key)
             return found[0]
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._entries
 
     def put(self, key: K, value: V, weight: int = 1) -> None:
         with self._lock:

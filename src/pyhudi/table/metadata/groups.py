@@ -27,7 +27,7 @@ from pyhudi.format.hfile import HFile
 from pyhudi.format.hfile.file_info import SCHEMA
 from pyhudi.format.log.commands import surviving_blocks, without_compacted
 from pyhudi.format.log.deletes import decode_deletes
-from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
@@ -99,7 +99,8 @@ class GroupReader:
     def read(self, slice_: FileSlice, wanted: Wanted) -> GroupCells:
         """The cells of one group; its base file is read while its cells are asked for."""
         base = self._base_cells(slice_.base, wanted) if slice_.base is not None else ()
-        blocks = ((log, block) for log in slice_.logs for block in self._whole_blocks(log))
+        files = ((log, self._files.blocks(log, vouched=self._counts(log.name.instant_time))) for log in slice_.logs)
+        blocks = ((log, block) for log, found in files for block in found)
         kept = without_compacted(surviving_blocks(blocks, self._counts), lambda found: found[1])
         newer = [self._named(log, partial(self._block_cells, log, block, wanted)) for log, block in kept]
         return GroupCells(base, tuple(layer for layer in newer if layer is not None))
@@ -107,16 +108,6 @@ class GroupReader:
     def _read_now(self, slice_: FileSlice, wanted: Wanted) -> GroupCells:
         found = self.read(slice_, wanted)
         return GroupCells(tuple(found.base), found.newer)
-
-    def _whole_blocks(self, log: LogFile) -> tuple[LogBlock | CorruptBlock, ...]:
-        blocks = self._files.blocks(log)
-        for block in blocks:
-            # A writer that died leaves a torn block, and an instant that did not complete.
-            if isinstance(block, CorruptBlock) and self._counts(log.name.instant_time):
-                raise CorruptData(
-                    f"a torn block in the metadata table: {block.reason}", offset=block.offset, path=self._files.absolute(log)
-                )
-        return blocks
 
     def _base_cells(self, file: BaseFile, wanted: Wanted) -> Iterator[Cells]:
         try:
