@@ -62,6 +62,10 @@ def golden_cases(*, with_traits: Collection[str] = (), without_traits: Collectio
     ]
 
 
+CLOSED_TRAITS = frozenset({"schema_on_read", "bootstrap", "path_columns"})
+"""Traits of tables that PyHudi refuses whatever is asked of them."""
+
+
 def case_folder(name: str) -> Path:
     """Where the files of a case are: below the release of Hudi that wrote them."""
     (folder,) = ROOT.glob(f"hudi-*/{name}")

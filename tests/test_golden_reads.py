@@ -14,7 +14,7 @@ from pyhudi import Table
 from pyhudi.api import Scan
 from pyhudi.errors import TableState, Unsupported
 from tests.golden_known import BETTER, NOT_READ
-from tests.golden_tables import GoldenQuery, GoldenTable, golden_cases, load_case, open_golden
+from tests.golden_tables import CLOSED_TRAITS, GoldenQuery, GoldenTable, golden_cases, load_case, open_golden
 from tests.rows import META_COLUMNS, assert_same_rows
 from tests.vectors import vector
 
@@ -24,7 +24,7 @@ FORMAT = "hoodie.datasource.query.incremental.format"
 QUERIES = [(name, query.name) for name in golden_cases() for query in load_case(name).queries]
 PARTITIONED = {
     name: {"cow_hive_style": "region", "cow_timestamp_keys": "ts"}.get(name, "city")
-    for name in golden_cases(without_traits={"types", "custom", "archived", "default_bloom"})
+    for name in golden_cases(without_traits={"types", "custom", "archived", "default_bloom", *CLOSED_TRAITS})
 }
 
 
@@ -70,7 +70,7 @@ def test_the_lists_name_queries_that_exist() -> None:
     assert set(NOT_READ) | set(BETTER) <= set(QUERIES)
 
 
-@pytest.mark.parametrize("name", golden_cases())
+@pytest.mark.parametrize("name", golden_cases(without_traits=CLOSED_TRAITS))
 def test_columns_and_filters(name: str, tmp_path: Path) -> None:
     """Of each snapshot: each column alone, one key and two, no row at all, and the rows of the last commit."""
     golden = open_golden(name, tmp_path)

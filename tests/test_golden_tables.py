@@ -51,6 +51,9 @@ EVIDENCE: dict[str, Callable[[GoldenTable], bool]] = {
     "savepoint": _holds("*.savepoint"),
     "restore": _holds("*.restore"),
     "rollback": _holds("*.rollback"),
+    "schema_on_read": _holds(".schema/*.schemacommit"),
+    "bootstrap": _holds(".bootstrap/.partitions/*.hfile"),
+    "path_columns": lambda table: "hoodie.datasource.write.drop.partition.columns=true" in _properties(table),
     "failed_write": _holds(".temp/*/**/*"),
 }
 

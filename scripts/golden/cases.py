@@ -9,6 +9,7 @@ Traits by which tests choose:
     savepoint, restore, rollback, failed_write          the timeline has one; files of a failed write lie around
     mdt, record_index             with a metadata table (else without)
     bucket, consistent_bucket     index
+    schema_on_read, bootstrap, path_columns             columns by ids; rows in files elsewhere; partition columns in paths alone
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Callable, Iterable
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from scripts.golden.maker import SMALL_FILES, Case, Maker
 from tests.interop.oracle import RELEASE
@@ -31,6 +34,7 @@ TYPE = "hoodie.datasource.write.table.type"
 KEY_GENERATOR = "hoodie.datasource.write.keygenerator.class"
 INLINE_COMPACTION = "hoodie.compact.inline"
 COMPACTION_AFTER = "hoodie.compact.inline.max.delta.commits"
+BY_ID = "hoodie.schema.on.read.enable"
 SMALL_FILE_LIMIT = "hoodie.parquet.small.file.limit"
 MOR = "MERGE_ON_READ"
 
@@ -311,6 +315,63 @@ def cow_archived(table: Maker) -> None:
         table.write(trips((ts % 5,), ts, fare=10.0 * ts))
     table.expect()
     table.expect_incremental("incremental_all", "20000101000000000")
+
+
+def _evolve_on_read(table: Maker, **options: object) -> None:
+    """A column renamed, another dropped and added again; old files know the old names."""
+    table.options = {KEY: "id", ORDERING: "ts", PARTITION: "city", SMALL_FILE_LIMIT: 0, **NO_SERVICES, **options}
+    table.write(trips(range(6), 1), "insert")
+    table.register()
+    table.configure(**{BY_ID: True, "hoodie.metadata.enable": False})
+    table.sql("ALTER TABLE {table} RENAME COLUMN rider TO driver")
+    table.sql("ALTER TABLE {table} DROP COLUMN fare")
+    table.sql("ALTER TABLE {table} ADD COLUMNS (fare double)")
+
+
+@case("schema on read: a column renamed, one dropped and added again, rows written after that by ids", "cow", "event_time",
+      "schema_on_read")  # fmt: skip
+def cow_schema_on_read(table: Maker) -> None:
+    _evolve_on_read(table)
+    later = trips((0, 7), 2).rename_columns(["id", "ts", "driver", "fare", "city"]).select(["id", "ts", "driver", "city", "fare"])
+    table.write(later, **{BY_ID: True})
+    table.expect(**{BY_ID: True})
+
+
+@case("schema on read: a column renamed, one dropped and added again; nothing written since", "mor", "event_time",
+      "schema_on_read")  # fmt: skip
+def mor_schema_on_read(table: Maker) -> None:
+    _evolve_on_read(table, **{TYPE: MOR})
+    table.expect(**{BY_ID: True})
+
+
+@case("bootstrapped from Parquet files, METADATA_ONLY: skeletons of meta columns, and an update that wrote one file whole", "cow",
+      "event_time", "bootstrap")  # fmt: skip
+def cow_bootstrapped(table: Maker) -> None:
+    source = table.path.parent / f"{table.path.name}-source"
+    for city in CITIES:
+        rows = trips(range(9), 1)
+        folder = source / f"city={city}"
+        folder.mkdir(parents=True)
+        pq.write_table(rows.filter(pc.equal(rows["city"], city)).drop_columns(["city"]), folder / "part-0.parquet")
+    table.options = {KEY: "id", ORDERING: "ts", PARTITION: "city", **NO_SERVICES}
+    table.options |= {"hoodie.datasource.write.hive_style_partitioning": True}
+    table.write(
+        trips((), 1),
+        "bootstrap",
+        mode="overwrite",
+        **{"hoodie.bootstrap.base.path": str(source), "hoodie.metadata.index.column.stats.enable": False},
+    )
+    table.write(trips((0, 10), 2, fare=100.0))
+    table.expect()
+
+
+@case("partition columns left out of the files: paths alone tell them", "cow", "event_time", "path_columns")
+def cow_path_columns(table: Maker) -> None:
+    table.options = {KEY: "id", ORDERING: "ts", PARTITION: "city", **NO_SERVICES}
+    table.options |= {"hoodie.datasource.write.drop.partition.columns": True}
+    table.write(trips(range(6), 1), "insert")
+    table.write(trips((0, 7), 2, fare=100.0))
+    table.expect()
 
 
 @case("columns added, widened and left out of a batch over five writes", "cow", "event_time", "evolved_schema")

@@ -23,7 +23,6 @@ from pyhudi.execute.read_slice import rows_without_columns
 from pyhudi.format.instants import Action, Instant
 from pyhudi.inspect import Inspection
 from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.changes import ChangeQuery, plan_change_query
 from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
@@ -43,6 +42,7 @@ from pyhudi.operations.compact import (
     unschedule,
 )
 from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.index import (
     IndexInfo,
     IndexRequest,
@@ -85,6 +85,7 @@ from pyhudi.plot import Plots
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import open_lock
+from pyhudi.table.closed import check_open
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, load_snapshot
@@ -313,7 +314,8 @@ class Table:
 
         Plans of compactions and clusterings are not writes: `unschedule_compaction` and `unschedule_clustering` drop those.
         """
-        return rollback_instant(self._context, self._find_write(instant), CommitSettings.of(self._parse(options)))
+        settings = CommitSettings.of(self._parse(options))
+        return rollback_instant(self._writable(keeps_indexes=False), self._find_write(instant), settings)
 
     # Table services
 
@@ -326,18 +328,16 @@ class Table:
         cluster.
         """
         settings = CleanSettings.of(self._parse(options))
-        context = self._context.reloaded()
         if dry_run:
+            context = self._context.reloaded()
+            check_open(context)
             return preview_clean(context, settings)
-        check_writable(context)
+        context = self._writable()
         return run_clean(context, settings, engine=None if spark is None else self._service_engine(spark, options))
 
     def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
         """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
-        settings = ArchiveSettings.of(self._parse(options))
-        context = self._context.reloaded()
-        check_writable(context)
-        return run_archive(context, settings)
+        return run_archive(self._writable(), ArchiveSettings.of(self._parse(options)))
 
     def cluster(
         self,
@@ -377,7 +377,7 @@ class Table:
         """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
         way.
         """
-        context = self._context.reloaded()
+        context = self._writable(keeps_indexes=False)
         context.timeline.load().find(instant, Action.CLUSTERING)
         drop_clustering(context, CommitSettings.of(self._parse(options)), instant)
 
@@ -430,7 +430,7 @@ class Table:
 
     def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
-        unschedule(self._context.reloaded(), CompactSettings.of(self._parse(options)), instant)
+        unschedule(self._writable(keeps_indexes=False), CompactSettings.of(self._parse(options)), instant)
 
     def run_services(
         self,
@@ -527,23 +527,21 @@ class Table:
         """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
         parsed = self._parse(options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        context, engine = self._context.reloaded(), self._service_engine(spark, options)
+        context, engine = self._writable(), self._service_engine(spark, options)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the metadata table: readers list directories from then on, and the next write builds it anew, unless its options
         say `hoodie.metadata.enable=false`.
         """
-        drop_metadata_table(self._context, CommitSettings.of(self._parse(options)).lock_wait_ms)
+        drop_metadata_table(self._context.reloaded(), CommitSettings.of(self._parse(options)).lock_wait_ms)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
 
         A restore that died blocks writing until it is run again.  Raises InstantNotFound, TableState.
         """
-        context = self._context.reloaded()
-        check_writable(context)
-        return run_restore(context, CommitSettings.of(self._parse(options)), instant)
+        return run_restore(self._context.reloaded(), CommitSettings.of(self._parse(options)), instant)
 
     def upgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
         """Make a table of version 6 one of version 8; nothing happens to one of version 8.  Nobody else may write meanwhile.
@@ -598,8 +596,7 @@ class Table:
         unknown = [kind for kind in chosen if kind not in known]
         if unknown:
             raise InvalidRequest(f"{unknown[0]!r} is nothing that can be repaired; there are {', '.join(known)}")
-        context = self._context.reloaded()
-        check_writable(context)
+        context = self._writable()
         parsed = self._parse(options)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
         return run_repair(context, LocalEngine(parsed.integer("pyhudi.threads")), settings, dry_run=dry_run)
@@ -752,13 +749,13 @@ class Table:
         parsed: Options,
     ) -> tuple[UpkeepSettings, Callable[[Callable[[], bool]], Outcomes]]:
         """What one pass does, and a function that makes it."""
+        self._writable()
         settings = UpkeepSettings.of(parsed, None if services is None else tuple(services), plan=plan)
         write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         quiet = replace(write, services=write.services.none())
 
         def run(go_on: Callable[[], bool]) -> Outcomes:
-            context = self._context.reloaded()
-            check_writable(context)
+            context = self._writable()
             delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
             return run_pass(context, engine, settings, delete, go_on)
 
@@ -786,6 +783,12 @@ class Table:
         if options:
             check_against_table(parsed, self._context.config)
         return parsed
+
+    def _writable(self, *, keeps_indexes: bool = True) -> TableContext:
+        """The table as it is now, for a verb that changes it.  Raises Unsupported when PyHudi must not write it."""
+        context = self._context.reloaded()
+        check_writable(context, keeps_indexes=keeps_indexes)
+        return context
 
     def _snapshot(self) -> Snapshot:
         return load_snapshot(self._context.reloaded())
@@ -861,7 +864,7 @@ class Indexes:
 
     def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove one index, such as `record_index` or `secondary_index_by_city`."""
-        drop_index(self._context, name, CommitSettings.of(self._parse(options)).lock_wait_ms)
+        drop_index(self._context.reloaded(), name, CommitSettings.of(self._parse(options)).lock_wait_ms)
 
     def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
         """Build an index anew from the table's files, or the whole metadata table; what was built.  Mends what is damaged."""

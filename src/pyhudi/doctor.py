@@ -41,6 +41,7 @@ from pyhudi.options import Options, parse_options
 from pyhudi.plan.archival import reason_not_to_archive
 from pyhudi.plan.compaction import compaction_due
 from pyhudi.records.merge_mode import MergeMode
+from pyhudi.table.closed import check_open
 
 PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "fastavro": (1, 9), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
 """The oldest releases that PyHudi works with."""
@@ -252,15 +253,20 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
 
 
 def _settings(table: Table, options: Options) -> Iterator[Finding]:
-    config = table.context.reloaded().config
+    context = table.context.reloaded()
+    config = context.config
 
     def warn(finding: str, remedy: str) -> Finding:
         return Finding(Severity.WARNING, "settings", finding, remedy)
 
+    try:
+        check_open(context)
+    except HudiError as error:
+        yield Finding(Severity.ERROR, "settings", str(error), "write it anew with Apache Hudi, without what closes it")
     if not config.version.is_writable:
         finding = f"the table has version {int(config.version)}: it is read, and not written"
         yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")
-    if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and config.ordering_field is None:
+    if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and not config.ordering_fields:
         finding = "the table merges by event time and has no ordering field, so the later write always wins"
         yield warn(finding, "name one with hoodie.datasource.write.precombine.field when the table is made anew")
     keep_min, keep_max = options.integer("hoodie.keep.min.commits"), options.integer("hoodie.keep.max.commits")

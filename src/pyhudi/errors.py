@@ -12,6 +12,7 @@
       CommitUnknown        the store did not say whether the commit landed: reload and look, delete nothing
       ServiceFailed        the write is committed and stands; a table service that followed it by itself failed
       StorageUnavailable   a store or a lock did not answer: the same step may be tried again
+        StorageFull        the store has no room: make some first
       Internal             an invariant of PyHudi broke: report it
 
 Messages say what failed, where (path, instant, value) and what to do.  Every error survives pickling, because tasks raise
@@ -127,6 +128,10 @@ class ServiceFailed(HudiError):
 
 class StorageUnavailable(HudiError):
     """A store or a lock did not answer.  The same step may be tried again."""
+
+
+class StorageFull(StorageUnavailable):
+    """The store has no room left.  The same step may be tried again when somebody has made some; waiting alone does not help."""
 
 
 class Internal(HudiError):

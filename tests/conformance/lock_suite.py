@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
+import warnings
 from collections.abc import Callable
 
 import pytest
 
-from pyhudi.errors import StorageUnavailable
+from pyhudi.errors import HudiError, StorageUnavailable
 from pyhudi.storage.clock import Environment, ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.locks import LockProvider
 
@@ -16,6 +19,63 @@ MakeLock = Callable[[Environment], LockProvider]
 
 
 class LockSuite:
+    # Whether those who wait are served in the order in which they came.
+    is_fair = True
+
+    def test_whoever_waits_comes_before_newcomers(self, make_lock: MakeLock) -> None:
+        if not self.is_fair:
+            pytest.skip("this lock knows nobody who waits")
+        env = ReplayEnvironment(5)
+        holder, waiter, newcomer = make_lock(env), make_lock(env), make_lock(env)
+        holder.acquire(0)
+
+        def give_back_and_ask_again() -> None:
+            repetition.stop()
+            holder.release()
+            for late in (holder, newcomer):
+                with pytest.raises(StorageUnavailable):
+                    late.acquire(0)
+
+        repetition = env.every_ms(3_000, give_back_and_ask_again)
+        waiter.acquire(20_000)
+        waiter.release()
+        newcomer.acquire(0)
+        newcomer.release()
+
+    def test_a_wait_ends_in_time_though_the_clock_is_set(self, make_lock: MakeLock) -> None:
+        for step_ms in (-3_600_000, 3_600_000):
+            env = ReplayEnvironment(6)
+            holder, waiter = make_lock(env), make_lock(env)
+            holder.acquire(0)
+            before_ms = env.monotonic_ms()
+            repetition = env.every_ms(1_000, lambda env=env, step_ms=step_ms: env.step_ms(step_ms))
+            env.every_ms(1_001, repetition.stop)
+            with pytest.raises(StorageUnavailable):
+                waiter.acquire(5_000)
+            assert env.monotonic_ms() - before_ms == 5_000
+            holder.release()
+
+    def test_a_child_of_fork_holds_nothing_and_takes_nothing_away(self, make_lock: MakeLock) -> None:
+        env = SystemEnvironment()
+        lock = make_lock(env)
+        with lock.held(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    lock.check()
+                except HudiError:
+                    with contextlib.suppress(HudiError):
+                        lock.release()
+                    code = 0
+                finally:
+                    os._exit(code)
+            assert os.waitpid(child, 0)[1] == 0
+            lock.check()
+        lock.acquire()
+        lock.release()
+
     def test_one_holder_at_a_time(self, make_lock: MakeLock) -> None:
         env = ReplayEnvironment(1)
         first, second = make_lock(env), make_lock(env)

@@ -32,24 +32,26 @@ class TestInProcessLock(LockSuite):
 class TestStorageLockInMemory(LockSuite):
     @pytest.fixture
     def make_lock(self, memory: Storage) -> MakeLock:
-        return lambda env: StorageLock(memory, env)
+        return lambda env: StorageLock(memory, env, label=None)
 
 
 class TestStorageLockOnDisk(LockSuite):
     @pytest.fixture
     def make_lock(self, tmp_path: Path) -> MakeLock:
         storage = open_storage(tmp_path)
-        return lambda env: StorageLock(storage, env)
+        return lambda env: StorageLock(storage, env, label=None)
 
 
 class TestStorageLockInS3(LockSuite):
     @pytest.fixture
     def make_lock(self, s3_endpoint: str) -> MakeLock:
         storage = open_storage(f"s3://tables/{uuid.uuid4().hex}", s3_options(s3_endpoint))
-        return lambda env: StorageLock(storage, env)
+        return lambda env: StorageLock(storage, env, label=None)
 
 
 class TestFileSystemLock(LockSuite):
+    is_fair = False
+
     @pytest.fixture
     def make_lock(self, tmp_path: Path) -> MakeLock:
         storage = open_storage(tmp_path / ".hoodie")
@@ -60,7 +62,7 @@ class TestCombinedLock(LockSuite):
     @pytest.fixture
     def make_lock(self, memory: Storage) -> MakeLock:
         key = uuid.uuid4().hex
-        return lambda env: CombinedLock(InProcessLock(key, env), StorageLock(memory, env), env=env)
+        return lambda env: CombinedLock(InProcessLock(key, env), StorageLock(memory, env, label=None), env=env)
 
 
 class TestDefaultLock(LockSuite):

@@ -1,39 +1,17 @@
-"""What every action that writes data files needs around its transaction: may the table be written, how long did what take, and
-what becomes of an attempt that fails.
+"""What every action that writes data files needs around its transaction: how long did what take, and what becomes of an attempt
+that fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyhudi.errors import InstantNotFound, Unsupported
+from pyhudi.errors import InstantNotFound
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.metadata.defined import load_defined_indexes
-from pyhudi.operations.metadata.store import maintained_partitions
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.transaction import Transaction
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.markers import Markers
-from pyhudi.table.context import TableContext
-
-
-def check_writable(context: TableContext) -> None:
-    """Raises Unsupported when PyHudi must not write the table."""
-    config = context.config
-    if not config.version.is_writable:
-        raise Unsupported(
-            f"the table at {context.storage.uri} has version {int(config.version)}; PyHudi writes version 8 "
-            f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
-        )
-    if config.bootstrap_base_path:
-        raise Unsupported(
-            f"the table at {context.storage.uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written"
-        )
-    if config.base_file_format != "PARQUET":
-        raise Unsupported(f"the table's base files are {config.base_file_format}; only Parquet is written")
-    if config.drop_partition_columns:
-        raise Unsupported("the table leaves partition columns out of its files; such tables are not written")
-    load_defined_indexes(context, maintained_partitions(config))
 
 
 class Phases:

@@ -34,8 +34,9 @@ from pyhudi.format.actions.clustering import (
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.attempt import Phases, taken_back_on_error
 from pyhudi.operations.claim import PlanTaken, claim
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed

@@ -32,8 +32,9 @@ from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
-from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.attempt import Phases, taken_back_on_error
 from pyhudi.operations.claim import PlanTaken, claim
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed

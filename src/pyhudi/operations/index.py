@@ -53,8 +53,8 @@ from pyhudi.format.metadata.partitions import (
     parse_partition,
 )
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.operations.attempt import check_writable
 from pyhudi.operations.claim import claim
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.defined import (
     check_secondary_column,
     expression_index,
@@ -212,6 +212,7 @@ def run_index(context: TableContext, engine: Engine, settings: IndexSettings, in
 
 def abort_index(context: TableContext, settings: IndexSettings, instant_time: str, *, missing_ok: bool = False) -> None:
     """Take an indexing back that has not completed: what it has built, its definition and its instant."""
+    check_writable(context, keeps_indexes=False)
     with context.locked(settings.commit.lock_wait_ms) as held:
         held = held.reloaded()
         pending = [i for i in held.timeline.load().pending(Action.INDEXING) if i.request_time == instant_time]
@@ -234,6 +235,7 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
 
     Raises InvalidRequest when the table has no such index, or another one needs it.
     """
+    check_writable(context, keeps_indexes=False)
     with context.locked(lock_wait_ms) as held:
         context = held.reloaded()
         config = context.config
@@ -263,6 +265,7 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
 
     The next write builds it anew, defined indexes included, unless its options say hoodie.metadata.enable=false.
     """
+    check_writable(context, keeps_indexes=False)
     with context.locked(lock_wait_ms) as held:
         drop_store(held.reloaded())
 
@@ -273,6 +276,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
     Nothing of what is there is believed, so this mends what is damaged.  Statistics of columns and of partitions are built
     together.  Returns what was built.  The lock is held meanwhile.  Raises InvalidRequest when the table has no such index.
     """
+    check_writable(context)
     with context.locked(settings.commit.lock_wait_ms) as held:
         context = held.reloaded()
         snapshot = load_snapshot(context, directory_listing)

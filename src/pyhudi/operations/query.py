@@ -31,6 +31,7 @@ from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
+from pyhudi.records.merge import PickByCommitTime
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
@@ -211,7 +212,8 @@ def _read_spec(
         output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
         condition=None if condition is None else bind(parse_filter(condition), stored),
         keys=config.keys,
-        rule=marked_rule(merge_rule(config.merge), settings.marker, stored),
+        # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
+        rule=marked_rule(PickByCommitTime() if config.is_cow else merge_rule(config.merge), settings.marker, stored),
         validity=validity,
         populate_meta_fields=config.populate_meta_fields,
         values_from_path=values_from_path,

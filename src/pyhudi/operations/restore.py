@@ -25,10 +25,11 @@ from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import parse_data_file_instant
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.store import drop_for_restore
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import RestoreResult
-from pyhudi.operations.savepoint import check_retained, check_version, completed_write
+from pyhudi.operations.savepoint import check_retained, completed_write
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
@@ -50,7 +51,7 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     Raises InstantNotFound when the active timeline has no such write, TableState when files of that state may be gone, when a
     later write is savepointed or archived, and when another restore, to another instant, is pending.
     """
-    check_version(context)
+    check_writable(context)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         timeline = store.load()

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyhudi.errors import InstantNotFound, TableState, Unsupported
+from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.clean import load_clean, load_pending_plan, refuse_while_restoring
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import SavepointResult
 from pyhudi.operations.settings import CommitSettings
@@ -36,7 +37,7 @@ def run_savepoint(
     Raises InstantNotFound when the active timeline has no such completed write, TableState when it is saved already, when files
     of that state may have been cleaned, and while a restore is pending.
     """
-    check_version(context)
+    check_writable(context, keeps_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         snapshot = load_snapshot(held)
@@ -77,7 +78,7 @@ def run_delete_savepoint(context: TableContext, settings: CommitSettings, instan
 
     Raises InstantNotFound when there is none.
     """
-    check_version(context)
+    check_writable(context, keeps_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         found = [i for i in store.load_files() if i.request_time == instant and i.action is Action.SAVEPOINT]
@@ -114,14 +115,6 @@ def check_retained(context: TableContext, timeline: Timeline, time: str) -> None
                 f"files of instant {time} of {context.storage.uri} may be gone: clean {instant.request_time} kept what is "
                 f"needed from {earliest} on"
             )
-
-
-def check_version(context: TableContext) -> None:
-    """Raises Unsupported for a table version that is not written."""
-    if not context.config.version.is_writable:
-        raise Unsupported(
-            f"the table at {context.storage.uri} has version {int(context.config.version)}; PyHudi writes version 8"
-        )
 
 
 def _names(slices: Iterable[FileSlice]) -> Iterable[str]:

@@ -52,6 +52,7 @@ from pyhudi.format.log.framing import CorruptBlock, HeaderKey, LogBlock, scan_bl
 from pyhudi.format.names import ArchiveFileName, parse_archive_file, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.versions import TableVersion, TimelineLayout
 from pyhudi.operations.compact import CompactSettings, run_compaction, unschedule
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.store import drop_store
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import rollback_failed_writes
@@ -61,6 +62,7 @@ from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness
 from pyhudi.storage.base import Storage, join_path
 from pyhudi.storage.markers import Markers
+from pyhudi.table.closed import check_open
 from pyhudi.table.config import merge_properties, store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
@@ -107,19 +109,14 @@ def run_upgrade(context: TableContext, engine: Engine, settings: CompactSettings
     Raises TableState while a restore is pending or a writer lives, Unsupported for other versions, CorruptData for instants or an
     archive that cannot be read; the table is then as it was.
     """
+    _check_upgradable(context.reloaded())
     with context.locked(settings.commit.lock_wait_ms) as held:
         held = held.reloaded()
+        _check_upgradable(held)
         version = held.config.version
         if version is TableVersion.EIGHT:
             _remove_instants(held.storage, _META, _V1)
             return VersionChange(int(version), int(version))
-        if version is not TableVersion.SIX:
-            raise Unsupported(f"tables of version {int(version)} are not upgraded; version 6 is")
-        if any(field.kind is PartitionKind.UNKNOWN for field in held.config.keys.partition_fields):
-            raise Unsupported(
-                "the table has a custom key generator and does not say how its partition fields become paths; set "
-                "hoodie.table.partition.fields to field:TYPE first"
-            )
         timeline = held.timeline.load()
         _refuse_restore(held, timeline)
         taken_back = _take_back_failed_writes(held, settings.commit, timeline)
@@ -158,6 +155,7 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
         return VersionChange(6, 6)
     if version is not TableVersion.EIGHT:
         raise Unsupported(f"tables of version {int(version)} are not downgraded; version 8 is")
+    check_writable(context, keeps_indexes=False)
     merge = context.config.merge
     if merge.mode is MergeMode.CUSTOM and merge.strategy_id != PAYLOAD_STRATEGY:
         raise Unsupported(f"version 6 knows no record merger ({merge.strategy_id}); only payload classes")
@@ -187,6 +185,21 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
         context.storage.delete_folder(context.config.timeline_path)
         context.storage.delete_folder(f"{_META}/.index_defs")
     return VersionChange(8, 6, count, archived, rolled_back, compaction)
+
+
+def _check_upgradable(context: TableContext) -> None:
+    """Raises Unsupported, before anything of the table is changed."""
+    config = context.config
+    if config.version not in (TableVersion.SIX, TableVersion.EIGHT):
+        raise Unsupported(f"tables of version {int(config.version)} are not upgraded; version 6 is")
+    check_open(context)
+    if len(config.ordering_fields) > 1:
+        raise Unsupported(f"the table orders records by several fields ({', '.join(config.ordering_fields)}); it is not upgraded")
+    if config.version is TableVersion.SIX and any(field.kind is PartitionKind.UNKNOWN for field in config.keys.partition_fields):
+        raise Unsupported(
+            "the table has a custom key generator and does not say how its partition fields become paths; set "
+            "hoodie.table.partition.fields to field:TYPE first"
+        )
 
 
 # Instants

@@ -32,11 +32,12 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
-from pyhudi.operations.attempt import Phases, check_writable, taken_back_on_error
+from pyhudi.operations.attempt import Phases, taken_back_on_error
 from pyhudi.operations.batches import StreamBatch, check_not_landed
 from pyhudi.operations.claim import PlanTaken
 from pyhudi.operations.cluster import drop_clustering
 from pyhudi.operations.create import check_columns
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
 from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
 from pyhudi.operations.metadata.mirror import indexing_of

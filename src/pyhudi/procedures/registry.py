@@ -76,7 +76,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """parameters: without `table` and `path`, which all have.  output: the columns of the answer.  changes: it writes."""
+    """parameters: without `table` and `path`, which all have.  output: the columns of the answer."""
 
     name: str
     parameters: tuple[Parameter, ...]

@@ -7,11 +7,13 @@ from pyhudi.execute.write_base import ensure_partition
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.properties import parse_properties
+from pyhudi.operations.gate import check_writable
 from pyhudi.operations.repair import find_unmarked_partitions
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.storage import open_storage
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.config import store_table_config
+from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 
 
@@ -20,9 +22,9 @@ def repair_add_partition_meta(call: Call) -> Rows:
 
     Real Hudi looks at folders three levels deep alone; here every folder with data files counts.
     """
-    context = call.table.context
-    unmarked = find_unmarked_partitions(context)
     dry_run = call.flag("dry_run")
+    context = call.table.context if dry_run else _writable(call)
+    unmarked = find_unmarked_partitions(context)
     for partition in sorted({*unmarked, *DirectoryListing(context.storage).partitions()}):
         missing = partition in unmarked
         if missing and not dry_run:
@@ -41,7 +43,7 @@ def repair_overwrite_hoodie_props(call: Call) -> Rows:
     if data is None:
         raise InvalidRequest(f"there is no file {call.text('new_props_file_path')}")
     wanted = parse_properties(data)
-    context = call.table.context
+    context = _writable(call)
     with context.locked(LOCK_WAIT_MS) as held:
         old = dict(held.reloaded().config.properties)
         new = dict(store_table_config(held.storage, {**dict.fromkeys(old), **wanted}, context.env).properties)
@@ -51,7 +53,7 @@ def repair_overwrite_hoodie_props(call: Call) -> Rows:
 
 def repair_corrupted_clean_files(call: Call) -> Rows:
     """Remove the files of cleans on the timeline that are empty or cannot be read; readers of the timeline stop at them."""
-    context = call.table.context
+    context = _writable(call)
     with context.locked(LOCK_WAIT_MS) as held:
         store = held.timeline
         for instant in store.load_files():
@@ -70,7 +72,7 @@ def repair_corrupted_clean_files(call: Call) -> Rows:
 
 def delete_marker(call: Call) -> Rows:
     """Remove the markers of an instant: only for one whose writer is gone and that is rolled back."""
-    storage, instant = call.table.context.storage, call.text("instant_time")
+    storage, instant = _writable(call).storage, call.text("instant_time")
     if instant not in marked_instants(storage):
         raise InstantNotFound(f"{call.table.uri} has no markers of instant {instant}")
     Markers(storage, instant).delete()
@@ -81,6 +83,12 @@ def delete_metadata_table(call: Call) -> Rows:
     """Remove the metadata table."""
     call.table.drop_metadata_table()
     yield {"result": "Removed Metadata Table"}
+
+
+def _writable(call: Call) -> TableContext:
+    context = call.table.context.reloaded()
+    check_writable(context, keeps_indexes=False)
+    return context
 
 
 LOCK_WAIT_MS = 60_000

@@ -272,7 +272,7 @@ class _Report:
             ("version", str(int(config.version))),
             ("record key", ",".join(config.keys.record_fields) or "(generated)"),
             ("partitioned by", ",".join(field.name for field in config.keys.partition_fields) or "(not partitioned)"),
-            ("ordering field", config.ordering_field or "(none)"),
+            ("ordering field", ", ".join(config.ordering_fields) or "(none)"),
             ("merge mode", str(config.merge.mode)),
             ("metadata table", ", ".join(config.metadata_partitions) or "(off)"),
         ]

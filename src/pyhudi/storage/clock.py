@@ -35,6 +35,12 @@ class Environment(Protocol):
         """Milliseconds since the epoch.  May stand still between two calls, and a real clock may step back."""
         ...
 
+    def monotonic_ms(self) -> int:
+        """Milliseconds since some moment, for what lasts: it never steps, whatever people do to the clock, and counts the time
+        that the process or the machine sleeps.
+        """
+        ...
+
     def sleep_ms(self, duration_ms: int) -> None:
         """Return when `duration_ms` (0 or more) have passed."""
         ...
@@ -55,6 +61,10 @@ class Environment(Protocol):
         ...
 
 
+# Linux has a clock that goes on while the machine is suspended; elsewhere the monotonic one is the best there is.
+_STEADY_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemEnvironment:
     """The real clock and the system's randomness.  Has no state, so it may be pickled to workers."""
 
@@ -62,6 +72,9 @@ class SystemEnvironment:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.clock_gettime_ns(_STEADY_CLOCK) // 1_000_000
 
     def sleep_ms(self, duration_ms: int) -> None:
         time.sleep(duration_ms / 1000)
@@ -84,12 +97,22 @@ class ReplayEnvironment:
         self.seed = seed
         self._random = random.Random(seed)
         self._now_ms = start_ms
+        self._step_ms = 0
         self._mutex = threading.RLock()
         self._repetitions: list[_VirtualRepetition] = []
 
     def now_ms(self) -> int:
         with self._mutex:
+            return self._now_ms + self._step_ms
+
+    def monotonic_ms(self) -> int:
+        with self._mutex:
             return self._now_ms
+
+    def step_ms(self, difference_ms: int) -> None:
+        """Somebody sets the clock: `now_ms` jumps ahead or back, and no time passes."""
+        with self._mutex:
+            self._step_ms += difference_ms
 
     def sleep_ms(self, duration_ms: int) -> None:
         self.advance_ms(duration_ms)

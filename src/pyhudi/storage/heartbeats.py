@@ -65,10 +65,10 @@ class Heartbeat:
 
     def check(self) -> None:
         """Call it before publishing: raises WriteConflict when others may have taken this writer for dead."""
-        now_ms = self._env.now_ms()
-        if self._beaten_ms is None or now_ms - self._beaten_ms > self._settings.patience_ms:
+        silent_ms = None if self._beaten_ms is None else self._env.monotonic_ms() - self._beaten_ms
+        if silent_ms is None or silent_ms > self._settings.patience_ms:
             raise WriteConflict(
-                f"instant {self._request_time} has no heartbeat since {self._beaten_ms} (epoch ms, now {now_ms}): "
+                f"instant {self._request_time} has had no heartbeat {'yet' if silent_ms is None else f'for {silent_ms} ms'}: "
                 "another writer may have rolled it back; write again",
                 instants=(self._request_time,),
             )
@@ -83,9 +83,9 @@ class Heartbeat:
                 self._storage.delete([self._path])
 
     def _beat(self) -> None:
-        now_ms = self._env.now_ms()
+        begun_ms = self._env.monotonic_ms()
         self._storage.put(self._path, self._content)
-        self._beaten_ms = now_ms
+        self._beaten_ms = begun_ms
 
     def _beat_quietly(self) -> None:
         # Nobody stands above this to hear an error; `check` sees that the last beat is too long ago.

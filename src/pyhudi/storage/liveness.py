@@ -17,15 +17,25 @@ import os
 import socket
 import threading
 import uuid
-from pathlib import Path
 
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.heartbeats import Heartbeat, HeartbeatSettings, delete_heartbeat, heartbeat_expired, heartbeat_path
+from pyhudi.storage.processes import boot_id, pid_space, start_time
 
 _LOAD_ID = uuid.uuid4().hex
 _running: set[tuple[str, str]] = set()
 _running_mutex = threading.Lock()
+
+
+def _after_fork() -> None:
+    # Another thread may have held it at that moment, and is not in the child.
+    global _running_mutex
+    _running_mutex = threading.Lock()
+    _running.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class RunningWrite:
@@ -85,10 +95,10 @@ def _describe_process() -> bytes:
     return json.dumps(
         {
             "host": socket.gethostname(),
-            "boot": _boot_id(),
-            "space": _pid_space(),
+            "boot": boot_id(),
+            "space": pid_space(),
             "pid": pid,
-            "started": _start_time(pid),
+            "started": start_time(pid),
             "load": _LOAD_ID,
         }
     ).encode()
@@ -104,31 +114,6 @@ def _process_lives(content: bytes, key: tuple[str, str]) -> bool:
         with _running_mutex:
             return key in _running
     # Containers of one machine may share its name; the number of a process means something in its own namespace alone.
-    if host != socket.gethostname() or not boot or boot != _boot_id() or space != _pid_space():
+    if host != socket.gethostname() or not boot or boot != boot_id() or space != pid_space():
         return True
-    return started is None or _start_time(pid) == started
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-
-
-def _pid_space() -> str | None:
-    try:
-        return os.readlink("/proc/self/ns/pid")
-    except OSError:
-        return None
-
-
-def _start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the start of a process; None when no such process runs, or there is no way to tell."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    # A dead process that its parent has not asked about yet still has its entry.
-    return None if fields[0] in ("Z", "X") else int(fields[19])
+    return started is None or start_time(pid) == started

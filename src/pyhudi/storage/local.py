@@ -35,7 +35,7 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.uris import Location
@@ -481,4 +481,6 @@ def _translate(error: OSError, verb: str, full: str) -> HudiError:
     reason = error.strerror or str(error)
     if advice is not None:
         return InvalidRequest(f"cannot {verb} {full}: {reason}: {advice}")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(f"cannot {verb} {full}: {reason}: free some space or raise the quota")
     return StorageUnavailable(f"cannot {verb} {full}: {reason}")

@@ -9,13 +9,17 @@
 The lease of `StorageLock` is the object `.hoodie/.locks/table_lock.json` with real Hudi's layout,
 `{"expired":false,"validUntil":<epoch ms>,"owner":"<id>"}`:
 
-1. No object: create it with `put_if_absent`.  An object that is expired, or whose `validUntil` lies more than a margin in the
-   past: replace it with `put_if_matches`.  Otherwise wait and look again.  The store lets exactly one writer win.
+1. No object: create it with `put_if_absent`.  An object that is free: replace it with `put_if_matches`.  Otherwise wait and look
+   again.  The store lets exactly one writer win; `storage.queues` says who tries first.  An object is free that is expired; whose
+   owner was a process of this machine that has ended; whose `validUntil` lies more than a margin in the past, unless that process
+   lives; or that has not changed before the waiter's eyes for as long as its owner's leases last, whatever any clock says.
 2. While it is held, a repeated task moves `validUntil` ahead, again with `put_if_matches`, and only where the owner is still us.
 3. `check` says whether the lease is still ours, renewing it when little of it is left.  Whoever is about to publish asks first.
 4. `release` sets `expired`, if the lease is still ours.  A process that dies lets it run out; nobody has to clean up.
 
-It stays safe as long as clocks differ by less than the margin.  Each acquisition has an id of its own, so an answer that was
+Waits and the holder's own view of its lease go by a clock that nobody sets.  `validUntil` is the wall clock's, as in real
+Hudi; it stays safe as long as the clocks of machines differ by less than the margin.  A child of fork holds none of its parent's
+locks.  Each acquisition has an id of its own, so an answer that was
 lost is found out by reading the object: our id in it means the write landed.
 
 What this does not do: no ZooKeeper, DynamoDB or Hive metastore.  `register_lock_provider` is the door for them.
@@ -27,20 +31,24 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import threading
 import weakref
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Self
 
-from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable, Unsupported
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment, Repetition
 from pyhudi.storage.opening import open_storage
+from pyhudi.storage.processes import Process
+from pyhudi.storage.queues import WaitingQueue
 from pyhudi.storage.uris import parse_uri
 
 LEASE_PATH = ".hoodie/.locks/table_lock.json"
+QUEUE_FOLDER = ".hoodie/.locks/waiting"
 FILE_LOCK_NAME = "lock"
 
 # Real Hudi takes a lease over half a second after it ran out; both sides must wait the same time.
@@ -48,6 +56,7 @@ LEASE_MARGIN_MS = 500
 
 _FIRST_PAUSE_MS = 20
 _LAST_PAUSE_MS = 1000
+_LAST_THREAD_PAUSE_MS = 100
 
 # A renewal or release that another request of ours overtook is tried again; a store that goes on so is not answering.
 _WRITE_ATTEMPTS = 3
@@ -57,6 +66,15 @@ _LOG = logging.getLogger("pyhudi.storage.locks")
 
 class LockProvider(ABC):
     """An exclusive lock.  Not reentrant: whoever holds it and asks again waits for itself until the time is out."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        lock = super().__new__(cls)
+        _providers.add(lock)
+        return lock
+
+    def forget_parent(self) -> None:
+        """This process was forked off: what its parent holds is not held here.  Called for each lock in the child."""
+        return
 
     @abstractmethod
     def acquire(self, timeout_ms: int | None = None) -> None:
@@ -103,10 +121,17 @@ class InProcessLock(LockProvider):
             self._shared = _shared_locks.setdefault(key, _SharedLock())
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        wait = _Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
-        while not self._shared.lock.acquire(blocking=False):
-            if not wait.pause():
-                raise StorageUnavailable(f"{self._key}: another thread of this process holds its lock ({wait})")
+        wait = _Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms, _LAST_THREAD_PAUSE_MS)
+        # First come, first served: whoever has just given it back stands behind those who wait.
+        place = object()
+        self._shared.waiting.append(place)
+        try:
+            while self._shared.waiting[0] is not place or not self._shared.lock.acquire(blocking=False):
+                if not wait.pause():
+                    raise StorageUnavailable(f"{self._key}: another thread of this process holds its lock ({wait})")
+        finally:
+            with contextlib.suppress(ValueError):
+                self._shared.waiting.remove(place)
 
     def release(self) -> None:
         try:
@@ -118,6 +143,9 @@ class InProcessLock(LockProvider):
         if not self._shared.lock.locked():
             raise Internal(f"{self._key}: its lock is not held")
 
+    def forget_parent(self) -> None:
+        self._shared.reset()
+
     def renew(self) -> None:
         self.check()
 
@@ -127,7 +155,8 @@ class StorageLock(LockProvider):
 
     One object of this class is one holder: threads that share it need an `InProcessLock` around it, as `open_lock` gives.
     validity_ms: how long a lease lasts without renewal; renew_ms: how often it is renewed, less than half of that;
-    label: stands before the random part of the owner's id, for people who read the object.
+    label: stands before the random part of the owner's id, for people who read the object; None for the process that takes the
+    lock, after which others of its machine can ask.
     """
 
     def __init__(
@@ -140,7 +169,7 @@ class StorageLock(LockProvider):
         renew_ms: int = 10_000,
         margin_ms: int = LEASE_MARGIN_MS,
         wait_ms: int = 60_000,
-        label: str = "",
+        label: str | None = "",
     ) -> None:
         if not 0 < 2 * renew_ms <= validity_ms:
             raise InvalidRequest(
@@ -155,6 +184,10 @@ class StorageLock(LockProvider):
         self._wait_ms = wait_ms
         self._label = label
         self._lease: _Lease | None = None
+        # By the steady clock: until when our lease lasts at the least.
+        self._safe_until_ms = 0
+        # What stands in the lock object while we wait, and since when.
+        self._watched: tuple[bytes, int] = (b"", 0)
         self._lost: str | None = None
         self._renewal: Repetition | None = None
         # Guards the lease between the holder and the thread that renews it, so that no renewal follows a release.
@@ -168,21 +201,32 @@ class StorageLock(LockProvider):
     def acquire(self, timeout_ms: int | None = None) -> None:
         if self._lease is not None:
             raise Internal(f"{self._where}: this lock is held already")
-        owner = f"{self._label}{self._env.uuid4()}"
+        owner = f"{self._name()}{self._env.uuid4()}"
         wait = _Wait(self._env, self._wait_ms if timeout_ms is None else timeout_ms)
+        queue = WaitingQueue(self._storage, self._env, QUEUE_FOLDER)
+        self._watched = (b"", 0)
         silent = False
-        while True:
-            try:
-                obstacle = self._try_to_take(owner)
-            except StorageUnavailable as error:
-                obstacle, silent = str(error), True
-            if obstacle is None:
-                break
-            if not wait.pause():
-                if silent:
-                    # A request without an answer may have taken the lease all the same; nobody would hold it.
-                    self._give_back(_Lease(owner, 0))
-                raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
+        try:
+            while True:
+                ahead = 0
+                try:
+                    ahead = queue.ahead()
+                    obstacle = f"{ahead} others wait for it" if ahead else self._try_to_take(owner)
+                except StorageFull:
+                    raise
+                except StorageUnavailable as error:
+                    obstacle, silent = str(error), True
+                if obstacle is None:
+                    break
+                if wait.is_over:
+                    if silent:
+                        # A request without an answer may have taken the lease all the same; nobody would hold it.
+                        self._give_back(_Lease(owner, 0))
+                    raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
+                queue.wait()
+                wait.pause(None if ahead else self._watched[1])
+        finally:
+            queue.leave()
         try:
             self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
         except BaseException:
@@ -202,8 +246,16 @@ class StorageLock(LockProvider):
 
     def check(self) -> None:
         lease = self._lease
-        if lease is None or self._lost is not None or lease.valid_until - self._env.now_ms() < self._validity_ms // 3:
-            self.renew()
+        if lease is not None and self._lost is None:
+            # The sooner of two clocks: others go by the wall's, and the steady one tells how long this process has slept.
+            left_ms = min(lease.valid_until - self._env.now_ms(), self._safe_until_ms - self._env.monotonic_ms())
+            if left_ms >= self._validity_ms // 3:
+                return
+        self.renew()
+
+    def forget_parent(self) -> None:
+        self._lease, self._lost, self._renewal = None, None, None
+        self._mutex = threading.Lock()
 
     def renew(self) -> None:
         with self._mutex:
@@ -219,30 +271,37 @@ class StorageLock(LockProvider):
     def _where(self) -> str:
         return self._storage.absolute(self._path)
 
+    def _name(self) -> str:
+        """What stands before the random part of an owner's id."""
+        return f"{Process.current().text}:{self._validity_ms}:" if self._label is None else self._label
+
     def _try_to_take(self, owner: str) -> str | None:
         """One attempt; None when the lock is ours, otherwise what stands in the way."""
         # The time is read before the request goes out: a lease that seems shorter than it is, is safe.
-        now_ms = self._env.now_ms()
+        now_ms, steady_ms = self._env.now_ms(), self._env.monotonic_ms()
         wanted = _Lease(owner, now_ms + self._validity_ms)
         found = self._storage.read_versioned(self._path)
+        if found is not None and found[0] != self._watched[0]:
+            self._watched = (found[0], steady_ms)
         if found is None:
             taken = self._storage.put_if_absent(self._path, wanted.encode())
         else:
             current = _Lease.decode(found[0])
             if current is None:
                 return "the lock object is unreadable; delete it when no writer is running"
-            if current.owner != owner and not current.is_free(now_ms, self._margin_ms):
+            unchanged_ms = steady_ms - self._watched[1]
+            if current.owner != owner and not current.is_free(now_ms, unchanged_ms, self._margin_ms):
                 return f"{current.owner} holds it, until {current.valid_until} (epoch ms) if it is not renewed"
             taken = self._storage.put_if_matches(self._path, wanted.encode(), found[1])
         if not taken:
             return "another writer was faster"
-        self._lease = wanted
+        self._lease, self._safe_until_ms = wanted, steady_ms + self._validity_ms
         return None
 
     def _replace_own(self, lease: _Lease, *, expired: bool) -> str | None:
         """Write our lease anew, if it is still ours; None on success, otherwise why it is not.  Needs the mutex."""
         for _ in range(_WRITE_ATTEMPTS):
-            now_ms = self._env.now_ms()
+            now_ms, steady_ms = self._env.now_ms(), self._env.monotonic_ms()
             found = self._storage.read_versioned(self._path)
             current = None if found is None else _Lease.decode(found[0])
             if found is None or current is None:
@@ -254,7 +313,7 @@ class StorageLock(LockProvider):
             wanted = _Lease(lease.owner, current.valid_until if expired else now_ms + self._validity_ms, expired)
             if self._storage.put_if_matches(self._path, wanted.encode(), found[1]):
                 if not expired:
-                    self._lease = wanted
+                    self._lease, self._safe_until_ms = wanted, steady_ms + self._validity_ms
                 return None
         raise StorageUnavailable(f"{self._where}: the lock object changes faster than it can be replaced")
 
@@ -346,6 +405,9 @@ class FileSystemLock(LockProvider):
     def renew(self) -> None:
         self.check()
 
+    def forget_parent(self) -> None:
+        self._created_ms = None
+
     @property
     def _where(self) -> str:
         return self._storage.absolute(self._name)
@@ -363,11 +425,11 @@ class CombinedLock(LockProvider):
         self._wait_ms = wait_ms
 
     def acquire(self, timeout_ms: int | None = None) -> None:
-        deadline_ms = self._env.now_ms() + (self._wait_ms if timeout_ms is None else timeout_ms)
+        deadline_ms = self._env.monotonic_ms() + (self._wait_ms if timeout_ms is None else timeout_ms)
         taken: list[LockProvider] = []
         try:
             for lock in self._locks:
-                lock.acquire(max(0, deadline_ms - self._env.now_ms()))
+                lock.acquire(max(0, deadline_ms - self._env.monotonic_ms()))
                 taken.append(lock)
         except BaseException:
             for lock in reversed(taken):
@@ -394,15 +456,15 @@ class LockSettings:
 
     provider: real Hudi's class name, None for PyHudi's default; wait_ms: how long `acquire` waits unless told otherwise;
     file_system_path: folder of the lock file, None for the table's `.hoodie`; file_system_expire_ms: 0 for never;
-    validity_ms, renew_ms: of the lease in the table's storage.
+    validity_ms, renew_ms: of the lease in the table's storage; shorter than `wait_ms`, so that a death fails nobody.
     """
 
     provider: str | None = None
     wait_ms: int = 60_000
     file_system_path: str | None = None
     file_system_expire_ms: int = 0
-    validity_ms: int = 60_000
-    renew_ms: int = 10_000
+    validity_ms: int = 30_000
+    renew_ms: int = 5_000
 
 
 LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
@@ -438,8 +500,21 @@ class _Lease:
     valid_until: int
     expired: bool = False
 
-    def is_free(self, now_ms: int, margin_ms: int) -> bool:
-        return self.expired or self.valid_until + margin_ms < now_ms
+    def is_free(self, now_ms: int, unchanged_ms: int, margin_ms: int) -> bool:
+        """unchanged_ms: for how long whoever asks has seen it as it is."""
+        if self.expired:
+            return True
+        ran_out = self.valid_until + margin_ms < now_ms
+        name, _, rest = self.owner.partition(":")
+        validity, _, _ = rest.partition(":")
+        process = Process.parse(name)
+        if process is None or not validity.isdecimal():
+            return ran_out
+        lives = process.lives()
+        if lives is None:
+            return ran_out or unchanged_ms > int(validity) + margin_ms
+        # Of a process of this machine the clock says nothing that asking does not say better: somebody may just have set it.
+        return not lives or unchanged_ms > int(validity) + margin_ms
 
     def encode(self) -> bytes:
         document = {"expired": self.expired, "validUntil": self.valid_until, "owner": self.owner}
@@ -461,38 +536,65 @@ class _Lease:
 
 
 class _SharedLock:
-    """One lock of the process, alive while somebody refers to it."""
+    """One lock of the process, alive while somebody refers to it.  waiting: the places of those who wait, first come first."""
 
-    __slots__ = ("__weakref__", "lock")
+    __slots__ = ("__weakref__", "lock", "waiting")
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.lock = threading.Lock()
+        self.waiting: deque[object] = deque()
 
 
 _shared_locks: weakref.WeakValueDictionary[str, _SharedLock] = weakref.WeakValueDictionary()
 _shared_mutex = threading.Lock()
+_providers: weakref.WeakSet[LockProvider] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # The threads that hold locks of the parent, or were just taking one, are not in the child.
+    global _shared_mutex
+    _shared_mutex = threading.Lock()
+    for lock in list(_providers):
+        lock.forget_parent()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Wait:
-    """Pauses that double up to a second and end at a deadline."""
+    """Pauses that grow with the wait and end at a deadline.  longest_ms: of one pause."""
 
-    def __init__(self, env: Environment, timeout_ms: int) -> None:
+    def __init__(self, env: Environment, timeout_ms: int, longest_ms: int = _LAST_PAUSE_MS) -> None:
         self._env = env
         self._timeout_ms = timeout_ms
-        self._deadline_ms = env.now_ms() + timeout_ms
-        self._pause_ms = _FIRST_PAUSE_MS
+        self._begun_ms = env.monotonic_ms()
+        self._longest_ms = longest_ms
 
     def __str__(self) -> str:
         return f"waited {self._timeout_ms} ms"
 
-    def pause(self) -> bool:
-        """Sleep a while; False, without sleeping, when the time is out."""
-        left_ms = self._deadline_ms - self._env.now_ms()
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is out."""
+        return self._left_ms() <= 0
+
+    def pause(self, since_ms: int | None = None) -> bool:
+        """Sleep a while; False, without sleeping, when the time is out.
+
+        since_ms: since when nothing has happened, by the steady clock; None for since the wait began.  A pause grows with it.
+        """
+        left_ms = self._left_ms()
         if left_ms <= 0:
             return False
-        self._env.sleep_ms(min(self._pause_ms, left_ms))
-        self._pause_ms = min(2 * self._pause_ms, _LAST_PAUSE_MS)
+        idle_ms = self._env.monotonic_ms() - max(self._begun_ms, since_ms or 0)
+        self._env.sleep_ms(min(max(_FIRST_PAUSE_MS, idle_ms // 2), self._longest_ms, left_ms))
         return True
+
+    def _left_ms(self) -> int:
+        return self._begun_ms + self._timeout_ms - self._env.monotonic_ms()
 
 
 def _open_file_system_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
@@ -508,7 +610,7 @@ def _open_storage_lock(settings: LockSettings, storage: Storage, env: Environmen
         validity_ms=settings.validity_ms,
         renew_ms=settings.renew_ms,
         wait_ms=settings.wait_ms,
-        label=f"{socket.gethostname()}:{os.getpid()}:",
+        label=None,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import TypeVar
@@ -27,7 +27,7 @@ from pyhudi.format.properties import (
 )
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.records.keys import KeySpec
-from pyhudi.records.merge_mode import MergeSettings, infer_merge_settings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 
@@ -47,7 +47,10 @@ class TableType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableConfig:
-    """Everything `hoodie.properties` says.  `properties` keeps every key as it stands, known or not."""
+    """Everything `hoodie.properties` says.  `properties` keeps every key as it stands, known or not.
+
+    ordering_fields: several only of a copy-on-write table, which is then read and not written; `merge` names none of them.
+    """
 
     name: str
     database: str
@@ -57,6 +60,7 @@ class TableConfig:
     history_path: str
     keys: KeySpec
     merge: MergeSettings
+    ordering_fields: tuple[str, ...]
     populate_meta_fields: bool
     drop_partition_columns: bool
     cdc_enabled: bool
@@ -88,7 +92,7 @@ class TableConfig:
 
     @property
     def ordering_field(self) -> str | None:
-        """The column whose value says which record is newer."""
+        """The column whose value says which record is newer; None when there is none, or several."""
         return self.merge.ordering_field
 
     def property(self, key: str, default: str = "") -> str:
@@ -122,9 +126,11 @@ class TableConfig:
         # A table of HFiles is a metadata table, whose records are merged by a rule of their own.
         if table_type is TableType.MERGE_ON_READ and base_file_format != "HFILE" and not version.has_known_merging:
             raise Unsupported(f"the table is merge-on-read of version {int(version)}; of that version only copy-on-write is read")
-        ordering = values.get("hoodie.table.precombine.field") or values.get("hoodie.table.ordering.fields") or None
-        if ordering and "," in ordering:
-            raise Unsupported(f"the table orders by several fields ({ordering}); only one ordering field can be read")
+        ordering = _split(values.get("hoodie.table.precombine.field") or values.get("hoodie.table.ordering.fields") or "")
+        if len(ordering) > 1 and table_type is TableType.MERGE_ON_READ:
+            raise Unsupported(
+                f"the table merges its log files by several ordering fields ({', '.join(ordering)}); one can be read"
+            )
         folder = values.get("hoodie.timeline.path", "timeline")
         partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
         zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
@@ -139,6 +145,7 @@ class TableConfig:
             else f".hoodie/{values.get('hoodie.archivelog.folder', 'archived')}",
             keys=KeySpec.from_properties(values),
             merge=_merge_settings(values, ordering, version),
+            ordering_fields=ordering,
             populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", True),
             drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", False),
             cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", False),
@@ -228,12 +235,14 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     full = {key: value for key, value in values.items() if key != "hoodie.table.checksum"}
     full["hoodie.table.checksum"] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
     config = TableConfig.from_properties(full)
+    # A table that is there gets no folders of another layout.
+    exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
+    if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:
+        raise exists
     for folder in (config.timeline_path, config.history_path, ".hoodie/.temp", ".hoodie/.schema", ".hoodie/.aux"):
         storage.make_folder(folder)
-    # The backup alone is a table too: a change of its properties was interrupted.
-    interrupted = storage.stat(PROPERTIES_BACKUP) is not None
-    if interrupted or not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
-        raise TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
+    if not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
+        raise exists
     return config
 
 
@@ -281,16 +290,24 @@ class _LocalZone(tzinfo):
 _LOCAL_ZONE = _LocalZone()
 
 
-def _merge_settings(values: Mapping[str, str], ordering: str | None, version: TableVersion) -> MergeSettings:
+def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], version: TableVersion) -> MergeSettings:
+    """The merge rule that the properties mean; not checked where nothing is merged because the version's rules are not known."""
+    first, only = (ordering[0] if ordering else None), (ordering[0] if len(ordering) == 1 else None)
+    if not version.has_known_merging:
+        default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
+        named = _parse_enum(MergeMode, values, "hoodie.record.merge.mode", default)
+        strategy_id = values.get("hoodie.record.merge.strategy.id", "")
+        return MergeSettings(named, strategy_id, values.get("hoodie.compaction.payload.class", ""), only)
     mode = values.get("hoodie.record.merge.mode")
     strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
     payload = values.get("hoodie.compaction.payload.class") or values.get("hoodie.table.legacy.payload.class")
     try:
-        return infer_merge_settings(
-            mode=mode, payload_class=payload, strategy_id=strategy, ordering_field=ordering, version=int(version)
+        settings = infer_merge_settings(
+            mode=mode, payload_class=payload, strategy_id=strategy, ordering_field=first, version=int(version)
         )
     except InvalidRequest as error:
         raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
+    return replace(settings, ordering_field=only)
 
 
 def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:

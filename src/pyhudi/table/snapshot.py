@@ -19,6 +19,7 @@ from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.records.schema import arrow_to_avro, avro_to_arrow
 from pyhudi.storage.base import FileInfo
+from pyhudi.table.closed import check_commit_open, check_open
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
@@ -108,9 +109,11 @@ def load_snapshot(context: TableContext, listing: ListingFactory = choose_listin
     """Load the state of a table now; as_of restricts the schema to commits requested at or before that time.
 
     listing: by default the metadata table's where the table has one, else that of its directories.
+    Raises Unsupported for a table that stays closed (`table.closed`).
     """
     store = context.timeline
     timeline = store.load()
+    check_open(context, timeline)
     return Snapshot(
         context=context,
         timeline=timeline,
@@ -207,6 +210,7 @@ def _load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringP
 def _newest_schema(commits: Iterable[CommitMetadata]) -> str:
     """The first schema that a write among the commits carries, '' when none does."""
     for metadata in commits:
+        check_commit_open(metadata)
         text = metadata.extra_metadata.get(SCHEMA_KEY, "")
         if text and metadata.operation_type not in _NO_SCHEMA_OPERATIONS:
             return text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage import Storage, StorageSpec, open_storage
 from pyhudi.storage.faults import SimulatedCrash
 
@@ -226,6 +226,8 @@ class TestErrors:
             (errno.EIO, StorageUnavailable),
             (errno.ESTALE, StorageUnavailable),
             (errno.EMFILE, StorageUnavailable),
+            (errno.ENOSPC, StorageFull),
+            (errno.EDQUOT, StorageFull),
         ],
     )
     def test_others_say_path_and_remedy(

@@ -7,16 +7,20 @@ import signal
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pyhudi.errors import Internal, InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.errors import Internal, InvalidRequest, StorageFull, StorageUnavailable, Unsupported
+from pyhudi.operations.settings import lock_settings
+from pyhudi.options import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import (
     LEASE_PATH,
+    QUEUE_FOLDER,
     CombinedLock,
     FileSystemLock,
     InProcessLock,
@@ -27,6 +31,7 @@ from pyhudi.storage.locks import (
     register_lock_provider,
 )
 from pyhudi.storage.memory import MemoryStorage
+from pyhudi.storage.processes import Process
 
 CLASS = "org.apache.hudi.client.transaction.lock."
 
@@ -247,6 +252,68 @@ class TestStorageLock:
             lock.acquire()
         with pytest.raises(InvalidRequest, match="twice as often"):
             StorageLock(storage, env, validity_ms=1_000, renew_ms=600)
+
+    def test_a_dead_owner_of_this_machine_is_asked_after(self, storage: Storage, env: ReplayEnvironment) -> None:
+        gone = replace(Process.current(), pid=os.getpid(), started=1)
+        elsewhere = replace(gone, host="elsewhere")
+        for process, dead in ((gone, True), (elsewhere, False), (Process.current(), False)):
+            document = {"expired": False, "validUntil": env.now_ms() + 30_000, "owner": f"{process.text}:30000:id"}
+            storage.put(LEASE_PATH, json.dumps(document).encode())
+            lock = StorageLock(storage, env)
+            if dead:
+                lock.acquire(0)
+            else:
+                with pytest.raises(StorageUnavailable):
+                    lock.acquire(0)
+
+    def test_the_wait_outlasts_the_lease_of_a_dead_holder(self, storage: Storage, env: ReplayEnvironment) -> None:
+        settings = lock_settings(parse_options({}))
+        for chosen in (settings, LockSettings()):
+            document = {"expired": False, "validUntil": env.now_ms() + chosen.validity_ms, "owner": "another machine's"}
+            storage.put(LEASE_PATH, json.dumps(document).encode())
+            lock = open_lock(chosen, storage, env)
+            lock.acquire()
+            lock.release()
+
+    @pytest.mark.parametrize("step_ms", [-3_600_000, -86_400_000])
+    def test_a_clock_that_is_set_back_keeps_nobody_waiting(self, storage: Storage, env: ReplayEnvironment, step_ms: int) -> None:
+        dead = replace(Process.current(), host="elsewhere")
+        document = {"expired": False, "validUntil": env.now_ms() + 30_000, "owner": f"{dead.text}:30000:id"}
+        storage.put(LEASE_PATH, json.dumps(document).encode())
+        env.step_ms(step_ms)
+        begun_ms = env.monotonic_ms()
+        StorageLock(storage, env).acquire(60_000)
+        assert 30_500 <= env.monotonic_ms() - begun_ms < 32_000
+
+    def test_a_holder_notices_its_sleep_though_the_clock_was_set_back(self, storage: Storage, env: ReplayEnvironment) -> None:
+        sleeper = StorageLock(storage, env)
+        sleeper.acquire()
+        env.stall_ms(61_000)
+        StorageLock(storage, env).acquire(0)
+        env.step_ms(-61_000)
+        with pytest.raises(StorageUnavailable, match="lost"):
+            sleeper.check()
+
+    def test_tickets_of_the_dead_keep_nobody_waiting(self, storage: Storage, env: ReplayEnvironment) -> None:
+        gone, elsewhere = (replace(Process.current(), started=1), replace(Process.current(), host="elsewhere"))
+        storage.put(f"{QUEUE_FOLDER}/000000000001.{gone.text}.00000000", b"")
+        StorageLock(storage, env).held().__enter__()
+        storage.delete([LEASE_PATH])
+        storage.put(f"{QUEUE_FOLDER}/000000000001.{elsewhere.text}.00000000", b"")
+        begun_ms = env.monotonic_ms()
+        StorageLock(storage, env).acquire(60_000)
+        assert env.monotonic_ms() - begun_ms < 12_000
+        assert storage.list(QUEUE_FOLDER).files == ()
+
+    def test_a_full_disk_is_said_at_once(self, env: ReplayEnvironment) -> None:
+        class Full(MemoryStorage):
+            def put_if_absent(self, path: str, data: bytes) -> bool:
+                raise StorageFull(f"cannot write {path}: no space left")
+
+        begun_ms = env.monotonic_ms()
+        with pytest.raises(StorageFull):
+            open_lock(LockSettings(), Full(f"memory://{uuid.uuid4().hex}", env), env).acquire()
+        assert env.monotonic_ms() == begun_ms
 
     def test_the_real_clock_renews_it(self, tmp_path: Path) -> None:
         storage, env = open_storage(tmp_path, {"sync": "none"}), SystemEnvironment()

@@ -1,0 +1,40 @@
+"""The gate before every verb that changes a table: may PyHudi write it?  It is asked once, before anything is read or written."""
+
+from __future__ import annotations
+
+from pyhudi.errors import Unsupported
+from pyhudi.operations.metadata.defined import load_defined_indexes
+from pyhudi.operations.metadata.store import maintained_partitions
+from pyhudi.table.closed import check_open
+from pyhudi.table.context import TableContext
+
+
+def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None:
+    """Raises Unsupported when PyHudi must not write the table.
+
+    context: with properties that were just read.  keeps_indexes: False for a verb that adds no records to the indexes, which is
+    then allowed beside an index that PyHudi cannot keep up to date.
+    """
+    config, uri = context.config, context.storage.uri
+    if not config.version.is_writable:
+        raise Unsupported(
+            f"the table at {uri} has version {int(config.version)}; PyHudi writes version 8 "
+            f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
+        )
+    check_open(context)
+    if config.bootstrap_base_path:
+        raise Unsupported(f"the table at {uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written")
+    if len(config.ordering_fields) > 1:
+        raise Unsupported(
+            f"the table at {uri} orders records by several fields ({', '.join(config.ordering_fields)}); such tables are "
+            "read, and not written"
+        )
+    if config.base_file_format != "PARQUET":
+        raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet is written")
+    if config.drop_partition_columns:
+        raise Unsupported(
+            f"the table at {uri} has hoodie.datasource.write.drop.partition.columns, and no partitions; such tables are read, "
+            "and not written"
+        )
+    if keeps_indexes:
+        load_defined_indexes(context, maintained_partitions(config))

@@ -1,0 +1,84 @@
+"""Tables that stay closed: PyHudi would take their rows for others, so it neither reads nor writes nor services them.
+
+    evolved on read       columns have ids, under which they were renamed, dropped, added again or given other types while files
+                          stayed as they were (`hoodie.schema.on.read.enable`); PyHudi reads the columns of files by name
+    bootstrapped          METADATA_ONLY: base files hold meta columns alone, and the rows lie in files outside of the table
+    no partition columns  `hoodie.datasource.write.drop.partition.columns`: files lack columns that only paths tell
+
+What can be told without rows (properties, the timeline) stays open.  Source: storage format, "Other actions" (schema commits);
+writing and services, "Bootstrap".
+"""
+
+from __future__ import annotations
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, CommitMetadata
+from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
+from pyhudi.format.schema_history import decode_schema_history
+from pyhudi.table.context import TableContext
+from pyhudi.timeline.timeline import Timeline
+
+_SCHEMA_FOLDER = ".hoodie/.schema"
+_SCHEMA_COMMIT = ".schemacommit"
+_BOOTSTRAP_INDEX = ".hoodie/.aux/.bootstrap"
+
+
+def check_open(context: TableContext, timeline: Timeline | None = None) -> None:
+    """Raises Unsupported, saying which of the three it is, for a table that stays closed.
+
+    timeline: the one that the caller goes by; loaded where it is asked for and not given.
+    """
+    config, uri = context.config, context.storage.uri
+    if config.drop_partition_columns and config.keys.partition_fields:
+        raise Unsupported(
+            f"the table at {uri} leaves its partition columns out of its files (hoodie.datasource.write.drop.partition.columns); "
+            "such tables are neither read nor written: write it anew with Apache Hudi, with that option false"
+        )
+    if config.bootstrap_base_path and _has_skeletons(context, timeline):
+        raise Unsupported(
+            f"the table at {uri} was bootstrapped without its rows, which lie in {config.bootstrap_base_path} (METADATA_ONLY); "
+            "such tables are neither read nor written: write it anew with Apache Hudi"
+        )
+    path = _find_history(context, timeline)
+    if path is not None:
+        raise _evolved_on_read(f"its schema history is {path}")
+
+
+def check_commit_open(metadata: CommitMetadata) -> None:
+    """Raises Unsupported for the commit of a table that evolves on read: it carries a schema with ids."""
+    if metadata.extra_metadata.get(LATEST_SCHEMA_KEY):
+        raise _evolved_on_read(f"a commit carries {LATEST_SCHEMA_KEY}")
+
+
+def _has_skeletons(context: TableContext, timeline: Timeline | None) -> bool:
+    """Whether base files of the table stand for rows elsewhere; a FULL_RECORD bootstrap leaves no index and has another time."""
+    if any(True for _ in context.storage.walk(_BOOTSTRAP_INDEX)):
+        return True
+    instants = (timeline or context.timeline.load()).instants
+    return any(instant.request_time == METADATA_BOOTSTRAP_INSTANT_TIME for instant in instants)
+
+
+def _find_history(context: TableContext, timeline: Timeline | None) -> str | None:
+    """The file with the ids of the table's columns, None when it has none.
+
+    A change of columns counts when its own commit completed: the history is written first, and stays where that died.
+    """
+    for info in context.storage.list(_SCHEMA_FOLDER).files:
+        if not info.name.endswith(_SCHEMA_COMMIT):
+            continue
+        path = context.storage.absolute(info.path)
+        try:
+            schemas = decode_schema_history(context.storage.read(info.path) or b"")
+        except CorruptData as error:
+            raise error.with_path(path) from error
+        timeline = timeline or context.timeline.load()
+        if any(timeline.is_completed(str(schema.version_id)) for schema in schemas if schema.version_id):
+            return path
+    return None
+
+
+def _evolved_on_read(evidence: str) -> Unsupported:
+    return Unsupported(
+        f"the table evolved on read (hoodie.schema.on.read.enable): {evidence}, and its columns go by ids, not by names; such "
+        "tables are neither read nor written: write it anew with Apache Hudi"
+    )
