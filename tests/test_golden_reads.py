@@ -18,6 +18,9 @@ from tests.golden_tables import CLOSED_TRAITS, GoldenQuery, GoldenTable, golden_
 from tests.rows import META_COLUMNS, assert_same_rows
 from tests.vectors import vector
 
+# A reader that cannot use the metadata table lists directories and warns: right rows alone would not show it.
+pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")
+
 KIND = "hoodie.datasource.query.type"
 BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"
 FORMAT = "hoodie.datasource.query.incremental.format"

@@ -11,6 +11,9 @@ from pyhudi.errors import CorruptData, Unsupported
 from tests.golden_tables import open_golden
 from tests.rows import assert_same_rows, without_meta
 
+# A reader that cannot use the metadata table lists directories and warns: right rows alone would not show it.
+pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")
+
 MODEL = "org.apache.hudi.common.model."
 DELETED_AS = "hoodie.record.merge.property.hoodie.payload.delete."
 

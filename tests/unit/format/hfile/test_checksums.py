@@ -52,6 +52,8 @@ def test_a_flipped_bit_is_found(data: bytes, chunk: int, draw: st.DataObject) ->
 def test_each_type_is_checked_as_its_own() -> None:
     data = memoryview(b"123456789")
     verify_checksums(0, data, 0, memoryview(b""))
+    # As Hudi 1.1 writes them: room for the sum of each chunk, and no sums.
+    verify_checksums(0, data, 16384, memoryview(bytes(8)))
     verify_checksums(1, data, 16384, memoryview(bytes.fromhex("cbf43926")))
     verify_checksums(2, data, 16384, memoryview(bytes.fromhex("e3069283")))
     with pytest.raises(CorruptData):
@@ -62,3 +64,5 @@ def test_each_type_is_checked_as_its_own() -> None:
         verify_checksums(1, data, 0, memoryview(bytes.fromhex("cbf43926")))
     with pytest.raises(Unsupported):
         verify_checksums(3, data, 16384, memoryview(bytes(4)))
+    with pytest.raises(CorruptData, match="without checksums"):
+        verify_checksums(0, data, 16384, memoryview(bytes.fromhex("cbf43926")))
