@@ -355,7 +355,7 @@ class Table:
         settings = self._clustering_options(order_by, layout, options)
         context, engine = self._context.reloaded(), self._service_engine(spark, options)
         if instant is None:
-            planned = schedule_clustering(context, engine, settings)
+            planned = schedule_clustering(context, engine, settings, runs_now=True)
             if planned.instant is None:
                 return planned
             instant = planned.instant

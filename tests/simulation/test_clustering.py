@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, State
 from pyhudi.operations.cluster import (
     ClusteringOptions,
@@ -12,11 +13,12 @@ from pyhudi.operations.cluster import (
     execute_clustering,
     run_clusterings,
     schedule_clustering,
+    settle_clustering,
 )
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import Fault, Moment
 from pyhudi.table.context import TableContext
-from tests.simulation.tables import World, every_file_counts, killed, killed_everywhere
+from tests.simulation.tables import Act, World, every_file_counts, killed, killed_everywhere
 
 OPTIONS = {
     "hoodie.clean.automatic": False,
@@ -111,3 +113,93 @@ def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
         goes_on(run)
 
     assert killed_everywhere(dead, drop, check) >= 5
+
+
+def writes_on(run: World) -> None:
+    """The next writer changes the groups of the clustering, with nobody to help it."""
+    assert run.scanned() == run.rows
+    run.upsert({"k1": 1001, "k2": 1002, "k9": 9})
+    assert run.scanned() == run.rows
+    assert not run.table.timeline().pending()
+    assert run.table.cluster().instant is not None
+    assert run.scanned() == run.rows
+    every_file_counts(run)
+
+
+def cluster_now(run: World, context: TableContext) -> object:
+    planned = schedule_clustering(context, ENGINE, settings(run), runs_now=True).instant
+    assert planned is not None
+    return execute_clustering(context, ENGINE, planned, settings(run))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("act", [cluster, cluster_now])
+def test_a_death_stops_no_writer(kind: str, act: Act) -> None:
+    assert killed_everywhere(grown(kind), act, writes_on) >= 8
+
+
+def test_a_death_of_whoever_settles_stops_no_writer() -> None:
+    world = grown("cow")
+    context, storage = world.copy().context()
+    cluster(world, context)
+    outputs = [n for n, call in enumerate((c for c in storage.calls if c.writes), 1) if call.operation == "open_output"]
+    dead = killed(world, cluster, Fault(outputs[0], Moment.AFTER))
+    instant = dead.table.timeline().pending(Action.CLUSTERING)[0]
+
+    def settle(run: World, context: TableContext) -> object:
+        return settle_clustering(context, settings(run).commit, instant)
+
+    assert killed_everywhere(dead, settle, writes_on) >= 5
+
+
+def test_a_plan_that_nobody_began_waits_and_is_named() -> None:
+    world = grown("cow")
+    planned = world.table.schedule_clustering().instant
+    with pytest.raises(TableState, match=f"pending clustering {planned} is about to replace.*unschedule_clustering"):
+        world.upsert({"k1": 1001})
+
+
+def test_a_write_that_a_pending_clustering_reads_is_not_rolled_back() -> None:
+    world = grown("mor")
+    last = world.upsert({"k1": 1001})
+    planned = world.table.schedule_clustering().instant
+    assert planned is not None
+    with pytest.raises(TableState, match=rf"clustering {planned} .* unschedule_clustering"):
+        world.table.rollback(last)
+    world.table.unschedule_clustering(planned)
+    world.table.rollback(last)
+
+
+def test_a_restore_leaves_no_clustering_of_what_it_takes_back() -> None:
+    world = grown("cow")
+    target = sorted(world.states)[-2]
+    world.table.schedule_clustering()
+    world.table.restore(target)
+    world.rows = world.states[target]
+    writes_on(world)
+
+
+@pytest.mark.parametrize("who", ["writer", "repair", "plan"])
+def test_a_clustering_that_can_never_run_is_settled(who: str) -> None:
+    """As others leave it: a rollback took away what the plan reads."""
+    world = grown("cow")
+    last = sorted(world.states)[-1]
+    planned = world.table.schedule_clustering().instant
+    storage, path = world.table.context.storage, f".hoodie/timeline/{planned}.clustering.requested"
+    plan = storage.read(path)
+    assert planned is not None
+    assert plan is not None
+    world.table.unschedule_clustering(planned)
+    world.table.rollback(last)
+    storage.put(path, plan)
+    world.rows = world.states[sorted(world.states)[-2]]
+    found = [finding.detail for finding in world.table.validate().found if finding.path == path]
+    assert len(found) == 1
+    assert "can never run" in found[0]
+    if who == "repair":
+        assert [step.finding.startswith("a clustering can never run") for step in world.table.repair().steps] == [True]
+        world.table.repair(dry_run=False)
+        assert not world.table.timeline().pending()
+    elif who == "plan":
+        assert world.table.cluster().instant is not None
+    writes_on(world)

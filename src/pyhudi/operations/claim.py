@@ -4,7 +4,7 @@
           `<t>.<action>.inflight`
 
 Whoever dies after the heartbeat leaves it behind, and with it the word that the plan was begun: the next writer or service that
-meets the plan settles it.  A plan without a heartbeat waits for somebody to begin it.
+meets such a plan may settle it.  A plan without a heartbeat waits for somebody to begin it.
 
 Source: timeline document, "Timeline files" and "Heartbeats".
 """
@@ -15,10 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyhudi.errors import TableState
-from pyhudi.format.instants import Action, State
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.rollback import rollback_failed_attempt
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import Transaction
 from pyhudi.storage import liveness
+from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_rollback_targets
@@ -68,6 +70,41 @@ def claim(
         with _claimed(held, heartbeat):
             held.timeline.start_or_join(pending[0])
     return Transaction(context, settings, request_time, action, heartbeat)
+
+
+def mark_begun(held: TableContext, request_time: str, settings: CommitSettings) -> None:
+    """Say of a plan that is about to be stored that this process carries it out next.  The caller holds the lock."""
+    held.lock.check()
+    heartbeat = RunningWrite(held.storage, held.env, request_time, settings.heartbeats)
+    heartbeat.start()
+    heartbeat.stop(delete=False)
+
+
+def was_begun_by_a_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
+    """Whether somebody began to carry a pending plan out, and lives no more."""
+    if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
+        return False
+    return instant.state is State.INFLIGHT or last_heartbeat_ms(context.storage, instant.request_time) is not None
+
+
+def drop_plan(context: TableContext, settings: CommitSettings, request_time: str, action: Action) -> bool:
+    """Drop a pending plan: what a dead attempt left of it is removed, and the plan.  False when it is gone already.
+
+    Raises PlanTaken when a living process carries it out.
+    """
+    rollback_failed_attempt(context, request_time, action, settings)
+    with context.locked(settings.lock_wait_ms) as held:
+        found = [i for i in held.timeline.load().pending(action) if i.request_time == request_time]
+        if not found:
+            return False
+        if found[0].state is State.INFLIGHT or liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
+            raise PlanTaken(
+                f"{action} {request_time} of {context.storage.uri} is being carried out; stop that process first",
+                "another process carries it out",
+            )
+        held.timeline.remove_pending(request_time, action, State.REQUESTED)
+        liveness.forget(held.storage, request_time)
+    return True
 
 
 @contextmanager

@@ -52,10 +52,9 @@ from pyhudi.plan.cleaning import (
 )
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
-from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
-from pyhudi.table.plans import load_compaction_plan, load_pending_compactions
+from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, planned_path
 from pyhudi.table.slices import SlicingState, build_file_groups
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.timeline.store import TimelineStore
@@ -361,10 +360,11 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
     for partition, uris in named.items():
         found = []
         for uri in uris:
-            path = relative_path(context.storage.uri, uri)
-            if not path:
+            path = planned_path(partition, uri)
+            if path is None:
                 raise InvalidRequest(
-                    f"the clean plan names {uri}, which is not a file below {context.storage.uri}; nothing of it was deleted"
+                    f"the clean plan names {uri}, which is no file of partition {partition!r} of {context.storage.uri}; "
+                    "nothing of it was deleted"
                 )
             found.append(path)
         paths[partition] = tuple(found)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity
@@ -35,7 +35,7 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim
+from pyhudi.operations.claim import PlanTaken, claim, drop_plan, mark_begun, was_begun_by_a_dead
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -59,9 +59,9 @@ from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
-from pyhudi.storage.liveness import is_alive
-from pyhudi.storage.uris import relative_path
+from pyhudi.storage import liveness
 from pyhudi.table.context import TableContext
+from pyhudi.table.plans import planned_path
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.table.written import check_size, load_written_sizes
@@ -177,16 +177,19 @@ class ClusteringRuns:
 
 
 def schedule_clustering(
-    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
+    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False, runs_now: bool = False
 ) -> ClusteringResult:
     """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster.
 
-    if_due: only when enough writes completed since the last one was planned.
+    Clusterings that nobody will carry out are dropped before.
+    if_due: only when enough writes completed since the last one was planned.  runs_now: this process is about to carry it out;
+    should it die first, nobody waits for somebody to begin it.
     Raises Unsupported when the options say that the table is bucketed: its records would leave the groups that their keys name.
     """
     check_writable(context)
     if options.bucketed:
         raise Unsupported("clustering takes records out of the file groups of their buckets (hoodie.index.type=BUCKET)")
+    settle_clusterings(context, options.commit)
     with context.locked(options.commit.lock_wait_ms) as held:
         snapshot = load_snapshot(held)
         if snapshot.timeline.pending(Action.RESTORE):
@@ -198,6 +201,8 @@ def schedule_clustering(
             return ClusteringResult(None, None)
         time = new_instant_time(context, snapshot.timeline, options.commit)
         document = RequestedReplaceMetadata.of_clustering(_document(context, groups, options.plan))
+        if runs_now:
+            mark_begun(held, time, options.commit)
         held.timeline.request(time, Action.CLUSTERING, document.encode(context.env.token_bytes(16)))
     return _result(time, None, groups, (), options.plan.sort_columns)
 
@@ -207,7 +212,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     """Carry out a plan that is on the timeline.
 
     Raises InstantNotFound, TableState when another executor has it, WriteConflict when one of its file groups was written to
-    since it was planned; such a plan can never be carried out, and is left to `drop_clustering`.
+    since it was planned; such a plan can never be carried out, and the next writer or plan drops it.
     """
     check_writable(context)
     phases = Phases(context.env)
@@ -280,9 +285,11 @@ def run_clusterings(
     due = due_now(context, timeline, options)
     if not due.due:
         return ClusteringRuns(tuple(runs), left, None, due.reason)
-    planned = schedule_clustering(context, engine, options, if_due=True).instant
+    planned = schedule_clustering(context, engine, options, if_due=True, runs_now=True).instant
     if planned is not None and go_on():
         attempt(planned)
+    elif planned is not None:
+        liveness.forget(context.storage, planned)
     return ClusteringRuns(tuple(runs), left, planned, "" if planned else "nothing to cluster")
 
 
@@ -302,17 +309,43 @@ def due_now(context: TableContext, timeline: Timeline, options: ClusteringOption
 def drop_clustering(context: TableContext, settings: CommitSettings, instant: str) -> bool:
     """Drop a pending clustering: what a dead executor left of it is removed, and its plan.  False when it is gone already.
 
-    Raises TableState when a living process carries it out.
+    Raises PlanTaken when a living process carries it out.
     """
-    rollback_failed_attempt(context, instant, Action.CLUSTERING, settings)
-    with context.locked(settings.lock_wait_ms) as held:
-        found = [i for i in held.timeline.load().pending(Action.CLUSTERING) if i.request_time == instant]
-        if not found:
-            return False
-        if found[0].state is State.INFLIGHT or is_alive(context.storage, context.env, instant, settings.heartbeats):
-            raise PlanTaken(f"clustering {instant} of {context.storage.uri} is being carried out; stop that process first")
-        held.timeline.remove_pending(instant, Action.CLUSTERING, State.REQUESTED)
+    return drop_plan(context, settings, instant, Action.CLUSTERING)
+
+
+def settle_clustering(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+    """Drop a pending clustering that nobody will carry out; False when somebody may, and it stays.
+
+    The rule: a clustering whose process died after it had begun goes, and one that can never run.  One that was planned and not
+    begun waits, however long.
+    """
+    if not was_begun_by_a_dead(context, instant, settings) and why_never(context, context.timeline.load(), instant) is None:
+        return False
+    try:
+        drop_clustering(context, settings, instant.request_time)
+    except PlanTaken:
+        return False
     return True
+
+
+def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:
+    """As `settle_clustering`, for all that are pending."""
+    for instant in context.timeline.load().pending(Action.CLUSTERING):
+        settle_clustering(context, settings, instant)
+
+
+def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
+    """Why a pending clustering can never run: files that it reads are gone, or were superseded since; None when it can."""
+    try:
+        groups, _, _ = _groups_of(context, _load_plan(context, instant), timeline)
+        _check_not_overtaken(context, timeline, instant.request_time, _since_plan(timeline, instant.request_time), groups)
+    except (TableState, ClusteringOvertaken) as error:
+        return str(error)
+    except CorruptData:
+        # Whoever runs it is told; damage may be mended.
+        return None
+    return None
 
 
 class ClusteringOvertaken(WriteConflict):
@@ -385,7 +418,7 @@ def _groups_of(
     columns = tuple(name.strip() for name in parameters.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())
     groups = []
     pieces = [piece for document in plan.input_groups or () for piece in document.slices or ()]
-    logs = [_below(context, file) for piece in pieces for file in piece.delta_file_paths or ()]
+    logs = [_below(context, piece, file) for piece in pieces for file in piece.delta_file_paths or ()]
     written = load_written_sizes(context.timeline, timeline, logs)
     for document in plan.input_groups or ():
         slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
@@ -397,14 +430,14 @@ def _groups_of(
 def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int]) -> FileSlice:
     base = None
     if piece.data_file_path:
-        path = _below(context, piece.data_file_path)
+        path = _below(context, piece, piece.data_file_path)
         name = parse_base_file(path.rsplit("/", 1)[-1])
         if name is None:
             raise TableState(f"the clustering plan names {piece.data_file_path}, which is no base file")
         base = BaseFile(path, name, _size(context, path))
     logs = []
     for file in reversed(piece.delta_file_paths or ()):
-        path = _below(context, file)
+        path = _below(context, piece, file)
         log_name = parse_log_file(path.rsplit("/", 1)[-1])
         if log_name is None:
             raise TableState(f"the clustering plan names {file}, which is no log file")
@@ -413,10 +446,12 @@ def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int
     return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
 
 
-def _below(context: TableContext, uri: str) -> str:
-    path = relative_path(context.storage.uri, uri)
+def _below(context: TableContext, piece: SliceInfo, uri: str) -> str:
+    path = planned_path(piece.partition_path or "", uri)
     if path is None:
-        raise TableState(f"the clustering plan names {uri}, which is not below {context.storage.uri}")
+        raise TableState(
+            f"the clustering plan names {uri}, which is no file of partition {piece.partition_path!r} of {context.storage.uri}"
+        )
     return path
 
 

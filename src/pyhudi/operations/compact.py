@@ -33,7 +33,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim
+from pyhudi.operations.claim import PlanTaken, claim, drop_plan
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -163,16 +163,8 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
     The log files stay what they are, and join the slices that they belonged to.
     Raises InstantNotFound when no such plan is pending, TableState when a process carries it out.
     """
-    store = context.timeline
-    action = store.load().find(instant, Action.COMPACTION, Action.LOGCOMPACTION).action
-    rollback_failed_attempt(context, instant, action, settings.commit)
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        found = [i for i in held.timeline.load().instants if i.request_time == instant and i.action is action]
-        if not found:
-            return
-        if found[0].state is State.INFLIGHT or _is_alive(context, settings, instant):
-            raise TableState(f"{action} {instant} of {context.storage.uri} is being carried out; stop that process first")
-        held.timeline.remove_pending(instant, action, State.REQUESTED)
+    action = context.timeline.load().find(instant, Action.COMPACTION, Action.LOGCOMPACTION).action
+    drop_plan(context, settings.commit, instant, action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
     properties           hoodie.properties is gone or damaged, and its backup is whole: it is written from the backup
     pending              writes and rollbacks that died are rolled back and finished; attempts at compactions and clusterings that
-                         died are undone, and their plans stay; a restore that died is named, since only its caller may go on
+                         died are undone, and plans of compactions stay; clusterings that nobody will carry out are dropped; a
+                         restore that died is named, since only its caller may go on
     partition metadata   a folder with base files has no .hoodie_partition_metadata, so listings pass it over: it is written
     orphans              data files of no instant at all, and of no instant that the history may have: they are deleted; those of
                          another table, in a folder below this one or behind a symbolic link, are none
@@ -29,6 +30,8 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.properties import parse_properties
+from pyhudi.operations.claim import was_begun_by_a_dead
+from pyhudi.operations.cluster import settle_clusterings, why_never
 from pyhudi.operations.index import IndexSettings, rebuild_index
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
@@ -159,6 +162,7 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
     for instant in timeline.pending(*_SERVICES):
         if instant.state is State.INFLIGHT and not _lives(context, settings, instant):
             rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
+    settle_clusterings(context, settings.commit)
 
 
 def _pending_step(context: TableContext, settings: RepairSettings, instant: Instant) -> RepairStep | None:
@@ -170,6 +174,13 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     if instant.action is Action.CLEAN:
         return RepairStep(RepairKind.PENDING, path, "a clean died", "the next `clean` carries it out")
     if _lives(context, settings, instant):
+        return None
+    if instant.action is Action.CLUSTERING:
+        never = why_never(context, context.timeline.load(), instant)
+        if never is not None:
+            return RepairStep(RepairKind.PENDING, path, f"a clustering can never run: {never}", "it is dropped")
+        if was_begun_by_a_dead(context, instant, settings.commit):
+            return RepairStep(RepairKind.PENDING, path, "a clustering died", "it is dropped; the next one plans anew")
         return None
     if instant.action in _SERVICES:
         if instant.state is not State.INFLIGHT:

@@ -20,6 +20,7 @@ from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.compaction import CompactionOperation
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
@@ -30,10 +31,9 @@ from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import list_heartbeats
 from pyhudi.storage.markers import Markers, marked_instants
-from pyhudi.storage.uris import relative_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.plans import load_compaction_plan, planned_path
 from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
@@ -177,7 +177,7 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
     partitions: dict[str, RollbackPartitionMetadata] = {}
     deleted: list[str] = []
     for partition, files in _files_by_partition(plan.rollback_requests or ()).items():
-        paths = [_relative(context, file) for file in files]
+        paths = [_path(context, partition, file) for file in files]
         storage.delete(paths)
         deleted.extend(paths)
         # What was being written when the writer died has no name yet; nobody who lives is silent for so long.
@@ -203,7 +203,9 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
         mirror_rollback(held, requested.request_time, target, partitions, timeline)
         Markers(storage, target).delete()
-        liveness.forget(storage, target)
+        if action not in _LEAVES_PLAN:
+            # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
+            liveness.forget(storage, target)
         for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
             store.remove_pending(target, pending, *states)
         time = new_instant_time(context, timeline, settings)
@@ -234,6 +236,7 @@ def _remove_leftovers(context: TableContext, settings: CommitSettings) -> None:
 
 
 _BOTH = (State.INFLIGHT, State.REQUESTED)
+_LEAVES_PLAN = frozenset({Action.COMPACTION, Action.CLUSTERING})
 
 _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = {
     Action.COMPACTION: ((Action.COMPACTION, (State.INFLIGHT,)),),
@@ -261,6 +264,16 @@ def _check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
                 "merge its files; unschedule that first"
+            )
+    for service in timeline.pending(Action.CLUSTERING):
+        data = context.timeline.read_state(service.request_time, Action.CLUSTERING, State.REQUESTED)
+        clustering = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
+        groups = (clustering.input_groups if clustering else None) or ()
+        files = [f for group in groups for s in group.slices or () for f in (s.data_file_path, *(s.delta_file_paths or ()))]
+        if any(parse_data_file_instant((file or "").rsplit("/", 1)[-1]) == instant.request_time for file in files):
+            raise TableState(
+                f"instant {instant.request_time} cannot be rolled back: clustering {service.request_time} is planned to rewrite "
+                f"its files; drop that first, with unschedule_clustering({service.request_time!r})"
             )
     _check_slices_remain(context, instant)
 
@@ -326,11 +339,12 @@ def _files_by_partition(requests: Iterable[RollbackRequest]) -> dict[str, list[s
     return found
 
 
-def _relative(context: TableContext, file: str) -> str:
-    path = relative_path(context.storage.uri, file)
+def _path(context: TableContext, partition: str, file: str) -> str:
+    path = planned_path(partition, file)
     if path is None:
         raise InvalidRequest(
-            f"the rollback plan names {file}, which is not below {context.storage.uri}; nothing of it was deleted"
+            f"the rollback plan names {file}, which is no file of partition {partition!r} of {context.storage.uri}; nothing "
+            "of it was deleted"
         )
     return path
 

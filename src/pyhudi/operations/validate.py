@@ -1,6 +1,7 @@
 """Does everything that a table says of itself fit what lies on storage?
 
-    timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way
+    timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way;
+                     clusterings that can never run
     files            base files that cannot be opened
     metadata files   the metadata table's partitions and files against the directories
     column stats     its column ranges against the footers of base files: a range must cover what the file holds
@@ -45,6 +46,7 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.operations.cluster import why_never
 from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
 from pyhudi.operations.observe import observed
 from pyhudi.operations.query import read_spec
@@ -262,6 +264,11 @@ class _Validation:
                 self._error("timeline", path, f"committed by {instant}, and gone", _LOST)
             elif size_bytes and found.info.size_bytes != size_bytes:
                 self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", _LOST)
+        for plan in self._timeline.pending(Action.CLUSTERING):
+            never = why_never(self._context, self._timeline, plan)
+            if never is not None:
+                path = self._context.timeline.path(plan)
+                self._warn("timeline", path, f"a clustering that can never run, and that the next writer drops: {never}")
         self.checks.append(("timeline", f"{len(self._files):,} files, {len(commits):,} commits"))
 
     def check_base_files(self) -> None:

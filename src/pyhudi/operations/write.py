@@ -35,7 +35,7 @@ from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, taken_back_on_error
 from pyhudi.operations.batches import StreamBatch, check_not_landed
 from pyhudi.operations.claim import PlanTaken
-from pyhudi.operations.cluster import drop_clustering
+from pyhudi.operations.cluster import drop_clustering, settle_clustering
 from pyhudi.operations.create import check_columns
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
@@ -830,17 +830,20 @@ def _check_delete_flag(schema: pa.Schema) -> None:
 def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
     """Raises TableState when the write may not change groups that a service is about to rewrite.
 
-    Under the update strategy that allows it, the write goes on, and a pending clustering of its groups is dropped if the options
-    say so.  One that is being carried out is left alone: whichever of the two commits later finds the other.
+    A clustering that nobody will carry out is dropped (see `settle_clustering`) and in nobody's way.  Under the update strategy
+    that allows it, the write goes on, and a pending clustering of its groups is dropped if the options say so.  One that is being
+    carried out is left alone: whichever of the two commits later finds the other.
     """
-    wanted = frozenset(groups)
-    clustered = snapshot.pending_clusterings.intersection(wanted)
+    context, timeline, wanted = snapshot.context, snapshot.timeline, frozenset(groups)
+    pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_groups(context, i)[0]] if wanted else []
+    clustered = [i.request_time for i in pending if not settle_clustering(context, settings.commit, i)]
     if clustered and settings.clustering_updates == "reject":
-        partition, file_id = min(clustered)
+        count = len(snapshot.pending_clusterings.intersection(wanted))
         raise TableState(
-            f"{settings.operation} would change {len(clustered)} file groups that a pending clustering is about to replace "
-            f"(such as {file_id} in {partition or 'the table'}), and one of the two would be lost; run the clustering, drop it "
-            f"with unschedule_clustering, or let writes win with hoodie.clustering.updates.strategy=SparkAllowUpdateStrategy"
+            f"{settings.operation} would change {count} file groups of {context.storage.uri} that pending clustering "
+            f"{', '.join(clustered)} is about to replace, and one of the two would be lost; run it with "
+            f"cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r}), or let writes win with "
+            "hoodie.clustering.updates.strategy=SparkAllowUpdateStrategy"
         )
     if settings.operation.replaces:
         compacted = set(snapshot.slicing.pending_compactions).intersection(wanted)
@@ -849,11 +852,10 @@ def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
                 f"{settings.operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the "
                 f"compaction first"
             )
-    if clustered and settings.drops_clusterings:
-        for pending in snapshot.timeline.pending(Action.CLUSTERING):
-            if clustered & touched_groups(snapshot.context, pending)[0]:
-                with suppress(PlanTaken):
-                    drop_clustering(snapshot.context, settings.commit, pending.request_time)
+    if settings.drops_clusterings:
+        for instant in clustered:
+            with suppress(PlanTaken):
+                drop_clustering(context, settings.commit, instant)
 
 
 def _update_strategy(options: Options) -> str:

@@ -77,21 +77,5 @@ def parse_uri(text: str) -> Location:
     return Location(scheme, authority, "/".join(parts))
 
 
-def relative_path(root_uri: str, uri: str) -> str | None:
-    """The path of `uri` relative to `root_uri`; '' when they are the same place; None when it lies elsewhere.
-
-    Spellings of one store are equal (s3 and s3a, file:/x and file:///x and /x), because plans that another writer made
-    carry absolute URIs in its spelling.
-    """
-    root, inner = parse_uri(root_uri), parse_uri(uri)
-    same_store = _SAME_STORE.get(root.scheme, root.scheme) == _SAME_STORE.get(inner.scheme, inner.scheme)
-    if not same_store or root.authority != inner.authority:
-        return None
-    if inner.path == root.path:
-        return ""
-    prefix = f"{root.path}/" if root.path else ""
-    return inner.path[len(prefix) :] if inner.path.startswith(prefix) else None
-
-
 def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part]

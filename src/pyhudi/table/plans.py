@@ -8,6 +8,8 @@ from __future__ import annotations
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.storage.base import join_path
+from pyhudi.storage.uris import parse_uri
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
@@ -28,3 +30,14 @@ def load_compaction_plan(store: TimelineStore, instant: Instant) -> CompactionPl
         return CompactionPlan.decode(store.read(requested))
     except CorruptData as error:
         raise error.with_path(store.storage.absolute(store.path(requested))) from error
+
+
+def planned_path(partition: str, uri: str) -> str | None:
+    """The path, relative to the table where it lies now, of a file that a plan names by the URI that it had then.
+
+    Meanwhile the table may have been moved or copied; its partitions and file names are what they were.  None for a URI that
+    names no file of the partition.
+    """
+    where = parse_uri(uri).path
+    path = join_path(partition, where.rpartition("/")[2])
+    return path if f"/{where}".endswith(f"/{path}") else None

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.storage.uris import parse_uri, relative_path
+from pyhudi.storage.uris import parse_uri
 
 
 @pytest.mark.parametrize(
@@ -46,24 +46,6 @@ def test_what_must_not_parse(text: str) -> None:
 
 def test_a_relative_path_is_taken_from_the_working_directory() -> None:
     assert parse_uri("some/table").uri == "file:" + os.path.join(os.getcwd(), "some/table")
-
-
-@pytest.mark.parametrize(
-    ("root", "uri", "path"),
-    [
-        ("/data/t", "file:/data/t/p/f", "p/f"),
-        ("file:///data/t", "/data/t", ""),
-        ("/data/t", "/data/t2/f", None),
-        ("/", "/x", "x"),
-        ("s3a://b/t", "s3://b/t/p/f", "p/f"),
-        ("s3://b", "s3a://b/f", "f"),
-        ("s3://b/t", "s3://c/t/f", None),
-        ("s3://b/t", "gs://b/t/f", None),
-        ("gcs://b/t", "gs://b/t/f", "f"),
-    ],
-)
-def test_relative_paths(root: str, uri: str, path: str | None) -> None:
-    assert relative_path(root, uri) == path
 
 
 def test_spellings_of_one_place_have_one_key() -> None:
