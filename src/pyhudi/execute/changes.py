@@ -34,7 +34,7 @@ from pyhudi.records.json_text import json_text
 from pyhudi.records.keys import record_keys
 from pyhudi.records.merge import BoolMask
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from pyhudi.records.predicates import Expr, columns, to_arrow
+from pyhudi.records.predicates import Expr, columns, row_filter
 from pyhudi.records.schema import conform_table, relabel_array
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
@@ -130,7 +130,7 @@ def _table(spec: ChangeSpec, instant_time: str, changes: _Changes) -> pa.Table:
     }
     rows = pa.table([made[name]() for name in schema.names], schema=schema)
     if spec.condition is not None:
-        rows = rows.filter(to_arrow(spec.condition, schema))
+        rows = row_filter(spec.condition, schema).keep(rows)
     return rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
 
 

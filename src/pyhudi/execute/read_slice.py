@@ -34,7 +34,7 @@ from pyhudi.records.keys import (
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.predicates import Expr, columns, prune_ranges, to_arrow
+from pyhudi.records.predicates import Expr, columns, prune_ranges, row_filter
 from pyhudi.records.schema import conform_table, relabel
 from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
@@ -94,14 +94,14 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
             yield from read_base_file(storage, spec, slice_.partition, slice_.base.path)
         return
     needed = merge_columns(spec)
-    condition = None if spec.condition is None else to_arrow(spec.condition, needed)
+    condition = None if spec.condition is None else row_filter(spec.condition, needed)
     scan, parts = merge_slice(storage, spec, slice_, needed)
     if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
         # Partial updates hold some columns; the others stand in the files before them.
         scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed)
     empty = True
     for part in parts:
-        rows = part.rows if condition is None else part.rows.filter(condition)
+        rows = part.rows if condition is None else condition.keep(part.rows)
         if rows.num_rows:
             empty = False
             yield (
@@ -223,7 +223,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, ne
     heads = {name.split(".")[0] for name in columns(spec.condition)}
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
-    condition = to_arrow(spec.condition, needed)
+    condition = row_filter(spec.condition, needed)
     with open_base_file(storage, path) as file:
         constants = _path_values(spec, partition, needed, set(file.schema_arrow.names))
         for group in range(file.metadata.num_row_groups):
@@ -231,7 +231,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, ne
                 continue
             looked = _group_rows(file, group, first, constants)
             numbered = looked.append_column(_ROW_NUMBER, pa.array(np.arange(looked.num_rows)))
-            chosen = numbered.filter(condition).column(_ROW_NUMBER)
+            chosen = condition.keep(numbered).column(_ROW_NUMBER)
             if not len(chosen):
                 continue
             rows = looked if len(chosen) == looked.num_rows else looked.take(chosen)

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filter_tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filter_tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or, depth_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100
@@ -44,6 +44,8 @@ def parse_filter(text: str | Expr | Sequence[Any]) -> Expr:
     Raises InvalidRequest with the place of what cannot be read, Unsupported for functions and two columns.
     """
     if isinstance(text, Expr):
+        if depth_of(text) > _DEPTH_LIMIT:
+            raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
         return text
     if isinstance(text, str):
         return _Parser(text).parse()

@@ -13,10 +13,10 @@ class Expr:
     """A filter.  Build it with `parse_filter`; combine with `&`, `|` and `~`."""
 
     def __and__(self, other: Expr) -> Expr:
-        return And((self, other))
+        return And((*_parts(self, And), *_parts(other, And)))
 
     def __or__(self, other: Expr) -> Expr:
-        return Or((self, other))
+        return Or((*_parts(self, Or), *_parts(other, Or)))
 
     def __invert__(self) -> Expr:
         return Not(self)
@@ -92,3 +92,21 @@ class Not(Expr):
     """The part is false."""
 
     part: Expr
+
+
+def _parts(expr: Expr, kind: type[And] | type[Or]) -> tuple[Expr, ...]:
+    """What a filter of that kind joins; another one alone.  A chain of `&` or `|` is one node, however long it is."""
+    return expr.parts if isinstance(expr, kind) else (expr,)
+
+
+def depth_of(expr: Expr) -> int:
+    """The levels of AND, OR and NOT of a filter."""
+    depth, level = 0, [expr]
+    while level:
+        depth += 1
+        level = [
+            part
+            for one in level
+            for part in (one.parts if isinstance(one, (And, Or)) else (one.part,) if isinstance(one, Not) else ())
+        ]
+    return depth

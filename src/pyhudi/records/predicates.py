@@ -59,6 +59,7 @@ __all__ = (
     "parse_filter",
     "prune_ranges",
     "prune_values",
+    "row_filter",
     "to_arrow",
     "to_spark_sql",
 )
@@ -89,7 +90,7 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
     Raises InvalidRequest for a column that is missing (with the nearest name) or cannot be compared with the literal.
     """
     if isinstance(expr, (And, Or)):
-        return type(expr)(tuple(bind(part, schema) for part in expr.parts))
+        return _listed(type(expr)(tuple(bind(part, schema) for part in expr.parts)))
     if isinstance(expr, Not):
         return Not(bind(expr.part, schema))
     if isinstance(expr, Constant):
@@ -116,6 +117,37 @@ def to_arrow(expr: Expr, schema: pa.Schema) -> pc.Expression:
     Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`.
     """
     return _arrow(_pushed(bind(expr, schema), False))
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """A filter to be run on rows.  Arrow walks down the tree of an expression until the stack ends, so a very large one is run in
+    parts: rows that all of them keep, or any.
+    """
+
+    expression: pc.Expression | None
+    parts: tuple[RowFilter, ...] = ()
+    is_any: bool = False
+
+    def keep(self, rows: pa.Table) -> pa.Table:
+        """The rows for which the filter is true, in their order.  Raises Arrow's errors for columns that are not there."""
+        return rows.filter(self.expression) if self.expression is not None else rows.take(pa.array(self._places(rows)))
+
+    def _places(self, rows: pa.Table) -> npt.NDArray[Any]:
+        if self.expression is not None:
+            numbered = rows.append_column(_ROW_NUMBER, pa.array(np.arange(rows.num_rows)))
+            return np.asarray(numbered.filter(self.expression).column(_ROW_NUMBER).to_numpy())
+        kept = np.full(rows.num_rows, not self.is_any)
+        for part in self.parts:
+            mine = np.zeros(rows.num_rows, dtype=np.bool_)
+            mine[part._places(rows)] = True
+            kept = kept | mine if self.is_any else kept & mine
+        return np.flatnonzero(kept)
+
+
+def row_filter(expr: Expr, schema: pa.Schema) -> RowFilter:
+    """The same as `to_arrow`, for filters of any size.  Errors as of `bind`."""
+    return _in_parts(_pushed(bind(expr, schema), False))
 
 
 def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
@@ -212,6 +244,26 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
         if bound >= high or bound < low:
             return Always(expr.column, (bound >= high) == (expr.op == "<="))
     return replace(expr, value=grid.value(bound), type=type_)
+
+
+def _listed(expr: And | Or) -> Expr:
+    """A bound filter in which very many equalities of one column under OR, or inequalities under AND, stand as one list."""
+    op = "=" if isinstance(expr, Or) else "<>"
+    values: dict[str, list[Any]] = {}
+    for part in expr.parts:
+        if isinstance(part, Compare) and part.op == op:
+            values.setdefault(part.column, []).append(part.value)
+    long = {column for column, found in values.items() if len(found) > MAX_LISTED}
+    if not long:
+        return expr
+    parts: list[Expr] = []
+    for part in expr.parts:
+        if not (isinstance(part, Compare) and part.op == op and part.column in long):
+            parts.append(part)
+        elif part.column in values:
+            list_ = In(part.column, tuple(dict.fromkeys(values.pop(part.column))), False, part.type)
+            parts.append(list_ if op == "=" else Not(list_))
+    return parts[0] if len(parts) == 1 else type(expr)(tuple(parts))
 
 
 def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
@@ -361,12 +413,50 @@ def _pushed(expr: Expr, negated: bool) -> Expr:
 # Arrow
 
 
+_LARGEST_EXPRESSION = 512
+"""Conditions in an expression for Arrow; a stack of 8 MiB ends at some thousands."""
+
+_ROW_NUMBER = "\x00place"
+"""A column that no table has."""
+
+
+def _in_parts(expr: Expr) -> RowFilter:
+    if not isinstance(expr, (And, Or)) or sum(1 for _ in _leaves(expr)) <= _LARGEST_EXPRESSION:
+        return RowFilter(_arrow(expr))
+    parts: list[RowFilter] = []
+    small: list[Expr] = []
+    count = 0
+    for part in expr.parts:
+        size = sum(1 for _ in _leaves(part))
+        if size > _LARGEST_EXPRESSION:
+            parts.append(_in_parts(part))
+            continue
+        if count + size > _LARGEST_EXPRESSION:
+            parts.append(RowFilter(_arrow(type(expr)(tuple(small)))))
+            small, count = [], 0
+        small.append(part)
+        count += size
+    if small:
+        parts.append(RowFilter(_arrow(type(expr)(tuple(small)))))
+    return RowFilter(None, tuple(parts), isinstance(expr, Or))
+
+
+Part = TypeVar("Part")
+
+
+def _in_pairs(parts: list[Part], join: Callable[[Part, Part], Part]) -> Part:
+    """One of many, joined as a tree of the least depth: Arrow and Spark walk down a chain of thousands until the stack ends."""
+    while len(parts) > 1:
+        odd = parts[-1:] if len(parts) % 2 else []
+        parts = [join(left, right) for left, right in zip(parts[::2], parts[1::2], strict=False)] + odd
+    return parts[0]
+
+
 def _arrow(expr: Expr) -> pc.Expression:
-    if isinstance(expr, (And, Or)):
-        result = _arrow(expr.parts[0])
-        for part in expr.parts[1:]:
-            result = result & _arrow(part) if isinstance(expr, And) else result | _arrow(part)
-        return result
+    if isinstance(expr, And):
+        return _in_pairs([_arrow(part) for part in expr.parts], lambda left, right: left & right)
+    if isinstance(expr, Or):
+        return _in_pairs([_arrow(part) for part in expr.parts], lambda left, right: left | right)
     if isinstance(expr, Not):
         inner = expr.part
         if isinstance(inner, In):
@@ -502,9 +592,16 @@ def _matches(pattern: str, text: str) -> bool:
 # Spark
 
 
+_LONGEST_CHAIN = 16
+
+
 def _spark(expr: Expr) -> str:
     if isinstance(expr, (And, Or)):
-        return "(" + (" AND " if isinstance(expr, And) else " OR ").join(_spark(part) for part in expr.parts) + ")"
+        word = " AND " if isinstance(expr, And) else " OR "
+        groups = [
+            word.join(map(_spark, expr.parts[at : at + _LONGEST_CHAIN])) for at in range(0, len(expr.parts), _LONGEST_CHAIN)
+        ]
+        return _in_pairs([f"({group})" for group in groups], lambda left, right: f"({left}{word}{right})")
     if isinstance(expr, Not):
         return f"(NOT {_spark(expr.part)})"
     if isinstance(expr, Constant):

@@ -31,6 +31,7 @@ from pyhudi.records.predicates import (
     parse_filter,
     prune_ranges,
     prune_values,
+    row_filter,
     to_arrow,
     to_spark_sql,
 )
@@ -466,3 +467,35 @@ def test_trees_combine() -> None:
     n, b = parse_filter("n = 1"), parse_filter("b")
     assert n & b == And((n, b))
     assert n | ~b == Or((n, Not(b)))
+
+
+@pytest.mark.parametrize("operator", ["=", "<>", "<"])
+def test_thousands_of_parts(operator: str) -> None:
+    """Neither Arrow nor Spark nor Python walks down a chain; a list of equal values is one test."""
+    schema = pa.schema([("v", pa.int64()), ("w", pa.int64())])
+    rows = pa.table({"v": [1, 5, 20_000, None], "w": [1, 2, 3, 4]}, schema)
+    count = 9000
+    word = " and " if operator == "<>" else " or "
+    text = word.join(f"v {operator} {n}" for n in range(count)) + f"{word}w = 3"
+    found = row_filter(parse_filter(text), schema).keep(rows)
+    kept = {"=": [1, 2, 3], "<>": [3], "<": [1, 2, 3]}[operator]
+    assert found.column("w").to_pylist() == kept
+    sql = to_spark_sql(parse_filter(text), schema)
+    depth = deepest = 0
+    for char in sql:
+        depth += {"(": 1, ")": -1}.get(char, 0)
+        deepest = max(deepest, depth)
+    assert deepest < 40
+    assert bool(prune_values(bind(parse_filter(text), schema), {"v": 5, "w": 1})) is (operator != "<>")
+
+
+def test_filters_that_are_built_from_thousands() -> None:
+    schema = pa.schema([("v", pa.int64())])
+    chain = parse_filter("v > 0")
+    for number in range(9000):
+        chain = chain | parse_filter(f"v = {number}")
+    assert row_filter(parse_filter(chain), schema).keep(pa.table({"v": [3, -3]})).num_rows == 1
+    for _ in range(9000):
+        chain = ~(chain & parse_filter("v = 1"))
+    with pytest.raises(InvalidRequest, match="levels deep"):
+        parse_filter(chain)

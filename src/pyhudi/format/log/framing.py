@@ -399,7 +399,9 @@ def _decode_block(window: _Window, offset: int, trusted: bool) -> tuple[LogBlock
             raise CorruptData("a log block with footers, which do not exist", offset=end - _TAIL.size, expected=0, found=footers)
     text = headers.get(_CHECK_KEY)
     if kind is BlockType.COMMAND or text is None:
-        return LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size), None
+        lost = any(value.startswith(_CHECK_NAME) for value in headers.values())
+        block = LogBlock(offset, end - offset, kind, tuple(headers.items()), content, content_size)
+        return block, "its check stands under another header" if lost else None
     del headers[_CHECK_KEY]
     said = _CHECK.fullmatch(text)
     check: BlockCheck | None = None

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.log import framing
-from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, encode_block, frame_block, scan_blocks
+from pyhudi.format.log.framing import (
+    BlockType,
+    CorruptBlock,
+    HeaderKey,
+    LogBlock,
+    encode_block,
+    encode_blocks,
+    frame_block,
+    scan_blocks,
+)
 
 ROLLBACK = bytes.fromhex(
     "23485544492300000000000000"
@@ -263,3 +272,13 @@ def test_any_bytes_give_blocks_or_an_error(parts: list[bytes], trusted: bool) ->
         scan(b"".join(parts), trusted)
     except (CorruptData, Unsupported):
         pass
+
+
+def test_a_check_under_another_header() -> None:
+    """One bit of a header's number makes the check a schema, which readers of delete blocks do not look at."""
+    data = b"".join(encode_blocks([(BlockType.DELETE, {HeaderKey.INSTANT_TIME: "1"}, b"keys")]))
+    place = data.index(b"pyhudi crc32") - 8
+    assert data[place : place + 4] == HeaderKey.COMMAND_BLOCK_TYPE.to_bytes(4, "big")
+    for key in (HeaderKey.SCHEMA, HeaderKey.TARGET_INSTANT_TIME, HeaderKey.IS_PARTIAL):
+        (found,) = scan(changed(data, place, key))
+        assert isinstance(found, CorruptBlock)
