@@ -6,9 +6,11 @@
 Names of objects are the paths as they are, without percent-encoding.  An object appears whole, when its upload is complete,
 and lists at once (all three stores are strongly consistent).  What each guarantee rests on:
 
-1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).  They are
-   sent once and never repeated by the client: the answer to a repeat could not tell our own object from another writer's.
-   A lost answer is StorageUnavailable, and `base.settle_put_if_absent` looks.  Everything else is repeated.
+1. `put_if_absent` and `put_if_matches` are conditional PUTs (If-None-Match: *, If-Match: etag; a generation in GCS).  Each call
+   gives its object a mark of its own (user metadata `pyhudiput`): a request without an answer, or that the store was too busy
+   for, is sent again, and where that one is refused, the mark tells our own object from another writer's.  Endpoints that
+   take such a PUT and ignore its condition would lose commits: before the first one of a process a probe finds out, and the
+   store is Unsupported.
 2. `open_output` is a multipart upload of 8 MiB parts, at most four under way.  A `with` block that fails leaves the parts as an
    unfinished upload, which nobody can see but which is stored until a lifecycle rule of the bucket ends it.
 3. `open_input` fetches the last 64 KiB when it opens, because that is where Parquet and HFile begin to read; then what is asked
@@ -26,7 +28,11 @@ the AWS command line are read, and stores that lack conditional PUTs cannot hold
 
 from __future__ import annotations
 
+import contextlib
 import io
+import threading
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -64,6 +70,12 @@ _DELETE_BATCH = 1000
 _TIMEOUT = "120s"
 _CONNECT_TIMEOUT = "10s"
 _RETRY_TIMEOUT = timedelta(seconds=60)
+
+# Conditional writes are repeated by us, not by the client.
+_MARK = "pyhudiput"
+_CONDITIONAL_ATTEMPTS = 6
+_FIRST_PAUSE_S = 0.05
+_PROBE_NAME = ".pyhudi-probe-"
 
 _KINDS = {
     "s3": "s3",
@@ -312,25 +324,69 @@ class ObjectStorage:
 
     def _put_on_condition(self, path: str, data: bytes, mode: Any) -> bool:
         key = self._key(path)
-        try:
-            obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False)
-        except (AlreadyExistsError, PreconditionError) as error:
-            if _lacks_bucket(error):
-                raise _translate(error, "write", self.absolute(path)) from error
-            if _status(error) == 409:
+        self._probe()
+        return self._send(key, self.absolute(path), data, mode)
+
+    def _send(self, key: str, where: str, data: bytes, mode: Any) -> bool:
+        """A conditional PUT with its repeats; False when its condition does not hold, for another writer's sake."""
+        attributes = {_MARK: uuid.uuid4().hex}
+        deadline = time.monotonic() + _RETRY_TIMEOUT.total_seconds()
+        # Whether a request may have landed without our hearing of it.
+        unsure = False
+        for attempt in range(self._stores.attempts):
+            try:
+                obstore.put(self._stores.once, key, data, mode=mode, use_multipart=False, attributes=attributes)
+                return True
+            except (BaseError, OSError, ValueError) as error:
+                refused = _refuses(error, mode)
+                if refused:
+                    return unsure and self._bears(key, where, attributes)
+                failure = _translate(error, "write", where)
+                if refused is False or not isinstance(failure, StorageUnavailable):
+                    raise failure from error
                 # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
-                raise StorageUnavailable(f"{self.absolute(path)}: another writer is at work on it; try again") from error
+                unsure = unsure or _status(error) != 409
+                if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
+                    if unsure and self._bears(key, where, attributes):
+                        return True
+                    raise failure from error
+                time.sleep(_FIRST_PAUSE_S * 2**attempt)
+        raise InvalidRequest("a conditional write is attempted once at the least")
+
+    def _bears(self, key: str, where: str, attributes: Mapping[str, str]) -> bool:
+        """Whether the object is the one that we wrote with these attributes."""
+        try:
+            found = obstore.get(self._stores.patient, key, options={"head": True}).attributes
+        except (FileNotFoundError, NotFoundError):
             return False
-        except (FileNotFoundError, NotFoundError) as error:
-            translated = _translate(error, "write", self.absolute(path))
-            if isinstance(translated, TableState) and mode != "create":
-                return False
-            raise translated from error
         except (BaseError, OSError, ValueError) as error:
-            if _status(error) == 412 and mode != "create":
-                return False
-            raise _translate(error, "write", self.absolute(path)) from error
-        return True
+            raise _translate(error, "look at", where) from error
+        return found.get(_MARK) == attributes[_MARK]
+
+    def _probe(self) -> None:
+        """Find out, once in a process, whether the endpoint honours conditions.  Raises Unsupported when it does not."""
+        with _probe_mutex:
+            if self._stores.endpoint in _probed:
+                return
+            name = f"{_PROBE_NAME}{uuid.uuid4().hex}"
+            key, where = self._key(name), self.absolute(name)
+            try:
+                if not self._send(key, where, b"", "create"):
+                    return
+                try:
+                    honoured = not self._send(key, where, b"", "create")
+                finally:
+                    # An empty object that stays is in nobody's way.
+                    with contextlib.suppress(StorageUnavailable):
+                        self._delete_keys([key])
+            except TableState:
+                return
+            if not honoured:
+                raise Unsupported(
+                    f"{self.uri}: the endpoint ignores the condition of a PUT that the object be absent (If-None-Match: *); "
+                    "writers could not be told apart there, and commits would be lost: use a store that honours it"
+                )
+            _probed.add(self._stores.endpoint)
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
         try:
@@ -350,10 +406,33 @@ class ObjectStorage:
 
 @dataclass(frozen=True, slots=True)
 class _Stores:
-    """One bucket twice: `patient` repeats requests that fail, `once` sends each a single time."""
+    """One bucket twice: `patient` repeats requests that fail, `once` sends each a single time.
+
+    attempts: at a conditional write.  endpoint: what stands for the bucket among those of this process.
+    """
 
     patient: Any
     once: Any
+    attempts: int
+    endpoint: tuple[str, ...]
+
+
+_probed: set[tuple[str, ...]] = set()
+_probe_mutex = threading.Lock()
+
+
+def _refuses(error: Exception, mode: Any) -> bool | None:
+    """True when an answer says that the condition of a PUT does not hold, None when it says nothing about it."""
+    if isinstance(error, AlreadyExistsError | PreconditionError):
+        if _lacks_bucket(error):
+            return False
+        return None if _status(error) == 409 else True
+    if mode == "create":
+        return None
+    if _status(error) == 412:
+        return True
+    absent = isinstance(error, FileNotFoundError | NotFoundError) and isinstance(_translate(error, "write", ""), TableState)
+    return True if absent else None
 
 
 def open_objects(location: Location, options: dict[str, str]) -> Storage:
@@ -369,6 +448,8 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
         stores = _Stores(
             build(target, config=config, client_options=client, retry_config=retry),
             build(target, config=config, client_options=client, retry_config={**retry, "max_retries": 0}),
+            1 + min(int(retry.get("max_retries", _CONDITIONAL_ATTEMPTS - 1)), _CONDITIONAL_ATTEMPTS - 1),
+            (kind, str(target), *(str(config.get(name, "")) for name in ("endpoint", "base_url", "account_name"))),
         )
     except UnknownConfigurationKeyError as error:
         raise InvalidRequest(f"{location.uri}: {_first_line(error)}") from error
