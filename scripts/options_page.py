@@ -8,7 +8,7 @@ from __future__ import annotations
 # ruff: noqa: E501 - rows of a Markdown table cannot be broken
 from pathlib import Path
 
-from pyhudi.options import HONOURED, MOOT, REFUSED
+from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "moving-from-hudi.md"
 
@@ -21,17 +21,25 @@ _HEAD = """# Moving from the Hudi bundle
 | `spark.read.format("hudi").options(**o).load(path)` | `hs.read(spark, path, options=o)`, or `hs.enable(spark, alias="hudi")` and unchanged |
 | `call run_compaction(op => "run", table => "db.trips")` | `hs.call(spark, "run_compaction", op="run", table="db.trips")`: [the procedures](procedures.md), by the same names; or `Table(path).compact()` and the other verbs |
 
-Options keep their names. Each key is in one of three classes; a key that stands nowhere below gives a warning with the nearest known name.
+Options keep their names. Each key is in one of the classes below; a key that stands nowhere gives a warning with the nearest known name.
+
+An option that is given with a call (`table.upsert(rows, options=...)`, `pyhudi compact TABLE -O key=value`) has to act on it, or the call is refused and names the calls on which it acts. `Table(path, options=...)`, `hs.write`, `hs.read`, `format("pyhudi")` and `StreamSink` take the one mapping that a job hands to everything: what tunes other calls may stand there. What chooses the rows of a read, or what a write does, is marked below; where a call does not go by it, it is refused there too, unless its value is the default.
 
 """
 
 
 def render() -> str:
     """The page's text."""
-    lines = [_HEAD + "## Honoured\n", "| option | default | other spellings |", "| --- | --- | --- |"]
+    lines = [
+        _HEAD + "## Honoured\n",
+        "| option | default | meaning | chooses | other spellings |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for key, option in sorted(HONOURED.items()):
         default = "" if option.default is None else f"`{option.default}`"
-        lines.append(f"| `{key}` | {default} | {', '.join(f'`{alias}`' for alias in option.aliases)} |")
+        chosen = {"read": "the rows of a read", "write": "what a write does"}.get(option.chooses, "")
+        aliases = ", ".join(f"`{alias}`" for alias in option.aliases)
+        lines.append(f"| `{key}` | {default} | {option.meaning} | {chosen} | {aliases} |")
     lines += [
         "\n## Without effect\n",
         "Legal, and whatever they say, the table comes out the same.\n",
@@ -43,6 +51,13 @@ def render() -> str:
     lines += ["| option | why | may be set to |", "| --- | --- | --- |"]
     for key, (reason, neutral) in sorted(REFUSED.items()):
         lines.append(f"| `{key}` | {reason} | {', '.join(f'`{value}`' for value in neutral if value)} |")
+    lines += [
+        "\n## Names of the Flink connector\n",
+        "Refused, with the name to use here.\n",
+        "| option | here |",
+        "| --- | --- |",
+    ]
+    lines += [f"| `{key}` | {f'`{ours}`' if ours else ''} |" for key, ours in sorted(FLINK.items())]
     return "\n".join(lines) + "\n"
 
 

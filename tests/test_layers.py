@@ -18,7 +18,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 # The longest prefix decides. A module may import only from its own number or a lower one.
 LAYERS = {
     "pyhudi.errors": 0,
-    "pyhudi.options": 1,
+    "pyhudi.settings": 1,
     "pyhudi.format": 1,
     "pyhudi.records": 1,
     "pyhudi.storage": 2,
@@ -27,6 +27,8 @@ LAYERS = {
     "pyhudi.plan": 4,
     "pyhudi.execute": 5,
     "pyhudi.operations": 6,
+    "pyhudi.options": 6,
+    "pyhudi.verbs": 6,
     "pyhudi.engines": 7,
     "pyhudi.procedures": 8,
     "pyhudi.cli": 8,
@@ -42,8 +44,8 @@ SHARED = "pyhudi.records.schema"
 # What a layer may not import although the numbers would let it, and why.
 SEPARATED = (
     ("pyhudi.format", "pyhudi.records", "bytes know no rows"),
-    ("pyhudi.format", "pyhudi.options", "bytes and rows know no option names"),
-    ("pyhudi.records", "pyhudi.options", "bytes and rows know no option names"),
+    ("pyhudi.format", "pyhudi.settings", "bytes and rows know no option names"),
+    ("pyhudi.records", "pyhudi.settings", "bytes and rows know no option names"),
     ("pyhudi.timeline", "pyhudi.table", "the table is read with the help of its timeline, not the other way round"),
     ("pyhudi.plan", "pyhudi.storage", "a plan is a function of frozen state"),
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyhudi.errors import (
         CommitUnknown,
         CorruptData,
+        EngineFailed,
         HudiError,
         InstantNotFound,
         Internal,
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CommitUnknown",
     "CorruptData",
+    "EngineFailed",
     "HudiError",
     "InstantNotFound",
     "Internal",

@@ -41,7 +41,19 @@ from pyhudi.operations.compact import (
     schedule_log_compaction,
     unschedule,
 )
-from pyhudi.operations.create import check_against_table, create_table, name_from_uri, parse_table_type, with_table_settings
+from pyhudi.operations.create import (
+    NAME,
+    ORDERING,
+    PARTITION_FIELDS,
+    RECORD_KEY_FIELDS,
+    TABLE_TYPE,
+    check_against_table,
+    check_new_table,
+    create_table,
+    name_from_uri,
+    parse_table_type,
+    with_table_settings,
+)
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.index import (
     IndexInfo,
@@ -58,20 +70,31 @@ from pyhudi.operations.index import (
     schedule_index,
 )
 from pyhudi.operations.lookup import plan_lookup
-from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.query import Filter, Query, incremental_range, plan_incremental_query, plan_snapshot_query, table_schema
+from pyhudi.operations.query import (
+    AS_OF,
+    FALL_BACK,
+    INCREMENTAL_FORMAT,
+    VALUES_FROM_PATH,
+    Filter,
+    Query,
+    incremental_range,
+    plan_incremental_query,
+    plan_snapshot_query,
+    table_schema,
+)
 from pyhudi.operations.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.restore import run_restore
 from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
 from pyhudi.operations.rollback import RollbackResult, rollback_instant
 from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
-from pyhudi.operations.settings import CommitSettings, lock_settings
+from pyhudi.operations.settings import THREADS, CommitSettings
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
 from pyhudi.operations.upgrade import VersionChange, run_downgrade, run_upgrade
 from pyhudi.operations.upkeep import BackgroundServices, Outcomes, UpkeepSettings, left_to_thread, run_loop, run_pass
 from pyhudi.operations.validate import ValidationResult, run_validate
 from pyhudi.operations.write import (
+    PARTIAL_UPDATE,
     WriteOperation,
     WriteSettings,
     run_delete_partitions,
@@ -84,12 +107,13 @@ from pyhudi.plan.read import ReadPlan
 from pyhudi.plot import Plots
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
-from pyhudi.storage.locks import open_lock
+from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.closed import check_open
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.timeline.timeline import Timeline
+from pyhudi.verbs import VERBS, Verb, check_given, check_standing, verb_of
 
 if TYPE_CHECKING:
     import pandas
@@ -127,7 +151,7 @@ class Table:
         self._options = parse_options(options, stacklevel=3)
         config = load_table_config(storage)
         check_against_table(self._options, config)
-        self._context = TableContext(storage, env, config, open_lock(lock_settings(self._options), storage, env))
+        self._context = TableContext(storage, env, config, open_lock(LockSettings.of(self._options), storage, env))
         self._background: BackgroundServices | None = None
 
     @classmethod
@@ -159,16 +183,19 @@ class Table:
         settings = with_table_settings(
             given,
             {
-                "hoodie.table.name": name,
-                "hoodie.datasource.write.recordkey.field": _joined(record_key),
-                "hoodie.datasource.write.partitionpath.field": _joined(partition_by),
-                "hoodie.datasource.write.precombine.field": _joined(ordering),
-                "hoodie.datasource.write.table.type": parse_table_type(table_type) if table_type else None,
+                NAME: name,
+                RECORD_KEY_FIELDS: _joined(record_key),
+                PARTITION_FIELDS: _joined(partition_by),
+                ORDERING: _joined(ordering),
+                TABLE_TYPE: parse_table_type(table_type) if table_type else None,
             },
         )
-        if settings.given("hoodie.table.name") is None:
-            settings = settings.merged({"hoodie.table.name": name_from_uri(storage.uri)})
-        create_table(storage, environment or SystemEnvironment(), settings, schema)
+        if settings.given(NAME) is None:
+            settings = settings.merged({NAME.key: name_from_uri(storage.uri)})
+        env = environment or SystemEnvironment()
+        check_new_table(given, settings, schema)
+        open_lock(LockSettings.of(given), storage, env)
+        create_table(storage, env, settings, schema)
         return cls(uri, storage_options, options, environment=environment)
 
     @classmethod
@@ -226,7 +253,7 @@ class Table:
         values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
         """
         if partial:
-            options = {**(options or {}), "pyhudi.partial.update": True}
+            options = {**(options or {}), PARTIAL_UPDATE.key: True}
         return self._write(data, WriteOperation.UPSERT, options)
 
     def insert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
@@ -261,11 +288,11 @@ class Table:
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=")
         if where is not None:
-            parsed = self._parse(options)
-            engine = self._service_engine(spark, options)
+            parsed = self._parse(VERBS["delete"], options)
+            engine = self._service_engine(spark, parsed)
             read = None if spark is None else _reader_on(spark)
             return self._beside_services(
-                lambda settings: run_delete_where(self._context.reloaded(), engine, where, settings, read),
+                lambda settings: run_delete_where(self._opened(parsed), engine, where, settings, read),
                 WriteSettings.of(parsed, WriteOperation.DELETE),
             )
         if spark is not None:
@@ -284,11 +311,11 @@ class Table:
         spark: services that follow, and the upkeep of a record index, run on the cluster.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["delete_partitions"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        engine = self._service_engine(spark, options)
+        engine = self._service_engine(spark, parsed)
         return self._beside_services(
-            lambda settings: run_delete_partitions(self._context.reloaded(), paths, settings, engine), settings
+            lambda settings: run_delete_partitions(self._opened(parsed), paths, settings, engine), settings
         )
 
     def write_batch(
@@ -298,13 +325,13 @@ class Table:
 
         The result has no instant when the batch had landed before.
         """
-        parsed = self._parse(options)
+        parsed = self._parse(verb_of(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), batch=batch)
         try:
-            context = self._context.reloaded()
+            context = self._opened(parsed)
             check_not_landed(context, batch, context.timeline.load())
             engine = _engine_for(data, parsed)
-            return self._beside_services(lambda chosen: run_write(self._context.reloaded(), engine, data, chosen), settings)
+            return self._beside_services(lambda chosen: run_write(self._opened(parsed), engine, data, chosen), settings)
         except BatchLanded:
             return WriteResult(str(operation), None, None)
 
@@ -314,8 +341,9 @@ class Table:
 
         Plans of compactions and clusterings are not writes: `unschedule_compaction` and `unschedule_clustering` drop those.
         """
-        settings = CommitSettings.of(self._parse(options))
-        return rollback_instant(self._writable(keeps_indexes=False), self._find_write(instant), settings)
+        parsed = self._parse(VERBS["rollback"], options)
+        context = self._writable(parsed, keeps_indexes=False)
+        return rollback_instant(context, self._find_write(instant), CommitSettings.of(parsed))
 
     # Table services
 
@@ -327,17 +355,19 @@ class Table:
         dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.  spark: delete on the
         cluster.
         """
-        settings = CleanSettings.of(self._parse(options))
+        parsed = self._parse(VERBS["clean"], options)
+        settings = CleanSettings.of(parsed)
         if dry_run:
-            context = self._context.reloaded()
+            context = self._opened(parsed)
             check_open(context)
             return preview_clean(context, settings)
-        context = self._writable()
-        return run_clean(context, settings, engine=None if spark is None else self._service_engine(spark, options))
+        context = self._writable(parsed)
+        return run_clean(context, settings, engine=None if spark is None else self._service_engine(spark, parsed))
 
     def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
         """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
-        return run_archive(self._writable(), ArchiveSettings.of(self._parse(options)))
+        parsed = self._parse(VERBS["archive"], options)
+        return run_archive(self._writable(parsed), ArchiveSettings.of(parsed))
 
     def cluster(
         self,
@@ -352,8 +382,9 @@ class Table:
 
         order_by: columns to sort by; layout: "linear" (default), "zorder" or "hilbert".  spark: run the tasks on the cluster.
         """
-        settings = self._clustering_options(order_by, layout, options)
-        context, engine = self._context.reloaded(), self._service_engine(spark, options)
+        parsed = self._parse(VERBS["cluster"], options)
+        settings = self._clustering_options(order_by, layout, parsed)
+        context, engine = self._opened(parsed), self._service_engine(spark, parsed)
         if instant is None:
             planned = schedule_clustering(context, engine, settings, runs_now=True)
             if planned.instant is None:
@@ -370,16 +401,18 @@ class Table:
         options: Mapping[str, object] | None = None,
     ) -> ClusteringResult:
         """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
-        settings = self._clustering_options(order_by, layout, options)
-        return schedule_clustering(self._context.reloaded(), self._service_engine(spark, options), settings)
+        parsed = self._parse(VERBS["schedule_clustering"], options)
+        settings = self._clustering_options(order_by, layout, parsed)
+        return schedule_clustering(self._opened(parsed), self._service_engine(spark, parsed), settings)
 
     def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
         way.
         """
-        context = self._writable(keeps_indexes=False)
+        parsed = self._parse(VERBS["unschedule_clustering"], options)
+        context = self._writable(parsed, keeps_indexes=False)
         context.timeline.load().find(instant, Action.CLUSTERING)
-        drop_clustering(context, CommitSettings.of(self._parse(options)), instant)
+        drop_clustering(context, CommitSettings.of(parsed), instant)
 
     def compact(
         self,
@@ -394,15 +427,17 @@ class Table:
         up to the `hoodie.compaction...` options; writers may go on meanwhile.
         Raises InstantNotFound, and TableState for a copy-on-write table and for a plan that another process carries out.
         """
-        settings = CompactSettings.of(self._parse(options))
-        return run_compaction(self._context.reloaded(), self._service_engine(spark, options), settings, instant)
+        parsed = self._parse(VERBS["compact"], options)
+        settings = CompactSettings.of(parsed)
+        return run_compaction(self._opened(parsed), self._service_engine(spark, parsed), settings, instant)
 
     def schedule_compaction(self, *, if_due: bool = False, options: Mapping[str, object] | None = None) -> CompactionResult:
         """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
 
         if_due: only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
         """
-        return schedule_compaction(self._context.reloaded(), CompactSettings.of(self._parse(options)), if_due=if_due)
+        parsed = self._parse(VERBS["schedule_compaction"], options)
+        return schedule_compaction(self._opened(parsed), CompactSettings.of(parsed), if_due=if_due)
 
     def log_compact(
         self,
@@ -415,8 +450,9 @@ class Table:
 
         Cheaper than a compaction where base files are large; reading gets faster, base files stay.  Otherwise as `compact`.
         """
-        settings = CompactSettings.of(self._parse(options))
-        return run_log_compaction(self._context.reloaded(), self._service_engine(spark, options), settings, instant)
+        parsed = self._parse(VERBS["log_compact"], options)
+        settings = CompactSettings.of(parsed)
+        return run_log_compaction(self._opened(parsed), self._service_engine(spark, parsed), settings, instant)
 
     def schedule_log_compaction(
         self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
@@ -425,12 +461,14 @@ class Table:
 
         spark: look at the logs on the cluster.
         """
-        settings = CompactSettings.of(self._parse(options))
-        return schedule_log_compaction(self._context.reloaded(), self._service_engine(spark, options), settings)
+        parsed = self._parse(VERBS["schedule_log_compaction"], options)
+        settings = CompactSettings.of(parsed)
+        return schedule_log_compaction(self._opened(parsed), self._service_engine(spark, parsed), settings)
 
     def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
-        unschedule(self._writable(keeps_indexes=False), CompactSettings.of(self._parse(options)), instant)
+        parsed = self._parse(VERBS["unschedule_compaction"], options)
+        unschedule(self._writable(parsed, keeps_indexes=False), CompactSettings.of(parsed), instant)
 
     def run_services(
         self,
@@ -446,7 +484,8 @@ class Table:
         compactions are then planned, and partitions expire, only where the options switch that on.  plan: False makes no new
         plans of compactions and clusterings.  spark: run the tasks on the cluster.
         """
-        _, run = self._run_pass(services, plan, self._service_engine(spark, options), self._parse(options))
+        parsed = self._parse(VERBS["run_services"], options)
+        _, run = self._run_pass(services, plan, self._service_engine(spark, parsed), parsed)
         return run(lambda: True)
 
     def serve(
@@ -465,7 +504,8 @@ class Table:
         When `stop` is set, the plan that is being carried out is carried to its end, and no other begun.  As many processes may
         serve a table as wanted: they take different plans.  on_pass: called with the outcomes of each pass.
         """
-        _, run = self._run_pass(services, plan, self._service_engine(spark, options), self._parse(options))
+        parsed = self._parse(VERBS["serve"], options)
+        _, run = self._run_pass(services, plan, self._service_engine(spark, parsed), parsed)
 
         def once() -> Outcomes:
             outcomes = run(lambda: not stop.is_set())
@@ -490,9 +530,10 @@ class Table:
         leave the rest to it; an error that ended the thread is raised by the next write.  The end of the block waits until all
         that is pending is done.  Arguments as in `run_services`.
         """
+        parsed = self._parse(VERBS["background_services"], options)
         if self._background is not None:
             raise InvalidRequest(f"services run beside the writes to {self.uri} already")
-        settings, run = self._run_pass(services, plan, self._service_engine(spark, options), self._parse(options))
+        settings, run = self._run_pass(services, plan, self._service_engine(spark, parsed), parsed)
 
         def ended() -> None:
             self._background = None
@@ -512,36 +553,41 @@ class Table:
 
         Raises InstantNotFound, and TableState when its files may be gone already.
         """
-        settings = CommitSettings.of(self._parse(options))
-        return run_savepoint(self._context.reloaded(), settings, instant=instant, user=user, comments=comments)
+        parsed = self._parse(VERBS["savepoint"], options)
+        settings = CommitSettings.of(parsed)
+        return run_savepoint(self._opened(parsed), settings, instant=instant, user=user, comments=comments)
 
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a savepoint; later cleans may delete what it kept.  Raises InstantNotFound."""
-        run_delete_savepoint(self._context.reloaded(), CommitSettings.of(self._parse(options)), instant)
+        parsed = self._parse(VERBS["delete_savepoint"], options)
+        run_delete_savepoint(self._opened(parsed), CommitSettings.of(parsed), instant)
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
         """The partitions that `run_ttl` would delete: unwritten for `hoodie.partition.ttl.strategy.days.retain` days."""
-        return find_expired_partitions(self._context.reloaded(), TtlSettings.of(self._parse(options)))
+        parsed = self._parse(VERBS["expired_partitions"], options)
+        return find_expired_partitions(self._opened(parsed), TtlSettings.of(parsed))
 
     def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["run_ttl"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        context, engine = self._writable(), self._service_engine(spark, options)
+        context, engine = self._writable(parsed), self._service_engine(spark, parsed)
         return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the metadata table: readers list directories from then on, and the next write builds it anew, unless its options
         say `hoodie.metadata.enable=false`.
         """
-        drop_metadata_table(self._context.reloaded(), CommitSettings.of(self._parse(options)).lock_wait_ms)
+        parsed = self._parse(VERBS["drop_metadata_table"], options)
+        drop_metadata_table(self._opened(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
 
         A restore that died blocks writing until it is run again.  Raises InstantNotFound, TableState.
         """
-        return run_restore(self._context.reloaded(), CommitSettings.of(self._parse(options)), instant)
+        parsed = self._parse(VERBS["restore"], options)
+        return run_restore(self._opened(parsed), CommitSettings.of(parsed), instant)
 
     def upgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
         """Make a table of version 6 one of version 8; nothing happens to one of version 8.  Nobody else may write meanwhile.
@@ -549,9 +595,9 @@ class Table:
         The metadata table is dropped, and built anew by the next write; a merge-on-read table is compacted.  A crash leaves a
         table of the one version or the other, and another call goes on.  Raises TableState, Unsupported, CorruptData.
         """
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["upgrade"], options)
         settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
-        result = run_upgrade(self._context.reloaded(), self._service_engine(spark, options), settings, codec)
+        result = run_upgrade(self._opened(parsed), self._service_engine(spark, parsed), settings, codec)
         self._context = self._context.reloaded()
         return result
 
@@ -561,8 +607,9 @@ class Table:
         The metadata table is dropped; a merge-on-read table is compacted until no log file is left to merge.  Otherwise as
         `upgrade`.
         """
-        settings = CompactSettings.of(self._parse(options))
-        result = run_downgrade(self._context.reloaded(), self._service_engine(spark, options), settings)
+        parsed = self._parse(VERBS["downgrade"], options)
+        settings = CompactSettings.of(parsed)
+        result = run_downgrade(self._opened(parsed), self._service_engine(spark, parsed), settings)
         self._context = self._context.reloaded()
         return result
 
@@ -571,13 +618,13 @@ class Table:
 
         sample: how many base files to open for their footers; None for all.
         """
-        engine = LocalEngine(self._options.integer("pyhudi.threads"))
+        engine = LocalEngine(self._options.integer(THREADS))
         return run_validate(self._context.reloaded(), engine, sample=sample)
 
     @property
     def index(self) -> Indexes:
         """The indexes of the table's metadata table: created, dropped, built anew, listed."""
-        return Indexes(self._context, self._parse)
+        return Indexes(self._context, self._parse, self._opened)
 
     def repair(
         self,
@@ -596,10 +643,10 @@ class Table:
         unknown = [kind for kind in chosen if kind not in known]
         if unknown:
             raise InvalidRequest(f"{unknown[0]!r} is nothing that can be repaired; there are {', '.join(known)}")
-        context = self._writable()
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["repair"], options)
+        context = self._writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
-        return run_repair(context, LocalEngine(parsed.integer("pyhudi.threads")), settings, dry_run=dry_run)
+        return run_repair(context, LocalEngine(parsed.integer(THREADS)), settings, dry_run=dry_run)
 
     @property
     def inspect(self) -> Inspection:
@@ -628,16 +675,16 @@ class Table:
         time.
         Nothing is read until one of the scan's `to_...` methods is called.
         """
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["scan"], options)
         query = plan_snapshot_query(
-            self._context.reloaded(),
+            self._opened(parsed),
             columns,
             filter,
-            as_of=as_of or parsed.text("as.of.instant"),
-            values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+            as_of=_as_of(as_of, parsed),
+            values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
-        return Scan(query, parsed.integer("pyhudi.threads"))
+        return Scan(query, parsed.integer(THREADS))
 
     def read_optimized(
         self,
@@ -647,10 +694,18 @@ class Table:
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The rows of base files alone; on a copy-on-write table the same as `scan`."""
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["read_optimized"], options)
         settings = ReadSettings.of(parsed)
-        query = plan_snapshot_query(self._context.reloaded(), columns, filter, base_files_only=True, settings=settings)
-        return Scan(query, parsed.integer("pyhudi.threads"))
+        query = plan_snapshot_query(
+            self._opened(parsed),
+            columns,
+            filter,
+            as_of=parsed.text(AS_OF),
+            base_files_only=True,
+            values_from_path=parsed.flag(VALUES_FROM_PATH),
+            settings=settings,
+        )
+        return Scan(query, parsed.integer(THREADS))
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, *, options: Mapping[str, object] | None = None) -> Scan:
         """The rows of some keys, in no order; keys that the table does not have give none.
@@ -658,9 +713,16 @@ class Table:
         keys: record keys as texts (a list, or an Arrow array), or rows with the record key fields: with the partition fields
         too, a key is only looked for in its partition.  The record index finds the files where the table has one.
         """
-        parsed = self._parse(options)
-        query = plan_lookup(self._context.reloaded(), _keys(keys), columns, ReadSettings.of(parsed))
-        return Scan(query, parsed.integer("pyhudi.threads"))
+        parsed = self._parse(VERBS["lookup"], options)
+        query = plan_lookup(
+            self._opened(parsed),
+            _keys(keys),
+            columns,
+            ReadSettings.of(parsed),
+            as_of=parsed.text(AS_OF),
+            values_from_path=parsed.flag(VALUES_FROM_PATH),
+        )
+        return Scan(query, parsed.integer(THREADS))
 
     def incremental(
         self,
@@ -679,22 +741,22 @@ class Table:
         With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
         `changes`, and `start` (left out) and `end` are request times.
         """
-        parsed = self._parse(options)
-        if parsed.word("hoodie.datasource.query.incremental.format") == "cdc":
+        parsed = self._parse(VERBS["incremental"], options)
+        if parsed.word(INCREMENTAL_FORMAT) == "cdc":
             changes = plan_change_query(
-                self._context.reloaded(), RequestRange.parse(start, end), columns, filter, settings=ReadSettings.of(parsed)
+                self._opened(parsed), RequestRange.parse(start, end), columns, filter, settings=ReadSettings.of(parsed)
             )
-            return Scan(changes, parsed.integer("pyhudi.threads"))
+            return Scan(changes, parsed.integer(THREADS))
         query = plan_incremental_query(
-            self._context.reloaded(),
+            self._opened(parsed),
             incremental_range(parsed, self._context.config.version, start, end),
             columns,
             filter,
-            fall_back=parsed.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),
-            values_from_path=parsed.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+            fall_back=parsed.flag(FALL_BACK),
+            values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
-        return Scan(query, parsed.integer("pyhudi.threads"))
+        return Scan(query, parsed.integer(THREADS))
 
     def changes(
         self,
@@ -714,21 +776,21 @@ class Table:
         there is none.  start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.
         Raises TableState when files that tell the changes were cleaned.
         """
-        parsed = self._parse(options)
+        parsed = self._parse(VERBS["changes"], options)
         settings = ReadSettings.of(parsed)
         range_ = CompletionRange.parse(start, end)
-        query = plan_change_query(self._context.reloaded(), range_, columns, filter, typed=typed, settings=settings)
-        return Scan(query, parsed.integer("pyhudi.threads"))
+        query = plan_change_query(self._opened(parsed), range_, columns, filter, typed=typed, settings=settings)
+        return Scan(query, parsed.integer(THREADS))
 
     # Private
 
     def _write(
         self, data: Any, operation: WriteOperation, options: Mapping[str, object] | None, engine: Engine | None = None
     ) -> WriteResult:
-        parsed = self._parse(options)
+        parsed = self._parse(verb_of(operation), options)
         chosen = engine or _engine_for(data, parsed)
         return self._beside_services(
-            lambda settings: run_write(self._context.reloaded(), chosen, data, settings), WriteSettings.of(parsed, operation)
+            lambda settings: run_write(self._opened(parsed), chosen, data, settings), WriteSettings.of(parsed, operation)
         )
 
     def _beside_services(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
@@ -749,44 +811,50 @@ class Table:
         parsed: Options,
     ) -> tuple[UpkeepSettings, Callable[[Callable[[], bool]], Outcomes]]:
         """What one pass does, and a function that makes it."""
-        self._writable()
+        self._writable(parsed)
         settings = UpkeepSettings.of(parsed, None if services is None else tuple(services), plan=plan)
         write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         quiet = replace(write, services=write.services.none())
 
         def run(go_on: Callable[[], bool]) -> Outcomes:
-            context = self._writable()
+            context = self._writable(parsed)
             delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
             return run_pass(context, engine, settings, delete, go_on)
 
         return settings, run
 
-    def _clustering_options(
-        self, order_by: str | Sequence[str] | None, layout: str | None, options: Mapping[str, object] | None
-    ) -> ClusteringOptions:
+    def _clustering_options(self, order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusteringOptions:
         columns = (order_by,) if isinstance(order_by, str) else None if order_by is None else tuple(order_by)
-        return ClusteringOptions.of(self._parse(options), columns, layout)
+        return ClusteringOptions.of(parsed, columns, layout)
 
-    def _service_engine(self, spark: SparkSession | None, options: Mapping[str, object] | None) -> Engine:
+    def _service_engine(self, spark: SparkSession | None, parsed: Options) -> Engine:
         if spark is None:
-            return LocalEngine(self._parse(options).integer("pyhudi.threads"))
+            return LocalEngine(parsed.integer(THREADS))
         from pyhudi.engines.spark.engine import SparkEngine
 
         return SparkEngine(spark)
 
-    def _parse(self, options: Mapping[str, object] | None) -> Options:
-        parsed = (
-            parse_options(dict((*self._options.values, *self._options.extra)), options, stacklevel=5)
-            if options
-            else self._options
-        )
-        if options:
-            check_against_table(parsed, self._context.config)
+    def _parse(self, verb: Verb, options: Mapping[str, object] | None) -> Options:
+        """The table's options with those of a call laid over them; refused where the verb does not go by them."""
+        given = parse_options(options, stacklevel=5)
+        check_given(verb, given)
+        check_standing(verb, self._options)
+        if not options:
+            return self._options
+        parsed = self._options.merged(dict(given.values), dict(given.extra))
+        check_against_table(parsed, self._context.config)
         return parsed
 
-    def _writable(self, *, keeps_indexes: bool = True) -> TableContext:
-        """The table as it is now, for a verb that changes it.  Raises Unsupported when PyHudi must not write it."""
-        context = self._context.reloaded()
+    def _opened(self, parsed: Options) -> TableContext:
+        """The table as it is now, with the lock that the options name."""
+        context, wanted = self._context.reloaded(), LockSettings.of(parsed)
+        if wanted == LockSettings.of(self._options):
+            return context
+        return replace(context, lock=open_lock(wanted, context.storage, context.env))
+
+    def _writable(self, parsed: Options, *, keeps_indexes: bool = True) -> TableContext:
+        """The table for a verb that changes it, as `_opened`.  Raises Unsupported when PyHudi must not write it."""
+        context = self._opened(parsed)
         check_writable(context, keeps_indexes=keeps_indexes)
         return context
 
@@ -811,9 +879,16 @@ class Indexes:
     Writers may go on while an index is built.  Every method raises InvalidRequest for what the table has not or cannot have.
     """
 
-    def __init__(self, context: TableContext, parse: Callable[[Mapping[str, object] | None], Options]) -> None:
+    def __init__(
+        self,
+        context: TableContext,
+        parse: Callable[[Verb, Mapping[str, object] | None], Options],
+        opened: Callable[[Options], TableContext],
+    ) -> None:
+        """parse: the options of a call, as a verb takes them.  opened: the table as it is now, with the lock that those name."""
         self._context = context
         self._parse = parse
+        self._opened = opened
 
     def create(
         self,
@@ -832,8 +907,7 @@ class Indexes:
         over one column, with function_options such as `format`.  name: of a secondary or expression index.
         """
         request = self._request(kind, columns, name, function, function_options)
-        engine, settings = self._settings(options)
-        create_index(self._context.reloaded(), engine, settings, request)
+        create_index(*self._call("create", options), request)
         return next(info for info in self.list() if info.name == request.partition)
 
     def schedule(
@@ -847,38 +921,37 @@ class Indexes:
         options: Mapping[str, object] | None = None,
     ) -> str:
         """Plan an index, as `create` does, for `run` to build; the instant of the plan."""
-        engine, settings = self._settings(options)
         request = self._request(kind, columns, name, function, function_options)
-        return schedule_index(self._context.reloaded(), engine, settings, request)
+        return schedule_index(*self._call("schedule", options), request)
 
     def run(self, instant: str, *, options: Mapping[str, object] | None = None) -> Instant:
         """Build a planned index, also one whose building died; the completed instant.
 
         Raises InstantNotFound, TableState when another process builds it.
         """
-        return run_index(self._context.reloaded(), *self._settings(options), instant)
+        return run_index(*self._call("run", options), instant)
 
     def abort(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Take back a planned index, or one whose building has not ended."""
-        abort_index(self._context.reloaded(), self._settings(options)[1], instant)
+        context, _, settings = self._call("abort", options)
+        abort_index(context, settings, instant)
 
     def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove one index, such as `record_index` or `secondary_index_by_city`."""
-        drop_index(self._context.reloaded(), name, CommitSettings.of(self._parse(options)).lock_wait_ms)
+        parsed = self._parse(VERBS["index.drop"], options)
+        drop_index(self._opened(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
 
     def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
         """Build an index anew from the table's files, or the whole metadata table; what was built.  Mends what is damaged."""
-        return rebuild_index(self._context.reloaded(), *self._settings(options), name)
+        return rebuild_index(*self._call("rebuild", options), name)
 
     def list(self) -> tuple[IndexInfo, ...]:
         """The indexes: ready, being built, planned."""
         return list_indexes(self._context.reloaded())
 
-    def _settings(self, options: Mapping[str, object] | None) -> tuple[Engine, IndexSettings]:
-        parsed = self._parse(options)
-        wait_ms = 1000 * parsed.integer("hoodie.metadata.index.check.timeout.seconds")
-        settings = IndexSettings(CommitSettings.of(parsed), MetadataSettings.of(parsed), wait_ms)
-        return LocalEngine(parsed.integer("pyhudi.threads")), settings
+    def _call(self, method: str, options: Mapping[str, object] | None) -> tuple[TableContext, Engine, IndexSettings]:
+        parsed = self._parse(VERBS[f"index.{method}"], options)
+        return self._opened(parsed), LocalEngine(parsed.integer(THREADS)), IndexSettings.of(parsed)
 
     def _request(
         self,
@@ -971,7 +1044,7 @@ def _engine_for(data: Any, options: Options) -> Engine:
         from pyhudi.engines.spark.engine import SparkEngine
 
         return SparkEngine(data.sparkSession)
-    return LocalEngine(options.integer("pyhudi.threads"))
+    return LocalEngine(options.integer(THREADS))
 
 
 def _reader_on(spark: SparkSession) -> Callable[[Query], DataFrame]:
@@ -996,6 +1069,14 @@ def _keys(keys: Any) -> pa.Table | pa.StringArray:
         raise InvalidRequest(
             f"keys of type {type(keys).__module__}.{type(keys).__name__} are neither record keys nor rows: {error}"
         ) from error
+
+
+def _as_of(argument: str | None, options: Options) -> str | None:
+    """The time of a snapshot, from the argument or from the option.  Raises InvalidRequest when they differ."""
+    option = options.text(AS_OF)
+    if argument is not None and option is not None and argument != option:
+        raise InvalidRequest(f"as_of={argument} and option {AS_OF}={option} disagree")
+    return option if argument is None else argument
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

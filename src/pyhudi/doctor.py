@@ -36,10 +36,16 @@ from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.operations.archive import ArchiveSettings
 from pyhudi.operations.clean import CleanSettings, preview_clean
 from pyhudi.operations.compact import CompactSettings
+from pyhudi.operations.create import ORDERING
+from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.repair import RepairKind, RepairSettings, run_repair
+from pyhudi.operations.services import COMPACT_INLINE
+from pyhudi.operations.settings import CONCURRENCY, FAILED_WRITES
 from pyhudi.options import Options, parse_options
-from pyhudi.plan.archival import reason_not_to_archive
+from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
+from pyhudi.plan.cleaning import COMMITS_RETAINED
 from pyhudi.plan.compaction import compaction_due
+from pyhudi.plan.write import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.table.closed import check_open
 
@@ -268,33 +274,28 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
         yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")
     if config.merge.mode is MergeMode.EVENT_TIME_ORDERING and not config.ordering_fields:
         finding = "the table merges by event time and has no ordering field, so the later write always wins"
-        yield warn(finding, "name one with hoodie.datasource.write.precombine.field when the table is made anew")
-    keep_min, keep_max = options.integer("hoodie.keep.min.commits"), options.integer("hoodie.keep.max.commits")
-    retained = options.integer("hoodie.clean.commits.retained")
+        yield warn(finding, f"name one with {ORDERING} when the table is made anew")
+    keep_min, keep_max = options.integer(MIN_COMMITS), options.integer(MAX_COMMITS)
+    retained = options.integer(COMMITS_RETAINED)
     if keep_max <= keep_min:
-        finding = f"hoodie.keep.max.commits={keep_max} is not above hoodie.keep.min.commits={keep_min}: archival refuses to run"
-        yield Finding(Severity.ERROR, "settings", finding, f"hoodie.keep.max.commits={keep_min + 10}")
+        finding = f"{MAX_COMMITS}={keep_max} is not above {MIN_COMMITS}={keep_min}: archival refuses to run"
+        yield Finding(Severity.ERROR, "settings", finding, f"{MAX_COMMITS}={keep_min + 10}")
     if keep_min <= retained:
-        finding = (
-            f"hoodie.keep.min.commits={keep_min} archives instants that hoodie.clean.commits.retained={retained} wants kept for "
-            f"queries"
-        )
-        yield warn(finding, f"hoodie.keep.min.commits={retained + 10} and hoodie.keep.max.commits={retained + 20}")
-    if config.is_cow and options.given("hoodie.compact.inline") == "true":
-        yield warn("hoodie.compact.inline=true on a copy-on-write table, which has nothing to compact", "leave it out")
-    small, largest = options.integer("hoodie.parquet.small.file.limit"), options.integer("hoodie.parquet.max.file.size")
+        finding = f"{MIN_COMMITS}={keep_min} archives instants that {COMMITS_RETAINED}={retained} wants kept for queries"
+        yield warn(finding, f"{MIN_COMMITS}={retained + 10} and {MAX_COMMITS}={retained + 20}")
+    if config.is_cow and options.given(COMPACT_INLINE) == "true":
+        yield warn(f"{COMPACT_INLINE}=true on a copy-on-write table, which has nothing to compact", "leave it out")
+    small, largest = options.integer(SMALL_FILE_LIMIT), options.integer(MAX_FILE_SIZE)
     if small >= largest:
-        finding = (
-            f"hoodie.parquet.small.file.limit={small} is not below hoodie.parquet.max.file.size={largest}: all files are small"
-        )
-        yield warn(finding, f"hoodie.parquet.small.file.limit={largest // 6 * 5}")
-    several = options.word("hoodie.write.concurrency.mode") != "SINGLE_WRITER"
-    if several and options.given("hoodie.clean.failed.writes.policy") == "EAGER":
-        finding = "several writers, and hoodie.clean.failed.writes.policy=EAGER: each may roll back writes of the others"
-        yield Finding(Severity.ERROR, "settings", finding, "hoodie.clean.failed.writes.policy=LAZY")
-    if not options.flag("hoodie.metadata.enable") and config.has_metadata_table:
-        finding = "the table has a metadata table, and hoodie.metadata.enable=false: the next write removes it"
-        yield warn(finding, "leave hoodie.metadata.enable out, or remove the metadata table on purpose")
+        finding = f"{SMALL_FILE_LIMIT}={small} is not below {MAX_FILE_SIZE}={largest}: all files are small"
+        yield warn(finding, f"{SMALL_FILE_LIMIT}={largest // 6 * 5}")
+    several = options.word(CONCURRENCY) != "SINGLE_WRITER"
+    if several and options.given(FAILED_WRITES) == "EAGER":
+        finding = f"several writers, and {FAILED_WRITES}=EAGER: each may roll back writes of the others"
+        yield Finding(Severity.ERROR, "settings", finding, f"{FAILED_WRITES}=LAZY")
+    if not options.flag(METADATA_TABLE) and config.has_metadata_table:
+        finding = f"the table has a metadata table, and {METADATA_TABLE}=false: the next write removes it"
+        yield warn(finding, f"leave {METADATA_TABLE} out, or remove the metadata table on purpose")
     if not config.populate_meta_fields:
         useless = sorted({RECORD_INDEX, BLOOM_FILTERS}.intersection(config.metadata_partitions))
         if useless:

@@ -13,6 +13,7 @@
       ServiceFailed        the write is committed and stands; a table service that followed it by itself failed
       StorageUnavailable   a store or a lock did not answer: the same step may be tried again
         StorageFull        the store has no room: make some first
+      EngineFailed         the cluster lost a worker or failed by itself: the same step may be tried again
       Internal             an invariant of PyHudi broke: report it
 
 Messages say what failed, where (path, instant, value) and what to do.  Every error survives pickling, because tasks raise
@@ -132,6 +133,10 @@ class StorageUnavailable(HudiError):
 
 class StorageFull(StorageUnavailable):
     """The store has no room left.  The same step may be tried again when somebody has made some; waiting alone does not help."""
+
+
+class EngineFailed(HudiError):
+    """Spark failed by itself while it ran tasks, as when a Python worker dies.  What was begun does not count; try it again."""
 
 
 class Internal(HudiError):

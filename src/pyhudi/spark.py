@@ -23,12 +23,22 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
 from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.operations.create import RECORD_KEY_FIELDS
+from pyhudi.operations.query import COLUMNS, FILTER
 from pyhudi.operations.results import WriteResult
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.operations.write import (
+    OPERATION,
+    PARTITIONS_TO_DELETE,
+    WriteOperation,
+    WriteSettings,
+    run_delete_partitions,
+    run_write,
+)
 from pyhudi.options import Options, parse_options
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.stream import StreamSink, start
+from pyhudi.verbs import VERBS, check_standing, spark_write_verb
 
 __all__ = ["StreamSink", "call", "enable", "read", "write", "write_stream"]
 
@@ -60,6 +70,10 @@ def read(
     Raises TableNotFound, InvalidRequest for a filter or column that does not fit.
     """
     parsed = parse_options(options, stacklevel=3)
+    check_standing(VERBS["pyhudi.spark.read"], parsed)
+    for argument, option in ((columns, COLUMNS), (filter, FILTER)):
+        if argument is not None and parsed.text(option) is not None:
+            raise InvalidRequest(f"option {option}={parsed.text(option)} and the argument that means the same are both given")
     query = plan_query(Table(path, storage_options, options).context, parsed, columns, filter)
     return query_dataframe(spark, query)
 
@@ -88,6 +102,8 @@ def write(
     if exists and save_mode == "errorifexists":
         raise TableExists(f"there is a Hudi table at {path} already; mode append adds to it")
     operation = _operation(parsed, df, Table(path, storage_options) if exists else None)
+    check_standing(spark_write_verb(operation), parsed)
+    engine, settings = SparkEngine(df.sparkSession), WriteSettings.of(parsed, operation)
     if exists and save_mode == "ignore":
         return WriteResult(str(operation), None, None)
     if save_mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
@@ -101,11 +117,9 @@ def write(
         if operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
             raise InvalidRequest(f"there is no Hudi table at {path}, so {operation} has nothing to work on")
         table = Table.create(path, storage_options=storage_options, options=options)
-    engine = SparkEngine(df.sparkSession)
-    settings = WriteSettings.of(parsed, operation)
     context = table.context.reloaded()
     if operation is WriteOperation.DELETE_PARTITION:
-        paths = parsed.names("hoodie.datasource.write.partitions.to.delete") or engine.partition_paths(df, context.config.keys)
+        paths = parsed.names(PARTITIONS_TO_DELETE) or engine.partition_paths(df, context.config.keys)
         return run_delete_partitions(context, paths, settings)
     return run_write(context, engine, df, settings)
 
@@ -169,10 +183,10 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
 
 
 def _operation(options: Options, df: DataFrame, table: Table | None) -> WriteOperation:
-    given = options.given("hoodie.datasource.write.operation")
+    given = options.given(OPERATION)
     if given is not None:
         return WriteOperation(given)
-    named = options.text("hoodie.datasource.write.recordkey.field") is not None or RECORD_KEY in df.columns
+    named = options.text(RECORD_KEY_FIELDS) is not None or RECORD_KEY in df.columns
     if table is not None:
         named = not table.config.keys.generates_keys
     return WriteOperation.UPSERT if named else WriteOperation.BULK_INSERT

@@ -22,11 +22,14 @@ from typing import Any
 from pyhudi.api import Table
 from pyhudi.engines.spark.convert import DataFrame, StreamingQuery
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, ServiceFailed, TableExists
-from pyhudi.operations.batches import StreamBatch
+from pyhudi.operations.batches import IDENTIFIER, SinkSettings, StreamBatch
+from pyhudi.operations.services import COMPACT_ASYNC, COMPACT_INLINE
 from pyhudi.operations.upkeep import BackgroundServices
-from pyhudi.operations.write import WriteOperation
-from pyhudi.options import Options, parse_options
+from pyhudi.operations.write import OPERATION, WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.settings import Options
 from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.verbs import check_standing, spark_write_verb
 
 _LOG = logging.getLogger("pyhudi.stream")
 _QUERY_ID = "sql.streaming.queryId"
@@ -58,10 +61,10 @@ class StreamSink:
         self._environment = environment
         self._options = parse_options(self._given, stacklevel=3)
         self._operation = _operation(self._options, output_mode)
-        retries = self._options.integer("hoodie.datasource.write.streaming.retry.count")
-        if retries < 0:
-            raise InvalidRequest(f"option hoodie.datasource.write.streaming.retry.count={retries} has to be 0 or more")
-        self._retries = retries
+        check_standing(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
+        # What no batch could be written with is refused before there is a table.
+        WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
+        self._settings = SinkSettings.of(self._options)
         self._table: Table | None = None
         self._beside: BackgroundServices | None = None
 
@@ -71,8 +74,8 @@ class StreamSink:
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write one micro-batch, unless it is in the table already.  Raises what the last try ended with."""
         env = self._environment or SystemEnvironment()
-        wait_ms = self._options.integer("hoodie.datasource.write.streaming.retry.interval.ms")
-        for left in reversed(range(self._retries + 1)):
+        wait_ms = self._settings.retry_wait_ms
+        for left in reversed(range(self._settings.retries + 1)):
             try:
                 self._write(batch, number)
                 return
@@ -87,7 +90,7 @@ class StreamSink:
                     _LOG.warning("batch %d for %s failed, %d tries are left: %s", number, self._path, left, error)
                     env.sleep_ms(wait_ms)
                     wait_ms *= 2
-                elif self._options.flag("hoodie.datasource.write.streaming.ignore.failed.batch"):
+                elif self._settings.drops_failed:
                     _LOG.error("batch %d for %s is dropped, as the options say: %s", number, self._path, error)
                 else:
                     raise
@@ -104,18 +107,18 @@ class StreamSink:
         if operation is None:
             operation = WriteOperation.BULK_INSERT if table.config.keys.generates_keys else WriteOperation.UPSERT
         beside = self._beside
-        if beside is None and not self._options.flag("hoodie.datasource.write.streaming.disable.compaction"):
+        if beside is None and not self._settings.compacts_nothing:
             beside = self._beside = table.background_services(_SERVICES, plan=False, spark=batch.sparkSession)
         table.write_batch(batch, operation, StreamBatch(self._identifier(batch), number), options=self._services(table))
 
     def _services(self, table: Table) -> dict[str, object]:
         """A writer of batches plans; the thread carries out."""
-        if self._options.given("hoodie.compact.inline") is not None or table.config.is_cow:
+        if self._options.given(COMPACT_INLINE) is not None or table.config.is_cow:
             return {}
-        if self._options.flag("hoodie.datasource.write.streaming.disable.compaction"):
-            return {"hoodie.compact.inline": "false"}
-        if self._options.given("hoodie.datasource.compaction.async.enable") is None:
-            return {"hoodie.datasource.compaction.async.enable": "true"}
+        if self._settings.compacts_nothing:
+            return {COMPACT_INLINE.key: "false"}
+        if self._options.given(COMPACT_ASYNC) is None:
+            return {COMPACT_ASYNC.key: "true"}
         return {}
 
     def _open(self, batch: DataFrame) -> Table:
@@ -130,16 +133,14 @@ class StreamSink:
 
     def _identifier(self, batch: DataFrame) -> str:
         """The stream's name in commits: the option's, else the id that Spark keeps in the query's checkpoint."""
-        key = "hoodie.datasource.write.streaming.checkpoint.identifier"
-        given = self._options.text(key)
-        if given is not None:
-            return given
+        if self._settings.identifier is not None:
+            return self._settings.identifier
         found: str | None = None
         with suppress(Exception):
             found = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
         if not found:
             raise InvalidRequest(
-                f"this session does not tell the id of its query (Spark Connect does not): give {key} a name that is the "
+                f"this session does not tell the id of its query (Spark Connect does not): give {IDENTIFIER} a name that is the "
                 "stream's own"
             )
         return found
@@ -183,7 +184,7 @@ def _operation(options: Options, output_mode: str) -> WriteOperation | None:
     mode = output_mode.strip().lower()
     if mode not in ("append", "update", "complete"):
         raise InvalidRequest(f"output mode {output_mode!r} is none of append, update, complete")
-    given = options.given("hoodie.datasource.write.operation")
+    given = options.given(OPERATION)
     operation = WriteOperation(given) if given is not None else None
     if operation is WriteOperation.DELETE_PARTITION:
         raise InvalidRequest("a stream cannot delete partitions; use Table.delete_partitions")

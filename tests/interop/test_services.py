@@ -17,7 +17,8 @@ from tests.interop.oracle import HudiFailure, RealHudi
 
 KINDS = ("cow", "mor")
 MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.parquet.small.file.limit": 0}
-KEEP = {"hoodie.clean.commits.retained": 2, "hoodie.keep.min.commits": 4, "hoodie.keep.max.commits": 5}
+CLEAN = {"hoodie.clean.commits.retained": 2}
+KEEP = {**CLEAN, "hoodie.keep.min.commits": 4, "hoodie.keep.max.commits": 5}
 Rows = dict[str, int]
 
 
@@ -140,11 +141,11 @@ def test_both_archive_the_same_instants(hudi: RealHudi, tmp_path: Path, kind: st
     path = tmp_path / "t"
     # With a metadata table we wait for its compaction, and the real Hudi is told here to do without.
     table = ours(path, kind, 9, **{"hoodie.metadata.enable": False})
-    table.clean(dry_run=False, options=KEEP)
+    table.clean(dry_run=False, options=CLEAN)
     table.delete_partitions("b")
     for number in range(3):
         table.upsert(rows(range(0, 8, 2), 60 + number))
-    table.clean(dry_run=False, options=KEEP)
+    table.clean(dry_run=False, options=CLEAN)
     name = f"archive_{kind}"
     copy = twin(hudi, path, name)
     hudi.call("archive_commits", table=name, min_commits=4, max_commits=5, retain_commits=2, enable_metadata=False)

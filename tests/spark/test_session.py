@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
+
+from pyhudi import EngineFailed, Table
+from pyhudi.engines.spark.jobs import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,3 +32,24 @@ def test_workers_run_this_interpreter_and_see_pyhudi(spark: SparkSession) -> Non
 
 def test_times_are_utc(spark: SparkSession) -> None:
     assert spark.sql("SELECT cast(timestamp '1970-01-01 00:00:01' AS long) AS seconds").collect()[0]["seconds"] == 1
+
+
+def test_a_worker_that_dies_is_told_as_such(spark: SparkSession) -> None:
+    with pytest.raises(EngineFailed, match="Python worker exited unexpectedly") as caught:
+        run_tasks(spark, os._exit, [7])
+    assert "\tat " not in str(caught.value)
+    assert run_tasks(spark, abs, [-7]) == [7]
+
+
+def test_a_write_whose_worker_dies_leaves_the_table_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    def dies(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        os._exit(7)
+
+    rows = spark.createDataFrame([("a", 1), ("b", 2)], "id string, n long")
+    table = Table.create(tmp_path, record_key="id", options={"hoodie.metadata.enable": False})
+    table.upsert(rows)
+    with pytest.raises(EngineFailed, match="Python worker exited unexpectedly"):
+        table.upsert(rows.mapInArrow(dies, rows.schema))
+    assert table.scan().count() == 2
+    assert table.upsert(rows).rows_updated == 2

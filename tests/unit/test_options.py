@@ -6,28 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import pyhudi.options
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.options import HONOURED, MOOT, PASSED_THROUGH, REFUSED, FileSettings, Option, Options, SizingSettings, parse_options
+from pyhudi.options import HONOURED, MOOT, PASSED_THROUGH, REFUSED, FileSettings, Options, SizingSettings, parse_options
 
 
 @pytest.fixture(autouse=True)
 def no_warning_unless_asked_for() -> None:
     warnings.simplefilter("error")
-
-
-def one_word(option: Option) -> bool:
-    return isinstance(option.kind, tuple) and len(option.kind) == 1
-
-
-def test_every_option_that_is_accepted_is_read() -> None:
-    """An option that nobody reads would be accepted and ignored; one with a single legal word says nothing new."""
-    package = Path(pyhudi.options.__file__).parent
-    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
-    own = texts.pop(Path(pyhudi.options.__file__))
-    read = "\n".join(texts.values()) + own[own.index("class FileSettings") :]
-    unread = [key for key, option in HONOURED.items() if f'"{key}"' not in read and not one_word(option)]
-    assert unread == []
 
 
 def test_each_key_is_in_one_class_and_its_default_is_legal() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pyhudi.cli import indexes, look, maintain, mend, report
-from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
+from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way: "
@@ -58,6 +58,6 @@ def run() -> None:
 def _exit_code(error: HudiError) -> int:
     if isinstance(error, InvalidRequest):
         return 2
-    if isinstance(error, (WriteConflict, StorageUnavailable, CommitUnknown)):
+    if isinstance(error, (WriteConflict, StorageUnavailable, CommitUnknown, EngineFailed)):
         return 3
     return 1

@@ -25,9 +25,15 @@ StorageOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run/--no-dry-run", help="Only say what would be removed (the default).")]
 
 
-def open_table(uri: str, storage: list[str] | None = None, options: list[str] | None = None) -> Table:
+def open_table(uri: str, storage: list[str] | None = None) -> Table:
     """The table of a command."""
-    return Table(uri, parse_pairs(storage), parse_pairs(options))
+    return Table(uri, parse_pairs(storage))
+
+
+def open_for_call(uri: str, storage: list[str] | None, options: list[str] | None) -> tuple[Table, dict[str, str]]:
+    """The table of a command, and its options: they go with the command's call, which refuses those that have no effect on it."""
+    given = parse_pairs(options)
+    return open_table(uri, storage), given
 
 
 def parse_pairs(pairs: list[str] | None) -> dict[str, str]:

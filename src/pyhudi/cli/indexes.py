@@ -13,6 +13,7 @@ from pyhudi.cli.arguments import (
     OutputOption,
     StorageOption,
     TableArgument,
+    open_for_call,
     open_table,
     parse_pairs,
 )
@@ -50,12 +51,14 @@ def create(
     options: OptionsOption = None,
 ) -> None:
     """Build an index; writers may go on meanwhile."""
-    made = open_table(table, storage, options).index.create(
+    opened, given = open_for_call(table, storage, options)
+    made = opened.index.create(
         kind,
         [column.strip() for column in columns.split(",")] if columns else None,
         name=name,
         function=function,
         function_options=parse_pairs(function_options) or None,
+        options=given,
     )
     print_rows(_rows((made,)), output)
 
@@ -83,7 +86,8 @@ def rebuild(
     options: OptionsOption = None,
 ) -> None:
     """Build an index anew from the table's files, or the whole metadata table."""
-    built = open_table(table, storage, options).index.rebuild(name)
+    opened, given = open_for_call(table, storage, options)
+    built = opened.index.rebuild(name, options=given)
     print_rows(pa.table({"built": pa.array(built, pa.string())}), output)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_table
+from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_for_call, open_table
 from pyhudi.cli.output import Format, print_rows, print_value
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
@@ -95,7 +95,8 @@ def head(
 ) -> None:
     """Some rows."""
     names = [name.strip() for name in columns.split(",")] if columns else None
-    scan = open_table(table, storage, options).scan(names, filter, as_of)
+    opened, given = open_for_call(table, storage, options)
+    scan = opened.scan(names, filter, as_of, options=given)
     batches, count = [], 0
     for batch in scan.to_batches():
         batches.append(batch)
@@ -114,7 +115,8 @@ def explain(
 ) -> None:
     """Which file slices a read would touch, and what passed the others over."""
     names = [name.strip() for name in columns.split(",")] if columns else None
-    print(open_table(table, storage, options).scan(names, filter).explain())
+    opened, given = open_for_call(table, storage, options)
+    print(opened.scan(names, filter, options=given).explain())
 
 
 def files(

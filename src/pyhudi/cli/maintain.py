@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli.arguments import FINDINGS, DryRunOption, OptionsOption, OutputOption, StorageOption, TableArgument, open_table
+from pyhudi.cli.arguments import (
+    FINDINGS,
+    DryRunOption,
+    OptionsOption,
+    OutputOption,
+    StorageOption,
+    TableArgument,
+    open_for_call,
+    open_table,
+)
 from pyhudi.cli.output import Format, print_rows, print_value
 from pyhudi.errors import InstantNotFound
 
@@ -31,7 +40,8 @@ def compact(
     options: OptionsOption = None,
 ) -> None:
     """Merge log files into base files."""
-    print_value(open_table(table, storage, options).compact(instant), output)
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.compact(instant, options=given), output)
 
 
 def cluster(
@@ -45,7 +55,8 @@ def cluster(
 ) -> None:
     """Rewrite file groups in a better order and size."""
     columns = [name.strip() for name in order_by.split(",")] if order_by else None
-    print_value(open_table(table, storage, options).cluster(instant, order_by=columns, layout=layout), output)
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.cluster(instant, order_by=columns, layout=layout, options=given), output)
 
 
 def clean(
@@ -56,14 +67,16 @@ def clean(
     options: OptionsOption = None,
 ) -> None:
     """Remove file slices that no query within the retention needs."""
-    print_value(open_table(table, storage, options).clean(dry_run=dry_run), output)
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.clean(dry_run=dry_run, options=given), output)
 
 
 def archive(
     table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None, options: OptionsOption = None
 ) -> None:
     """Move old instants from the active timeline to history.  No data is removed."""
-    print_value(open_table(table, storage, options).archive(), output)
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.archive(options=given), output)
 
 
 def serve(
@@ -80,7 +93,7 @@ def serve(
     The first signal lets the plan that is being carried out end; a second one takes it back and leaves at once.  Any number of
     such processes may serve one table.
     """
-    opened = open_table(table, storage, options)
+    opened, given = open_for_call(table, storage, options)
     names = [name.strip() for name in services.split(",")] if services else None
     stop = threading.Event()
 
@@ -98,7 +111,7 @@ def serve(
 
     before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        opened.serve(stop, names, rest_seconds=rest, plan=plan, on_pass=say)
+        opened.serve(stop, names, rest_seconds=rest, plan=plan, options=given, on_pass=say)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -14,6 +14,7 @@ from pyhudi.cli.arguments import (
     OutputOption,
     StorageOption,
     TableArgument,
+    open_for_call,
     open_table,
     parse_pairs,
 )
@@ -42,7 +43,8 @@ def repair(
 
     Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.
     """
-    result = open_table(table, storage, options).repair(only or None, dry_run=dry_run)
+    opened, given = open_for_call(table, storage, options)
+    result = opened.repair(only or None, dry_run=dry_run, options=given)
     print_value(result, output)
     if dry_run and result.steps:
         raise typer.Exit(FINDINGS)

@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
@@ -52,7 +53,6 @@ from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
-from pyhudi.options import FileSettings
 from pyhudi.records.keys import record_keys
 from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, PickByEventTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,11 @@ from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.names import check_is_parquet
 from pyhudi.format.parquet import ParquetWriter, open_parquet
 from pyhudi.format.parquet_footer import closing_without
-from pyhudi.options import FileSettings
+from pyhudi.plan.write import MAX_FILE_SIZE
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import relabel
 from pyhudi.records.text import java_order, text_in_java_order
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 
 BLOOM_KEY = "org.apache.hudi.bloomfilter"
@@ -47,6 +49,79 @@ _FEW_VALUED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 _SAMPLE_ROWS = 4096
 """Of so many rows of a file a column's values are counted, to tell whether a dictionary pays."""
+
+
+CODEC = Option(
+    "hoodie.parquet.compression.codec",
+    ("gzip", "zstd", "snappy", "uncompressed", "lz4_raw"),
+    "zstd",
+    "compression of base files, Parquet log blocks and the history",
+)
+USE_POSITIONS = Option(
+    "hoodie.merge.use.record.positions", bool, "true", "logs and base files are merged by record positions where they have them"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """How base files and log files come out, and how they are put together.  Sizes in bytes."""
+
+    max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
+    block_size_bytes: Annotated[int, Option("hoodie.parquet.block.size", int, "125829120", "bytes of a row group", at_least=1)]
+    page_size_bytes: Annotated[int, Option("hoodie.parquet.page.size", int, "1048576", "bytes of a page", at_least=1)]
+    codec: Annotated[str, CODEC]
+    dictionary: Annotated[
+        bool,
+        Option("hoodie.parquet.dictionary.enabled", bool, "true", "columns are encoded by dictionaries where that pays"),
+        Option("hoodie.parquet.outputtimestamptype", ("TIMESTAMP_MICROS",), "TIMESTAMP_MICROS", "how timestamps are stored"),
+    ]
+    bloom_enabled: Annotated[
+        bool,
+        Option("hoodie.parquet.bloom.filter.enabled", bool, "true", "base files carry a Bloom filter of their record keys"),
+    ]
+    bloom_kind: Annotated[
+        str,
+        Option(
+            "hoodie.bloom.index.filter.type",
+            ("SIMPLE", "DYNAMIC_V0"),
+            "DYNAMIC_V0",
+            "a Bloom filter of one size, or one that grows with its file",
+        ),
+    ]
+    bloom_entries: Annotated[
+        int,
+        Option("hoodie.index.bloom.num_entries", int, "60000", "keys that a Bloom filter is sized for at first", at_least=1),
+    ]
+    bloom_fpp: Annotated[
+        float, Option("hoodie.index.bloom.fpp", float, "0.000000001", "rate of wrong hits that a Bloom filter is sized for")
+    ]
+    bloom_max_entries: Annotated[
+        int,
+        Option(
+            "hoodie.bloom.index.filter.dynamic.max.entries",
+            int,
+            "100000",
+            "keys up to which a growing Bloom filter grows",
+            at_least=1,
+        ),
+    ]
+    log_format: Annotated[
+        str,
+        Option("hoodie.logfile.data.block.format", ("avro", "parquet", "hfile"), "avro", "format of data blocks in log files"),
+    ]
+    log_block_size_bytes: Annotated[
+        int, Option("hoodie.logfile.data.block.max.size", int, "268435456", "bytes of a data block", at_least=1)
+    ]
+    record_positions: Annotated[
+        bool,
+        Option("hoodie.write.record.positions", bool, "true", "log blocks say at which rows of the base file their records are"),
+    ]
+    use_positions: Annotated[bool, USE_POSITIONS]
+
+    @classmethod
+    def of(cls, options: Options) -> FileSettings:
+        """From checked options."""
+        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.append_log import LOG_FILE_VERSION, block_rows, encode_rows, write_log_file
-from pyhudi.execute.base_file import BaseFileWriter, footer_filter, open_base_file
+from pyhudi.execute.base_file import BaseFileWriter, FileSettings, footer_filter, open_base_file
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
@@ -40,7 +40,6 @@ from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
-from pyhudi.options import FileSettings
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, BoolMask
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.base_file import BaseFileWriter, WrittenFile, footer_filter, open_base_file
+from pyhudi.execute.base_file import BaseFileWriter, FileSettings, WrittenFile, footer_filter, open_base_file
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
@@ -33,7 +33,6 @@ from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
-from pyhudi.options import FileSettings
 from pyhudi.records.keys import KeySpec, record_keys
 from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes, whole
 from pyhudi.records.mergers import partial_merge

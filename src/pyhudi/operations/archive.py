@@ -19,8 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import CorruptData, TableState
+from pyhudi.execute.base_file import CODEC
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
@@ -29,7 +31,6 @@ from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import ArchiveResult
 from pyhudi.operations.settings import CommitSettings
-from pyhudi.options import Options
 from pyhudi.plan.archival import (
     ArchivalBounds,
     ArchivalSettings,
@@ -38,6 +39,7 @@ from pyhudi.plan.archival import (
     plan_history_merge,
     reason_not_to_archive,
 )
+from pyhudi.settings import Options, read_settings
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
@@ -55,13 +57,13 @@ class ArchiveSettings:
 
     archival: ArchivalSettings
     commit: CommitSettings
-    compression: str
+    compression: Annotated[str, CODEC]
 
     @classmethod
     def of(cls, options: Options) -> ArchiveSettings:
         """From checked options."""
-        codec = options.word("hoodie.parquet.compression.codec")
-        return cls(ArchivalSettings.of(options), CommitSettings.of(options), _ARROW_CODECS.get(codec, codec))
+        codec = options.word(CODEC)
+        return read_settings(cls, options, compression=_ARROW_CODECS.get(codec, codec))
 
 
 @observed("archive")

@@ -13,15 +13,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.timeline import Timeline
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
+
+IDENTIFIER = Option(
+    "hoodie.datasource.write.streaming.checkpoint.identifier",
+    str,
+    None,
+    "the stream's name in commits; unset: the id of the query in its checkpoint",
+)
 
 _WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 
@@ -37,6 +46,44 @@ class StreamBatch:
     def metadata(self) -> tuple[str, str]:
         """What its commit carries: key and value."""
         return SINK_CHECKPOINT_KEY, json.dumps({self.identifier: str(self.number)})
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """What a stream does with its batches beside writing them.  identifier: None for the query's own."""
+
+    identifier: Annotated[str | None, IDENTIFIER]
+    retries: Annotated[
+        int,
+        Option("hoodie.datasource.write.streaming.retry.count", int, "3", "times that a failed batch is tried again", at_least=0),
+    ]
+    retry_wait_ms: Annotated[
+        int,
+        Option(
+            "hoodie.datasource.write.streaming.retry.interval.ms",
+            int,
+            "2000",
+            "milliseconds before a failed batch is tried again, twice as many each time",
+        ),
+    ]
+    drops_failed: Annotated[
+        bool,
+        Option(
+            "hoodie.datasource.write.streaming.ignore.failed.batch",
+            bool,
+            "false",
+            "a batch that failed to the end is dropped, and the stream goes on",
+        ),
+    ]
+    compacts_nothing: Annotated[
+        bool,
+        Option("hoodie.datasource.write.streaming.disable.compaction", bool, "false", "nothing is compacted beside the stream"),
+    ]
+
+    @classmethod
+    def of(cls, options: Options) -> SinkSettings:
+        """From checked options."""
+        return read_settings(cls, options)
 
 
 class BatchLanded(TableState):

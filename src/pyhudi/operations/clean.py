@@ -38,7 +38,6 @@ from pyhudi.operations.results import CleanResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
-from pyhudi.options import Options
 from pyhudi.plan.cleaning import (
     CleaningSettings,
     LastClean,
@@ -50,6 +49,7 @@ from pyhudi.plan.cleaning import (
     reason_not_to_clean,
     savepointed_times,
 )
+from pyhudi.settings import Options, read_settings
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.table.context import TableContext
@@ -73,7 +73,7 @@ class CleanSettings:
     @classmethod
     def of(cls, options: Options) -> CleanSettings:
         """From checked options."""
-        return cls(CleaningSettings.of(options), CommitSettings.of(options))
+        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity
@@ -41,10 +42,15 @@ from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
 from pyhudi.operations.transaction import commit_metadata, new_instant_time, touched_groups
-from pyhudi.options import FileSettings, Options
 from pyhudi.plan.clustering import (
+    FILTER_MODE,
+    GROUPING,
+    LAYOUT,
+    PLAN_STRATEGY,
+    SORT_COLUMNS,
+    TARGET_FILE_BYTES,
     ClusterGroup,
     ClusteringDue,
     ClusteringSettings,
@@ -59,6 +65,7 @@ from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import planned_path
@@ -67,7 +74,25 @@ from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.table.written import check_size, load_written_sizes
 from pyhudi.timeline.timeline import Timeline
 
-_LAYOUT_KEY = "hoodie.layout.optimize.strategy"
+_EXECUTION_STRATEGY = Option(
+    "hoodie.clustering.execution.strategy.class",
+    str,
+    "SparkSortAndSizeExecutionStrategy",
+    "class that says whether a group becomes files of the target size or one file",
+)
+INLINE = Option(
+    "hoodie.clustering.inline",
+    bool,
+    "false",
+    "a write plans and runs a clustering when one is due",
+    aliases=("hoodie.datasource.clustering.inline.enable",),
+)
+_INLINE_COMMITS = Option(
+    "hoodie.clustering.inline.max.commits", int, "4", "commits that make an inline clustering due", at_least=1
+)
+_ASYNC_COMMITS = Option(
+    "hoodie.clustering.async.max.commits", int, "4", "commits that make a clustering of others due", at_least=1
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,55 +100,37 @@ class ClusteringOptions:
     """What a clustering needs beside its plan."""
 
     plan: ClusteringSettings
-    files: FileSettings
+    files: Annotated[FileSettings, _EXECUTION_STRATEGY, TARGET_FILE_BYTES]
     commit: CommitSettings
-    memory_budget_bytes: int
+    memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     metadata: MetadataSettings
-    max_commits: int
-    bucketed: bool = False
+    max_commits: Annotated[int, INLINE, _INLINE_COMMITS, _ASYNC_COMMITS]
+    bucketed: Annotated[bool, INDEX_TYPE] = False
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusteringOptions:
         """From checked options; arguments of the call come first."""
-        given = options.names("hoodie.clustering.plan.strategy.sort.columns")
+        given = options.names(SORT_COLUMNS)
         if order_by is not None and given and tuple(order_by) != given:
-            raise InvalidRequest(
-                f"order_by={','.join(order_by)} and hoodie.clustering.plan.strategy.sort.columns={','.join(given)} disagree"
-            )
-        target = options.integer("hoodie.clustering.plan.strategy.target.file.max.bytes")
+            raise InvalidRequest(f"order_by={','.join(order_by)} and {SORT_COLUMNS}={','.join(given)} disagree")
         sort_columns = tuple(order_by) if order_by is not None else given
         strategy, filter_mode = _plan_strategy(options)
-        grouping = options.text("pyhudi.clustering.grouping") or (
-            "prefer_overlap" if sort_columns and strategy == "size" else strategy
+        grouping = options.text(GROUPING) or ("prefer_overlap" if sort_columns and strategy == "size" else strategy)
+        plan = read_settings(
+            ClusteringSettings,
+            options,
+            sort_columns=sort_columns,
+            layout=(layout or options.word(LAYOUT)).upper(),
+            grouping=grouping,
+            filter_mode=filter_mode,
         )
-        inline = options.flag("hoodie.clustering.inline")
-        pattern = options.text("hoodie.clustering.plan.strategy.partition.regex.pattern")
-        return cls(
-            plan=ClusteringSettings(
-                small_file_limit_bytes=options.integer("hoodie.clustering.plan.strategy.small.file.limit"),
-                target_file_bytes=target,
-                max_group_bytes=options.integer("hoodie.clustering.plan.strategy.max.bytes.per.group"),
-                max_group_count=options.integer("hoodie.clustering.plan.strategy.max.num.groups"),
-                sort_columns=sort_columns,
-                layout=(layout or options.word(_LAYOUT_KEY)).upper(),
-                grouping=grouping,
-                single_groups=options.flag("hoodie.clustering.plan.strategy.single.group.clustering.enabled"),
-                filter_mode=filter_mode,
-                partition_pattern=pattern,
-                selected_partitions=options.names("hoodie.clustering.plan.strategy.partition.selected"),
-                begin_partition=options.text("hoodie.clustering.plan.strategy.cluster.begin.partition"),
-                end_partition=options.text("hoodie.clustering.plan.strategy.cluster.end.partition"),
-                recent_partitions=options.integer("hoodie.clustering.plan.strategy.daybased.lookback.partitions"),
-                skipped_partitions=options.integer("hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions"),
-            ),
-            files=replace(FileSettings.of(options), max_file_size_bytes=_file_limit(options, target)),
-            commit=CommitSettings.of(options),
-            memory_budget_bytes=options.integer("pyhudi.memory.budget.bytes"),
-            metadata=MetadataSettings.of(options),
-            max_commits=options.positive(
-                "hoodie.clustering.inline.max.commits" if inline else "hoodie.clustering.async.max.commits"
-            ),
-            bucketed=options.word("hoodie.index.type") == "BUCKET",
+        return read_settings(
+            cls,
+            options,
+            plan=plan,
+            files=replace(FileSettings.of(options), max_file_size_bytes=_file_limit(options, plan.target_file_bytes)),
+            max_commits=options.integer(_INLINE_COMMITS if options.flag(INLINE) else _ASYNC_COMMITS),
+            bucketed=options.word(INDEX_TYPE) == "BUCKET",
         )
 
 
@@ -395,7 +402,7 @@ def _document(context: TableContext, groups: Iterable[ClusterGroup], settings: C
     if settings.sort_columns:
         parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
         if settings.layout != "LINEAR":
-            parameters[_LAYOUT_KEY] = settings.layout
+            parameters[LAYOUT.key] = settings.layout
     return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
 
 
@@ -424,7 +431,7 @@ def _groups_of(
         slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
         if slices:
             groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1))
-    return tuple(groups), columns, parameters.get(_LAYOUT_KEY, "LINEAR").upper()
+    return tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper()
 
 
 def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int]) -> FileSlice:
@@ -564,20 +571,18 @@ _UNLIMITED_BYTES = 1 << 62
 
 def _plan_strategy(options: Options) -> tuple[str, str]:
     """Grouping and partition filter mode that the options name."""
-    key, mode = "hoodie.clustering.plan.strategy.class", "hoodie.clustering.plan.partition.filter.mode"
-    name = options.word(key)
+    name = options.word(PLAN_STRATEGY)
     found = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
     if found is None:
-        raise Unsupported(f"option {key}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}")
-    return found[0], found[1] or options.word(mode)
+        raise Unsupported(f"option {PLAN_STRATEGY}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}")
+    return found[0], found[1] or options.word(FILTER_MODE)
 
 
 def _file_limit(options: Options, target: int) -> int:
     """How large a file may become, by the execution strategy that the options name."""
-    key = "hoodie.clustering.execution.strategy.class"
-    name = options.word(key)
+    name = options.word(_EXECUTION_STRATEGY)
     limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
     limit = limits.get(name.rsplit(".", 1)[-1])
     if limit is None:
-        raise Unsupported(f"option {key}={name} is refused: PyHudi has {', '.join(limits)}")
+        raise Unsupported(f"option {_EXECUTION_STRATEGY}={name} is refused: PyHudi has {', '.join(limits)}")
     return limit

@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from typing import Annotated
 
 import pyarrow as pa
 
 from pyhudi.errors import TableState, WriteConflict
+from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact, run_log_compact, run_log_headers
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity, choose_blocks
@@ -40,9 +42,8 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CompactionResult, CompactionRun
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.settings import CommitSettings, delete_marker
+from pyhudi.operations.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
 from pyhudi.operations.transaction import commit_metadata, new_instant_time, touched_groups
-from pyhudi.options import FileSettings, Options
 from pyhudi.plan.compaction import (
     CompactionSettings,
     FileGroupId,
@@ -59,6 +60,7 @@ from pyhudi.plan.compaction import (
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.schema import arrow_to_avro, with_meta_fields
+from pyhudi.settings import Options, read_settings
 from pyhudi.storage import liveness
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
@@ -77,18 +79,12 @@ class CompactSettings:
     files: FileSettings
     commit: CommitSettings
     metadata: MetadataSettings
-    marker: DeleteMarker | None = None
+    marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
 
     @classmethod
     def of(cls, options: Options) -> CompactSettings:
         """From checked options."""
-        return cls(
-            CompactionSettings.of(options),
-            FileSettings.of(options),
-            CommitSettings.of(options),
-            MetadataSettings.of(options),
-            delete_marker(options, beside_flag=True),
-        )
+        return read_settings(cls, options, marker=delete_marker(options, beside_flag=True))
 
 
 @dataclass(frozen=True, slots=True)

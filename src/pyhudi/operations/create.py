@@ -6,20 +6,246 @@ Source: timeline document, "Keys a version-8 table carries"; writing and service
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Annotated
 
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.options import HONOURED, Options
 from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, TIME_PREFIXES, KeySpec, TimeRule, parse_key_generator, partition_columns
-from pyhudi.records.merge_mode import infer_merge_settings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
 from pyhudi.records.schema import arrow_to_avro, normalise, sanitized_name
+from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-from pyhudi.table.config import TableConfig, TableType, create_table_files, merge_properties
+from pyhudi.table.config import TableConfig, TableType, create_table_files, merge_properties, new_table_config
 
 _TABLE_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
+
+
+NAME = Option("hoodie.table.name", str, None, "the table's name; unset: that of its folder", stored_as="hoodie.table.name")
+TABLE_TYPE = Option(
+    "hoodie.datasource.write.table.type",
+    ("COPY_ON_WRITE", "MERGE_ON_READ"),
+    None,
+    "copy on write or merge on read; unset: copy on write",
+    aliases=("hoodie.table.type", "type"),
+    stored_as="hoodie.table.type",
+)
+RECORD_KEY_FIELDS = Option(
+    "hoodie.datasource.write.recordkey.field",
+    str,
+    None,
+    "columns that name a record; unset: keys are generated",
+    aliases=("hoodie.table.recordkey.fields", "primaryKey"),
+    stored_as="hoodie.table.recordkey.fields",
+)
+PARTITION_FIELDS = Option(
+    "hoodie.datasource.write.partitionpath.field",
+    str,
+    None,
+    "columns that choose a record's partition",
+    aliases=("hoodie.table.partition.fields",),
+    stored_as="hoodie.table.partition.fields",
+)
+ORDERING = Option(
+    "hoodie.datasource.write.precombine.field",
+    str,
+    None,
+    "column whose larger value is the newer record",
+    aliases=("hoodie.table.precombine.field", "preCombineField"),
+    stored_as="hoodie.table.precombine.field",
+)
+_GENERATOR_CLASS = Option(
+    "hoodie.datasource.write.keygenerator.class",
+    str,
+    None,
+    "class that makes keys and partition paths; unset: by the columns",
+    aliases=("hoodie.table.keygenerator.class",),
+)
+_GENERATOR_TYPE = Option(
+    "hoodie.datasource.write.keygenerator.type",
+    str,
+    None,
+    "the key generator by its short name",
+    aliases=("hoodie.table.keygenerator.type",),
+)
+_CONSISTENT = Option(
+    CONSISTENT_TIMESTAMPS, bool, "false", "timestamps in keys are spelled as dates and times", stored_as=CONSISTENT_TIMESTAMPS
+)
+_HIVE_STYLE = Option(
+    "hoodie.datasource.write.hive_style_partitioning",
+    bool,
+    "false",
+    "partition paths are column=value",
+    stored_as="hoodie.datasource.write.hive_style_partitioning",
+)
+_URL_ENCODE = Option(
+    "hoodie.datasource.write.partitionpath.urlencode",
+    bool,
+    "false",
+    "values in partition paths are URL-encoded",
+    stored_as="hoodie.datasource.write.partitionpath.urlencode",
+)
+_PAYLOAD = Option(
+    "hoodie.datasource.write.payload.class",
+    str,
+    None,
+    "payload class that merges records, where no merge mode does",
+    aliases=("hoodie.compaction.payload.class",),
+    stored_as="hoodie.compaction.payload.class",
+)
+MERGE_MODE = Option(
+    "hoodie.write.record.merge.mode",
+    str,
+    None,
+    "which of two records of one key wins; unset: by event time where there is an ordering column, else by commit time",
+    aliases=("hoodie.record.merge.mode",),
+    stored_as="hoodie.record.merge.mode",
+)
+_STRATEGY_ID = Option(
+    "hoodie.write.record.merge.strategy.id",
+    str,
+    None,
+    "id of a registered merger, for the merge mode CUSTOM",
+    aliases=(
+        "hoodie.record.merge.strategy.id",
+        "hoodie.datasource.write.record.merger.strategy",
+        "hoodie.compaction.record.merger.strategy",
+    ),
+    stored_as="hoodie.record.merge.strategy.id",
+)
+_TIME_ZONE = Option(
+    "hoodie.table.timeline.timezone",
+    ("LOCAL", "UTC"),
+    "LOCAL",
+    "time zone of instant times",
+    stored_as="hoodie.table.timeline.timezone",
+)
+_CHANGES = Option(
+    "hoodie.table.cdc.enabled", bool, "false", "writes keep every single change", stored_as="hoodie.table.cdc.enabled"
+)
+_CHANGES_MODE = Option(
+    "hoodie.table.cdc.supplemental.logging.mode",
+    ("OP_KEY_ONLY", "DATA_BEFORE", "DATA_BEFORE_AFTER"),
+    "DATA_BEFORE_AFTER",
+    "what the writes of a table with hoodie.table.cdc.enabled keep of a change",
+    stored_as="hoodie.table.cdc.supplemental.logging.mode",
+)
+
+
+def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases: str) -> Option:
+    meaning = "a property that no caller chooses; what is given has to be the table's"
+    return Option(key, kind, default, meaning, aliases=aliases, stored_as=key, fixed=True)
+
+
+_FIXED = (
+    _fixed(
+        "hoodie.table.base.file.format",
+        ("PARQUET", "ORC", "HFILE"),
+        "PARQUET",
+        "hoodie.base.file.format",
+        "hoodie.table.ro.file.format",
+    ),
+    _fixed("hoodie.table.log.file.format", ("HOODIE_LOG",), "HOODIE_LOG", "hoodie.table.rt.file.format"),
+    _fixed("hoodie.datasource.write.drop.partition.columns", bool, "false"),
+    _fixed("hoodie.table.multiple.base.file.formats.enable", bool, "false"),
+    _fixed("hoodie.partition.metafile.use.base.format", bool, "false"),
+    _fixed("hoodie.table.create.schema", str, None),
+    _fixed("hoodie.table.initial.version", str, "8"),
+    _fixed("hoodie.table.checksum", str, None),
+    _fixed("hoodie.timeline.layout.version", str, "2"),
+    _fixed("hoodie.timeline.path", str, "timeline"),
+    _fixed("hoodie.timeline.history.path", str, "history"),
+    _fixed("hoodie.archivelog.folder", str, "history"),
+    _fixed("hoodie.table.metadata.partitions", str, None),
+    _fixed("hoodie.table.metadata.partitions.inflight", str, None),
+    _fixed("hoodie.table.index.defs.path", str, None),
+    _fixed("hoodie.table.secondary.indexes.metadata", str, None),
+    _fixed("hoodie.bootstrap.index.enable", bool, "true"),
+    _fixed("hoodie.bootstrap.index.type", str, None),
+    _fixed("hoodie.bootstrap.index.class", str, None),
+    _fixed("hoodie.keygen.datetime.parser.class", str, None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """What a table is, as the options name it: stored in its properties at creation, and compared with them afterwards.
+
+    fixed: what was given of the properties that no caller chooses, by key.
+    """
+
+    name: Annotated[str | None, NAME]
+    database: Annotated[
+        str | None,
+        Option("hoodie.database.name", str, None, "the database that the table is in", stored_as="hoodie.database.name"),
+    ]
+    version: Annotated[
+        str,
+        Option(
+            "hoodie.write.table.version",
+            ("8",),
+            "8",
+            "version of the table",
+            aliases=("hoodie.table.version",),
+            stored_as="hoodie.table.version",
+        ),
+    ]
+    table_type: Annotated[TableType, TABLE_TYPE]
+    keys: Annotated[
+        KeySpec,
+        RECORD_KEY_FIELDS,
+        PARTITION_FIELDS,
+        _GENERATOR_CLASS,
+        _GENERATOR_TYPE,
+        _CONSISTENT,
+        _HIVE_STYLE,
+        _URL_ENCODE,
+    ]
+    ordering: Annotated[str | None, ORDERING]
+    merge: Annotated[MergeSettings, MERGE_MODE, _PAYLOAD, _STRATEGY_ID, ORDERING]
+    populate_meta_fields: Annotated[
+        bool,
+        Option(
+            "hoodie.populate.meta.fields",
+            bool,
+            "true",
+            "records have the _hoodie_ columns",
+            stored_as="hoodie.populate.meta.fields",
+        ),
+    ]
+    time_zone: Annotated[str, _TIME_ZONE]
+    keeps_changes: Annotated[bool, _CHANGES]
+    changes_mode: Annotated[str, _CHANGES_MODE]
+    fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
+
+    @classmethod
+    def of(cls, options: Options) -> TableSettings:
+        """From checked options.  Raises InvalidRequest for settings that contradict each other."""
+        ordering = options.text(ORDERING)
+        if ordering and "," in ordering:
+            raise InvalidRequest(f"a table of version 8 has one ordering field, not several ({ordering})")
+        merge = infer_merge_settings(
+            mode=options.text(MERGE_MODE),
+            payload_class=options.text(_PAYLOAD),
+            strategy_id=options.text(_STRATEGY_ID),
+            ordering_field=ordering,
+        )
+        if merge.mode is MergeMode.EVENT_TIME_ORDERING and ordering is None:
+            raise InvalidRequest(
+                f"records merge by event time ({MergeMode.EVENT_TIME_ORDERING}) by the value of an ordering column, and none is "
+                f"named: set ordering= or {ORDERING}, or merge by {MergeMode.COMMIT_TIME_ORDERING}"
+            )
+        given = ((option.key, options.given(option)) for option in _FIXED)
+        return read_settings(
+            cls,
+            options,
+            table_type=table_type(options),
+            keys=_key_spec(options),
+            merge=merge,
+            fixed=tuple((key, value) for key, value in given if value is not None),
+        )
 
 
 def create_table(storage: Storage, env: Environment, options: Options, schema: pa.Schema | None) -> TableConfig:
@@ -32,22 +258,13 @@ def create_table(storage: Storage, env: Environment, options: Options, schema: p
 
 def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str, str]:
     """`hoodie.properties` of a new table."""
-    name = options.text("hoodie.table.name")
+    settings = TableSettings.of(options)
+    name = settings.name
     if not name:
-        raise InvalidRequest("a table needs a name: set name= or hoodie.table.name")
-    keys = _key_spec(options)
-    ordering = options.text("hoodie.datasource.write.precombine.field")
-    if ordering and "," in ordering:
-        raise InvalidRequest(f"a table of version 8 has one ordering field, not several ({ordering})")
-    merge = infer_merge_settings(
-        mode=options.text("hoodie.write.record.merge.mode"),
-        payload_class=options.text("hoodie.datasource.write.payload.class"),
-        strategy_id=options.text("hoodie.write.record.merge.strategy.id"),
-        ordering_field=ordering,
-    )
+        raise InvalidRequest(f"a table needs a name: set name= or {NAME}")
     values = {
         "hoodie.table.name": name,
-        "hoodie.table.type": str(table_type(options)),
+        "hoodie.table.type": str(settings.table_type),
         "hoodie.table.version": "8",
         "hoodie.table.initial.version": "8",
         "hoodie.timeline.layout.version": "2",
@@ -55,36 +272,39 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "history",
         "hoodie.table.base.file.format": "PARQUET",
-        "hoodie.populate.meta.fields": options.word("hoodie.populate.meta.fields"),
+        "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
         "hoodie.datasource.write.drop.partition.columns": "false",
-        "hoodie.table.cdc.enabled": options.word("hoodie.table.cdc.enabled"),
+        "hoodie.table.cdc.enabled": _text(settings.keeps_changes),
         "hoodie.table.multiple.base.file.formats.enable": "false",
         "hoodie.partition.metafile.use.base.format": "false",
-        "hoodie.table.timeline.timezone": options.word("hoodie.table.timeline.timezone"),
-        **keys.to_properties(),
-        **merge_properties(merge),
+        "hoodie.table.timeline.timezone": settings.time_zone,
+        **settings.keys.to_properties(),
+        **merge_properties(settings.merge),
     }
-    database = options.text("hoodie.database.name")
-    if database:
-        values["hoodie.database.name"] = database
-    if ordering:
-        values["hoodie.table.precombine.field"] = ordering
-    if options.flag("hoodie.table.cdc.enabled"):
-        values[_CDC_MODE] = options.word(_CDC_MODE)
+    if settings.database:
+        values["hoodie.database.name"] = settings.database
+    if settings.ordering:
+        values["hoodie.table.precombine.field"] = settings.ordering
+    if settings.keeps_changes:
+        values[_CHANGES_MODE.key] = settings.changes_mode
     if schema is not None:
         columns = normalise(schema)
-        check_columns(keys, ordering, columns)
+        check_columns(settings.keys, settings.ordering, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
-    for option in FIXED:
-        given, made = options.given(option), values.get(option, Options(()).text(option) or "")
-        if given is not None and _plain(option, given) != _plain(option, made):
-            raise Unsupported(f"option {option}={given} is refused: PyHudi creates tables whose {option} is {made or 'not set'}")
+    for key, given in settings.fixed:
+        made = values.get(key, REGISTRY[key].default or "")
+        if _plain(key, given) != _plain(key, made):
+            raise Unsupported(f"option {key}={given} is refused: PyHudi creates tables whose {key} is {made or 'not set'}")
     return values
+
+
+def _text(flag: bool) -> str:
+    return "true" if flag else "false"
 
 
 def table_type(options: Options) -> TableType:
     """The table type that the options ask for, copy on write by default."""
-    return TableType(options.text("hoodie.datasource.write.table.type") or TableType.COPY_ON_WRITE)
+    return TableType(options.text(TABLE_TYPE) or TableType.COPY_ON_WRITE)
 
 
 def parse_table_type(text: str) -> str:
@@ -115,15 +335,21 @@ def check_against_table(options: Options, config: TableConfig) -> None:
         given, present = options.given(option), stored.get(key, "")
         if given is None or _plain(option, given) == _plain(option, present):
             continue
-        if option == _PARTITION_OPTION and ":" not in given and _plain(option, given) == _without_kinds(_plain(option, present)):
+        if (
+            option == PARTITION_FIELDS.key
+            and ":" not in given
+            and _plain(option, given) == _without_kinds(_plain(option, present))
+        ):
             continue
         raise InvalidRequest(f"option {option}={given} contradicts the table, whose {key} is {present or 'not set'}")
-    for option in ("hoodie.datasource.write.keygenerator.class", "hoodie.datasource.write.keygenerator.type"):
-        named = options.given(option)
+    for generator in (_GENERATOR_CLASS, _GENERATOR_TYPE):
+        named = options.given(generator)
         if named and parse_key_generator(named) not in (None, config.keys.generator):
-            raise InvalidRequest(f"option {option}={named} contradicts the table, whose key generator is {config.keys.generator}")
+            raise InvalidRequest(
+                f"option {generator}={named} contradicts the table, whose key generator is {config.keys.generator}"
+            )
     _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
-    if options.given("hoodie.datasource.write.recordkey.field") and config.keys.generates_keys:
+    if options.given(RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; it takes no record key field")
 
 
@@ -153,54 +379,11 @@ _TIME_PARTS = {
 }
 """Parts of the rule for times that replace others."""
 
-_PARTITION_OPTION = "hoodie.datasource.write.partitionpath.field"
-_MERGE_MODE = "hoodie.write.record.merge.mode"
-_CDC_MODE = "hoodie.table.cdc.supplemental.logging.mode"
-
-FIXED = (
-    "hoodie.table.base.file.format",
-    "hoodie.table.log.file.format",
-    "hoodie.datasource.write.drop.partition.columns",
-    "hoodie.table.multiple.base.file.formats.enable",
-    "hoodie.partition.metafile.use.base.format",
-    "hoodie.table.create.schema",
-    "hoodie.table.initial.version",
-    "hoodie.table.checksum",
-    "hoodie.timeline.layout.version",
-    "hoodie.timeline.path",
-    "hoodie.timeline.history.path",
-    "hoodie.archivelog.folder",
-    "hoodie.table.metadata.partitions",
-    "hoodie.table.metadata.partitions.inflight",
-    "hoodie.table.index.defs.path",
-    "hoodie.table.secondary.indexes.metadata",
-    "hoodie.bootstrap.index.enable",
-    "hoodie.bootstrap.index.type",
-    "hoodie.bootstrap.index.class",
-    "hoodie.keygen.datetime.parser.class",
-)
+FIXED = tuple(option.key for option in _FIXED)
 """Options that are properties no caller chooses: a new table has what PyHudi writes."""
 
-COMPARED = {
-    **{name: name for name in FIXED},
-    "hoodie.table.name": "hoodie.table.name",
-    "hoodie.database.name": "hoodie.database.name",
-    "hoodie.write.table.version": "hoodie.table.version",
-    "hoodie.datasource.write.table.type": "hoodie.table.type",
-    "hoodie.datasource.write.recordkey.field": "hoodie.table.recordkey.fields",
-    "hoodie.datasource.write.partitionpath.field": "hoodie.table.partition.fields",
-    "hoodie.datasource.write.precombine.field": "hoodie.table.precombine.field",
-    "hoodie.datasource.write.hive_style_partitioning": "hoodie.datasource.write.hive_style_partitioning",
-    "hoodie.datasource.write.partitionpath.urlencode": "hoodie.datasource.write.partitionpath.urlencode",
-    "hoodie.populate.meta.fields": "hoodie.populate.meta.fields",
-    CONSISTENT_TIMESTAMPS: CONSISTENT_TIMESTAMPS,
-    _MERGE_MODE: "hoodie.record.merge.mode",
-    "hoodie.write.record.merge.strategy.id": "hoodie.record.merge.strategy.id",
-    "hoodie.datasource.write.payload.class": "hoodie.compaction.payload.class",
-    "hoodie.table.timeline.timezone": "hoodie.table.timeline.timezone",
-    "hoodie.table.cdc.enabled": "hoodie.table.cdc.enabled",
-    _CDC_MODE: _CDC_MODE,
-}
+COMPARED = {option.key: option.stored_as for option in sorted(options_of(TableSettings), key=str) if option.stored_as is not None}
+"""Options that have to agree with a property of the table, and that property."""
 
 
 def _in_effect(config: TableConfig) -> dict[str, str]:
@@ -213,7 +396,7 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         CONSISTENT_TIMESTAMPS: "false",
         "hoodie.table.timeline.timezone": "LOCAL",
         "hoodie.table.cdc.enabled": "false",
-        _CDC_MODE: str(config.cdc_mode),
+        _CHANGES_MODE.key: str(config.cdc_mode),
         "hoodie.table.version": str(int(config.version)),
         "hoodie.table.initial.version": str(int(config.version)),
         "hoodie.table.base.file.format": config.base_file_format,
@@ -232,10 +415,10 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
 def _plain(option: str, value: str) -> str:
     """The value as it is compared: names letter for letter, words in any case."""
     tight = value.replace(" ", "")
-    if option == _PARTITION_OPTION:
+    if option == PARTITION_FIELDS.key:
         named = (field.partition(":") for field in tight.split(","))
         return ",".join(name + colon + kind.upper() for name, colon, kind in named)
-    return tight if HONOURED[option].kind is str and option != _MERGE_MODE else tight.lower()
+    return tight if REGISTRY[option].kind is str and option != MERGE_MODE.key else tight.lower()
 
 
 def _without_kinds(fields: str) -> str:
@@ -243,18 +426,16 @@ def _without_kinds(fields: str) -> str:
 
 
 def _key_spec(options: Options) -> KeySpec:
-    generator = options.text("hoodie.datasource.write.keygenerator.class") or options.text(
-        "hoodie.datasource.write.keygenerator.type"
-    )
+    generator = options.text(_GENERATOR_CLASS) or options.text(_GENERATOR_TYPE)
     spec = KeySpec.for_fields(
-        options.names("hoodie.datasource.write.recordkey.field"),
-        options.names("hoodie.datasource.write.partitionpath.field"),
+        options.names(RECORD_KEY_FIELDS),
+        options.names(PARTITION_FIELDS),
         generator,
-        hive_style=options.flag("hoodie.datasource.write.hive_style_partitioning"),
-        url_encode=options.flag("hoodie.datasource.write.partitionpath.urlencode"),
+        hive_style=options.flag(_HIVE_STYLE),
+        url_encode=options.flag(_URL_ENCODE),
         time=TimeRule.from_properties(options.with_prefix(*TIME_PREFIXES)),
     )
-    return replace(spec, consistent_timestamps=options.flag(CONSISTENT_TIMESTAMPS))
+    return replace(spec, consistent_timestamps=options.flag(_CONSISTENT))
 
 
 def _has_column(schema: pa.Schema, name: str) -> bool:
@@ -275,14 +456,19 @@ def name_from_uri(uri: str) -> str:
     return sanitized_name(uri.rstrip("/").rsplit("/", 1)[-1]) or "table"
 
 
-def with_table_settings(options: Options, values: Mapping[str, str | None]) -> Options:
+def check_new_table(given: Options, settings: Options, schema: pa.Schema | None) -> None:
+    """Raises what creating a table with these settings, and opening it with the options as given, would raise of them."""
+    check_against_table(given, new_table_config(new_table_properties(settings, schema)))
+
+
+def with_table_settings(options: Options, values: Mapping[Option, str | None]) -> Options:
     """Options with keyword arguments laid over them; raises InvalidRequest where both are given and disagree."""
     added: dict[str, str] = {}
-    for key, value in values.items():
+    for option, value in values.items():
         if value is None:
             continue
-        given = options.given(key)
+        given = options.given(option)
         if given is not None and given.replace(" ", "") != value.replace(" ", ""):
-            raise InvalidRequest(f"option {key}={given} and the argument that means the same ({value}) disagree")
-        added[key] = value
+            raise InvalidRequest(f"option {option}={given} and the argument that means the same ({value}) disagree")
+        added[option.key] = value
     return options.merged(added)

@@ -25,6 +25,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import pyarrow as pa
 
@@ -74,6 +75,7 @@ from pyhudi.operations.metadata.store import (
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
@@ -87,6 +89,13 @@ _DEFINITION_KEY = "pyhudi.index.definition"
 _REBUILDS = 3
 _WAIT_MS = 200
 
+_WAIT = Option(
+    "hoodie.metadata.index.check.timeout.seconds",
+    int,
+    "900",
+    "seconds to wait for writes that were under way when an index was begun",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
@@ -94,7 +103,12 @@ class IndexSettings:
 
     commit: CommitSettings
     metadata: MetadataSettings
-    wait_ms: int
+    wait_ms: Annotated[int, _WAIT]
+
+    @classmethod
+    def of(cls, options: Options) -> IndexSettings:
+        """From checked options."""
+        return read_settings(cls, options, wait_ms=1000 * options.integer(_WAIT))
 
 
 @dataclass(frozen=True, slots=True)

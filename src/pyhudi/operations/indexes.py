@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
@@ -31,9 +32,11 @@ from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIn
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import format_bucket_prefix, format_file_id
-from pyhudi.options import Options
+from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
+from pyhudi.operations.settings import INDEX_TYPE
 from pyhudi.plan.buckets import BucketLayout, bucket_groups
 from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable
@@ -46,7 +49,15 @@ _PROBED_FILES = 4
 _PROBED_ROWS = 10_000
 """Rows up to which all keys of such a file are read."""
 
-_SWITCH = "hoodie.metadata.record.index.enable"
+_ENGINE = Option(
+    "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
+)
+_BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
+_HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
+_BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys choose the buckets to read")
+
+LAYOUT_OPTIONS = (INDEX_TYPE, _ENGINE, _BUCKET_COUNT, _HASH_FIELDS, _BUCKET_PRUNING)
+"""What `read_layout` reads."""
 
 
 class IndexType(StrEnum):
@@ -66,6 +77,28 @@ class IndexType(StrEnum):
         return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM, IndexType.RECORD_INDEX)
 
 
+_MOVES = {
+    IndexType.RECORD_INDEX: Option(
+        "hoodie.record.index.update.partition.path",
+        bool,
+        "false",
+        "under index RECORD_INDEX a record whose partition changed moves there",
+    ),
+    IndexType.GLOBAL_BLOOM: Option(
+        "hoodie.bloom.index.update.partition.path",
+        bool,
+        "true",
+        "under index GLOBAL_BLOOM a record whose partition changed moves there",
+    ),
+}
+_MOVES_OF_OTHERS = Option(
+    "hoodie.simple.index.update.partition.path",
+    bool,
+    "true",
+    "under index GLOBAL_SIMPLE a record whose partition changed moves there",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class IndexSettings:
     """The index of one write.
@@ -74,32 +107,33 @@ class IndexSettings:
     buckets: of BUCKET, else None.
     """
 
-    kind: IndexType
-    update_partition_path: bool = True
-    prune_by_ranges: bool = True
-    use_metadata: bool = False
-    buckets: BucketLayout | None = None
+    kind: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH]
+    update_partition_path: Annotated[bool, *_MOVES.values(), _MOVES_OF_OTHERS] = True
+    prune_by_ranges: Annotated[
+        bool, Option("hoodie.bloom.index.prune.by.ranges", bool, "true", "index BLOOM passes over files by their key ranges")
+    ] = True
+    use_metadata: Annotated[
+        bool,
+        Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
+    ] = False
+    buckets: Annotated[BucketLayout | None, _ENGINE, _BUCKET_COUNT, _HASH_FIELDS] = None
 
     @classmethod
     def of(cls, options: Options) -> IndexSettings:
         """From checked options.  Raises Unsupported for an index that is not built, InvalidRequest for options that forbid it."""
-        word = options.word("hoodie.index.type")
+        word = options.word(INDEX_TYPE)
         if word == "HBASE":
             raise Unsupported("index type HBASE needs a table in HBase, which PyHudi does not talk to")
         kind = IndexType(word)
         if kind is IndexType.RECORD_INDEX:
-            for switch in ("hoodie.metadata.enable", _SWITCH):
+            for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH):
                 if options.given(switch) == "false":
-                    raise InvalidRequest(f"hoodie.index.type=RECORD_INDEX needs the record index, and {switch}=false forbids it")
-        moves = {
-            IndexType.RECORD_INDEX: "hoodie.record.index.update.partition.path",
-            IndexType.GLOBAL_BLOOM: "hoodie.bloom.index.update.partition.path",
-        }.get(kind, "hoodie.simple.index.update.partition.path")
-        return cls(
-            kind,
-            update_partition_path=options.flag(moves),
-            prune_by_ranges=options.flag("hoodie.bloom.index.prune.by.ranges"),
-            use_metadata=options.flag("hoodie.bloom.index.use.metadata"),
+                    raise InvalidRequest(f"{INDEX_TYPE}=RECORD_INDEX needs the record index, and {switch}=false forbids it")
+        return read_settings(
+            cls,
+            options,
+            kind=kind,
+            update_partition_path=options.flag(_MOVES.get(kind, _MOVES_OF_OTHERS)),
             buckets=_buckets(options) if kind is IndexType.BUCKET else None,
         )
 
@@ -150,16 +184,16 @@ def plan_lookup(
 
 def read_layout(options: Options) -> BucketLayout | None:
     """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it."""
-    if options.word("hoodie.index.type") != "BUCKET" or options.given("hoodie.bucket.index.num.buckets") is None:
+    if options.word(INDEX_TYPE) != "BUCKET" or options.given(_BUCKET_COUNT) is None:
         return None
     # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
-    if options.word("hoodie.index.bucket.engine") != "SIMPLE" or not options.flag("hoodie.bucket.index.query.pruning"):
+    if options.word(_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
         return None
     return _layout(options)
 
 
 def _buckets(options: Options) -> BucketLayout:
-    if options.word("hoodie.index.bucket.engine") != "SIMPLE":
+    if options.word(_ENGINE) != "SIMPLE":
         raise Unsupported(
             "tables of the bucket index engine CONSISTENT_HASHING are read and not written: "
             "its rings of hashes are not kept up by PyHudi"
@@ -168,7 +202,7 @@ def _buckets(options: Options) -> BucketLayout:
 
 
 def _layout(options: Options) -> BucketLayout:
-    return BucketLayout(options.integer("hoodie.bucket.index.num.buckets"), options.names("hoodie.bucket.index.hash.field"))
+    return BucketLayout(options.integer(_BUCKET_COUNT), options.names(_HASH_FIELDS))
 
 
 def _bucket_file_ids(new_uuid: Callable[[], str] | None) -> Callable[[int], str] | None:
@@ -196,7 +230,7 @@ def _check_layout(context: TableContext, groups: Mapping[tuple[str, int], FileSl
             first = int(elsewhere[0])
             raise TableState(
                 f"record {keys[first].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(base.path)}), and with "
-                f"hoodie.bucket.index.num.buckets={layout.count} its place is bucket {told[first]}; every write has to give the "
+                f"{_BUCKET_COUNT}={layout.count} its place is bucket {told[first]}; every write has to give the "
                 "number and the hash fields with which the table was begun"
             )
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.query import Query, plan_snapshot_query
 from pyhudi.operations.skipping import ReadSettings
+from pyhudi.plan.time_travel import parse_as_of
 from pyhudi.records.keys import KeySpec, partition_columns, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.predicates import And, Compare, Constant, Expr, In, Or
@@ -33,21 +34,27 @@ MAX_COMBINATIONS = 1000
 
 
 def plan_lookup(
-    context: TableContext, keys: pa.Table | pa.StringArray, columns: Sequence[str] | None, settings: ReadSettings
+    context: TableContext,
+    keys: pa.Table | pa.StringArray,
+    columns: Sequence[str] | None,
+    settings: ReadSettings,
+    *,
+    as_of: str | None = None,
+    values_from_path: bool = False,
 ) -> Query:
-    """The query that gives the rows of some keys, each row once, in no order.
+    """The query that gives the rows of some keys, each row once, in no order; those of a time when `as_of` names one.
 
     keys: record keys as string array, or rows with at least the record key fields.  Raises InvalidRequest for nulls, for rows
     that lack a key field and for keys that the table cannot have, TableState for a table without a schema.
     """
     if isinstance(keys, pa.Table):
-        snapshot = load_snapshot(context, settings.listing)
+        snapshot = load_snapshot(context, settings.listing, as_of=None if as_of is None else parse_as_of(as_of))
         if snapshot.schema is None:
             raise TableState(f"the table at {context.storage.uri} has no commit yet, so it has no records to look up")
         condition = _condition_of_rows(context.config.keys, keys, snapshot.schema, context.config.populate_meta_fields)
     else:
         condition = _condition_of_texts(context, keys)
-    return plan_snapshot_query(context, columns, condition, settings=settings)
+    return plan_snapshot_query(context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings)
 
 
 def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:

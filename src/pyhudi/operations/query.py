@@ -27,7 +27,6 @@ from pyhudi.format.instants import Action, Instant, State, format_instant_time, 
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.skipping import ReadSettings, plan_filtered_read
-from pyhudi.options import Options
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
@@ -36,6 +35,7 @@ from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
 from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
@@ -45,6 +45,60 @@ from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 
 Filter = str | Expr | Sequence[Any]
+
+QUERY_TYPE = Option(
+    "hoodie.datasource.query.type",
+    ("snapshot", "read_optimized", "incremental"),
+    "snapshot",
+    "what a read gives: the latest state, that of base files alone, or what a range of instants changed",
+    aliases=("hoodie.datasource.view.type",),
+    chooses="read",
+)
+INCREMENTAL_FORMAT = Option(
+    "hoodie.datasource.query.incremental.format",
+    ("latest_state", "cdc"),
+    "latest_state",
+    "an incremental query gives records, or every single change of them",
+    chooses="read",
+)
+AS_OF = Option("as.of.instant", str, None, "a snapshot is that of this instant or time", chooses="read")
+BEGIN = Option("hoodie.datasource.read.begin.instanttime", str, None, "where an incremental query begins", chooses="read")
+END = Option("hoodie.datasource.read.end.instanttime", str, None, "where an incremental query ends; unset: now", chooses="read")
+RANGE_VERSION = Option(
+    "hoodie.datasource.read.incr.table.version",
+    ("6", "8"),
+    None,
+    "the bounds of an incremental query: completion times (8), or request times, of which the first is left out (6); unset: by "
+    "the version of the table",
+)
+FALL_BACK = Option(
+    "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
+    bool,
+    "true",
+    "where files of an incremental query were cleaned, records of the latest state stand for them; false refuses it",
+)
+VALUES_FROM_PATH = Option(
+    "hoodie.datasource.read.extract.partition.values.from.path",
+    bool,
+    "false",
+    "partition columns get their values from the path and not from the files",
+)
+COLUMNS = Option("pyhudi.columns", str, None, "columns that a read gives; unset: all of them", chooses="read")
+FILTER = Option("pyhudi.filter", str, None, "condition of the rows that a read gives", chooses="read")
+
+QUERY_OPTIONS = (
+    QUERY_TYPE,
+    INCREMENTAL_FORMAT,
+    AS_OF,
+    BEGIN,
+    END,
+    RANGE_VERSION,
+    FALL_BACK,
+    VALUES_FROM_PATH,
+    COLUMNS,
+    FILTER,
+)
+"""What describes a query to Spark's readers; how it finds its files is `ReadSettings`."""
 
 _DEFAULT_SETTINGS = ReadSettings()
 
@@ -108,7 +162,7 @@ def incremental_range(options: Options, version: TableVersion, start: str, end: 
     """The range of an incremental query: completion times, both ends included; before table version 8, which does not store
     them, request times, the start left out.  `hoodie.datasource.read.incr.table.version` chooses between the two by version.
     """
-    asked = options.text("hoodie.datasource.read.incr.table.version")
+    asked = options.text(RANGE_VERSION)
     layout = version.layout if asked is None else parse_table_version(asked).layout
     return (CompletionRange if layout.has_completion_time_in_names else RequestRange).parse(start, end)
 
@@ -151,7 +205,7 @@ def plan_incremental_query(
                 f"files of the instants from {range_.start} to {range_.end or 'now'} were cleaned, or the instants "
                 f"archived; allow the "
                 f"fallback to the latest "
-                "state (hoodie.datasource.read.incr.fallback.fulltablescan.enable=true) or begin later"
+                f"state ({FALL_BACK}=true) or begin later"
             )
         partitions, pruning = prune_partitions(
             snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition

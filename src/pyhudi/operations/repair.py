@@ -37,7 +37,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.settings import CommitSettings
-from pyhudi.options import Options
+from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.table.config import PROPERTIES_BACKUP, PROPERTIES_FILE, store_table_config
@@ -103,7 +103,7 @@ class RepairSettings:
     @classmethod
     def of(cls, options: Options, kinds: Sequence[RepairKind] = tuple(RepairKind)) -> RepairSettings:
         """From checked options."""
-        return cls(tuple(kind for kind in RepairKind if kind in kinds), CommitSettings.of(options), MetadataSettings.of(options))
+        return read_settings(cls, options, kinds=tuple(kind for kind in RepairKind if kind in kinds))
 
 
 @observed("repair")

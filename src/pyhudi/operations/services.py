@@ -16,26 +16,60 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest, ServiceFailed
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action, Instant, State, format_instant_time
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.clean import CleanSettings, run_clean
+from pyhudi.operations.cluster import INLINE as CLUSTER_INLINE
 from pyhudi.operations.cluster import ClusteringOptions, ClusteringRuns, due_now, run_clusterings, schedule_clustering
 from pyhudi.operations.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
 from pyhudi.operations.metadata.services import MetadataServiceSettings, run_metadata_services
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.results import CompactionResult, WriteResult
 from pyhudi.operations.ttl import DeletePartitions, TtlSettings, run_ttl
-from pyhudi.options import Options
 from pyhudi.plan.archival import reason_not_to_archive
 from pyhudi.plan.cleaning import reason_not_to_clean
 from pyhudi.plan.compaction import Due, compaction_due
+from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.timeline import Timeline
 
 _LOG = logging.getLogger("pyhudi.operations.services")
+
+
+SERVICES_SWITCH = Option("hoodie.table.services.enabled", bool, "true", "services follow writes at all")
+CLEAN_SWITCH = Option("hoodie.clean.automatic", bool, "true", "a clean follows a write when it is due")
+ARCHIVE_SWITCH = Option("hoodie.archive.automatic", bool, "true", "an archival follows a write when it is due")
+COMPACT_INLINE = Option(
+    "hoodie.compact.inline",
+    bool,
+    None,
+    "a write to a merge-on-read table compacts it when that is due; unset: unless the options say who else does",
+)
+COMPACT_SCHEDULE = Option(
+    "hoodie.compact.schedule.inline", bool, "false", "a write plans a compaction when it is due, and leaves it to others"
+)
+COMPACT_ASYNC = Option(
+    "hoodie.datasource.compaction.async.enable", bool, None, "others compact: true plans for them, false leaves that to them too"
+)
+LOG_COMPACT_INLINE = Option(
+    "hoodie.log.compaction.inline", bool, "false", "a write to a merge-on-read table makes a log compaction when that is due"
+)
+CLUSTER_SCHEDULE = Option(
+    "hoodie.clustering.schedule.inline", bool, "false", "a write plans a clustering when it is due, and leaves it to others"
+)
+CLUSTER_ASYNC = Option(
+    "hoodie.clustering.async.enabled",
+    bool,
+    "false",
+    "others cluster: a write plans for them when a clustering is due",
+    aliases=("hoodie.datasource.clustering.async.enable",),
+)
+TTL_INLINE = Option("hoodie.partition.ttl.inline", bool, "false", "a write deletes partitions that have expired")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +84,26 @@ class ServiceSettings:
     raise_failures: a service that fails makes the write raise, after its commit.
     """
 
-    clean: CleanSettings | None
-    archive: ArchiveSettings | None
-    metadata: MetadataServiceSettings | None
+    clean: Annotated[CleanSettings | None, SERVICES_SWITCH, CLEAN_SWITCH]
+    archive: Annotated[ArchiveSettings | None, SERVICES_SWITCH, ARCHIVE_SWITCH]
+    metadata: Annotated[MetadataServiceSettings | None, SERVICES_SWITCH]
     compact: CompactSettings
-    compact_inline: bool
-    compact_schedule_inline: bool
-    log_compact_inline: bool
+    compact_inline: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE, COMPACT_SCHEDULE, COMPACT_ASYNC]
+    compact_schedule_inline: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE, COMPACT_SCHEDULE, COMPACT_ASYNC]
+    log_compact_inline: Annotated[bool, SERVICES_SWITCH, LOG_COMPACT_INLINE]
     clustering: ClusteringOptions
-    cluster_inline: bool
-    cluster_schedule: bool
-    ttl: TtlSettings | None
-    raise_failures: bool
+    cluster_inline: Annotated[bool, SERVICES_SWITCH, CLUSTER_INLINE]
+    cluster_schedule: Annotated[bool, SERVICES_SWITCH, CLUSTER_SCHEDULE, CLUSTER_ASYNC]
+    ttl: Annotated[TtlSettings | None, SERVICES_SWITCH, TTL_INLINE]
+    raise_failures: Annotated[
+        bool,
+        Option(
+            "hoodie.fail.writes.on.inline.table.service.exception",
+            bool,
+            "true",
+            "a service that fails after a commit makes the write raise; false: the result says so",
+        ),
+    ]
 
     @classmethod
     def of(cls, options: Options) -> ServiceSettings:
@@ -70,44 +112,38 @@ class ServiceSettings:
         A write to a merge-on-read table compacts inline unless the options say who does it: so it is with real Hudi's writers of
         batches, and a table that nobody compacts gets slower with every write.
         """
-        enabled = options.flag("hoodie.table.services.enabled")
-        inline = options.given("hoodie.compact.inline")
-        beside = options.given("hoodie.datasource.compaction.async.enable")
+        enabled = options.flag(SERVICES_SWITCH)
+        inline, beside = options.given(COMPACT_INLINE), options.given(COMPACT_ASYNC)
         left_to_others = beside is not None
-        scheduled = options.flag("hoodie.compact.schedule.inline") or beside == "true"
-        clusters = options.flag("hoodie.clustering.inline")
-        cluster_scheduled = options.flag("hoodie.clustering.schedule.inline") or options.flag("hoodie.clustering.async.enabled")
-        if inline == "true" and options.flag("hoodie.compact.schedule.inline"):
+        scheduled = options.flag(COMPACT_SCHEDULE) or beside == "true"
+        clusters = options.flag(CLUSTER_INLINE)
+        cluster_scheduled = options.flag(CLUSTER_SCHEDULE) or options.flag(CLUSTER_ASYNC)
+        if inline == "true" and options.flag(COMPACT_SCHEDULE):
             raise InvalidRequest(
-                "hoodie.compact.inline does not go with hoodie.compact.schedule.inline: either the writer compacts, or it plans "
-                "and leaves the work to others"
+                f"{COMPACT_INLINE} does not go with {COMPACT_SCHEDULE}: either the writer compacts, or it plans and leaves the "
+                "work to others"
             )
         if clusters and cluster_scheduled:
             raise InvalidRequest(
-                "hoodie.clustering.inline does not go with hoodie.clustering.schedule.inline or "
-                "hoodie.clustering.async.enabled: either the writer clusters, or it plans and leaves the work to others"
+                f"{CLUSTER_INLINE} does not go with {CLUSTER_SCHEDULE} or {CLUSTER_ASYNC}: either the writer clusters, or it "
+                "plans and leaves the work to others"
             )
-        archive = ArchiveSettings.of(options) if enabled and options.flag("hoodie.archive.automatic") else None
-        return cls(
-            clean=CleanSettings.of(options) if enabled and options.flag("hoodie.clean.automatic") else None,
+        archive = ArchiveSettings.of(options) if enabled and options.flag(ARCHIVE_SWITCH) else None
+        metadata = MetadataServiceSettings(
+            MetadataSettings.of(options), CleanSettings.of(options), archive, options.integer(LOCK_WAIT)
+        )
+        return read_settings(
+            cls,
+            options,
+            clean=CleanSettings.of(options) if enabled and options.flag(CLEAN_SWITCH) else None,
             archive=archive,
-            metadata=MetadataServiceSettings(
-                MetadataSettings.of(options),
-                CleanSettings.of(options),
-                archive,
-                options.integer("hoodie.write.lock.wait_time_ms"),
-            )
-            if enabled
-            else None,
-            compact=CompactSettings.of(options),
+            metadata=metadata if enabled else None,
             compact_inline=enabled and (not left_to_others and not scheduled if inline is None else inline == "true"),
             compact_schedule_inline=enabled and scheduled and inline != "true",
-            log_compact_inline=enabled and options.flag("hoodie.log.compaction.inline"),
-            clustering=ClusteringOptions.of(options),
+            log_compact_inline=enabled and options.flag(LOG_COMPACT_INLINE),
             cluster_inline=enabled and clusters,
             cluster_schedule=enabled and cluster_scheduled,
-            ttl=TtlSettings.of(options) if enabled and options.flag("hoodie.partition.ttl.inline") else None,
-            raise_failures=options.flag("hoodie.fail.writes.on.inline.table.service.exception"),
+            ttl=TtlSettings.of(options) if enabled and options.flag(TTL_INLINE) else None,
         )
 
     def none(self) -> ServiceSettings:
@@ -181,7 +217,7 @@ def _outcome(name: str, context: TableContext, settings: ServiceSettings, done: 
 def _clean(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.clean
     if chosen is None:
-        return "off: hoodie.clean.automatic=false"
+        return f"off: {CLEAN_SWITCH}=false"
     unfinished = bool(glance.pending(Action.CLEAN)) or (chosen.commit.failed_writes == "LAZY" and bool(glance.pending_writes()))
     reason = None if unfinished else reason_not_to_clean(glance, chosen.cleaning, None)
     if reason is not None:
@@ -196,7 +232,7 @@ def _clean(context: TableContext, engine: Engine | None, settings: ServiceSettin
 
 def _metadata(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     if settings.metadata is None:
-        return "off: hoodie.table.services.enabled=false"
+        return f"off: {SERVICES_SWITCH}=false"
     if not context.config.has_metadata_table:
         return "off: the table has no metadata table"
     return run_metadata_services(context, engine, settings.metadata)
@@ -205,7 +241,7 @@ def _metadata(context: TableContext, engine: Engine | None, settings: ServiceSet
 def _archive(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.archive
     if chosen is None:
-        return "off: hoodie.archive.automatic=false"
+        return f"off: {ARCHIVE_SWITCH}=false"
     reason = reason_not_to_archive(glance, chosen.archival)
     if reason is not None:
         return f"not due: {reason}"
@@ -216,7 +252,7 @@ def _archive(context: TableContext, engine: Engine | None, settings: ServiceSett
 def _compact(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.compact
     if not settings.compact_inline and not settings.compact_schedule_inline:
-        return "off: hoodie.compact.inline=false"
+        return f"off: {COMPACT_INLINE}=false"
     pending = glance.pending(Action.COMPACTION)
     due = _due(context, chosen, glance)
     if not settings.compact_inline:
@@ -235,7 +271,7 @@ def _compact(context: TableContext, engine: Engine | None, settings: ServiceSett
 
 def _log_compact(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     if not settings.log_compact_inline:
-        return "off: hoodie.log.compaction.inline=false"
+        return f"off: {LOG_COMPACT_INLINE}=false"
     if engine is None:
         return "due: left to the next write"
     return describe_compactions(run_log_compaction(context, engine, settings.compact, if_due=True))
@@ -244,7 +280,7 @@ def _log_compact(context: TableContext, engine: Engine | None, settings: Service
 def _cluster(context: TableContext, engine: Engine | None, settings: ServiceSettings, glance: Timeline) -> str:
     chosen = settings.clustering
     if not settings.cluster_inline and not settings.cluster_schedule:
-        return "off: hoodie.clustering.inline=false"
+        return f"off: {CLUSTER_INLINE}=false"
     pending = glance.pending(Action.CLUSTERING)
     if not settings.cluster_inline and pending:
         return f"not due: clustering {pending[0].request_time} is planned already"

@@ -3,12 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.options import Options
 from pyhudi.records.merge import DeleteMarker
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.heartbeats import HeartbeatSettings
-from pyhudi.storage.locks import LockSettings
+from pyhudi.storage.locks import LOCK_WAIT
+
+CONCURRENCY = Option(
+    "hoodie.write.concurrency.mode",
+    ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL"),
+    "SINGLE_WRITER",
+    "whether others write at the same time; with them, failed writes are rolled back by cleans",
+)
+FAILED_WRITES = Option(
+    "hoodie.clean.failed.writes.policy",
+    ("EAGER", "LAZY", "NEVER"),
+    None,
+    "who rolls failed writes back: the next writer, a clean, or nobody; unset: by the concurrency mode",
+    aliases=("hoodie.cleaner.policy.failed.writes",),
+)
+CLOCK_SKEW = Option(
+    "hoodie.time.generator.max_expected_clock_skew_ms",
+    int,
+    None,
+    "milliseconds by which clocks of writers may differ; waited out at each instant time",
+)
+METADATA_PREFIX = Option(
+    "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options that begin with it go into the metadata of the commit"
+)
+DELETE_FIELD = Option("hoodie.payload.delete.field", str, None, "column whose value says that a row is a delete")
+DELETE_MARKER = Option(
+    "hoodie.payload.delete.marker", str, None, "the text that says so in the column of hoodie.payload.delete.field"
+)
+INDEX_TYPE = Option(
+    "hoodie.index.type",
+    ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE"),
+    "SIMPLE",
+    "how a write finds the records that are in the table",
+)
+MEMORY_BUDGET = Option(
+    "pyhudi.memory.budget.bytes", int, str(1 << 30), "bytes that rows may take up before they go to local disk", at_least=1
+)
+THREADS = Option("pyhudi.threads", int, "0", "threads of the embedded engine; 0: as many as there are cores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,31 +58,31 @@ class CommitSettings:
     the wait is only for writers that do not look there; it is 0 unless the option asks for it.
     """
 
-    failed_writes: str
-    lock_wait_ms: int
-    conflict_retries: int
+    failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
+    lock_wait_ms: Annotated[int, LOCK_WAIT]
+    conflict_retries: Annotated[
+        int,
+        Option(
+            "hoodie.write.num.retries.on.conflict.failures",
+            int,
+            "3",
+            "times that a write is planned anew when another writer won",
+            at_least=0,
+        ),
+    ]
     heartbeats: HeartbeatSettings
-    clock_skew_ms: int
-    commit_metadata_prefix: str
+    clock_skew_ms: Annotated[int, CLOCK_SKEW]
+    commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
-        """From checked options.  Raises InvalidRequest for a negative number of retries."""
-        multi = options.word("hoodie.write.concurrency.mode") != "SINGLE_WRITER"
-        skew = options.text("hoodie.time.generator.max_expected_clock_skew_ms")
-        retries = options.integer("hoodie.write.num.retries.on.conflict.failures")
-        if retries < 0:
-            raise InvalidRequest(f"option hoodie.write.num.retries.on.conflict.failures={retries} has to be 0 or more")
-        return cls(
-            failed_writes=options.text("hoodie.clean.failed.writes.policy") or ("LAZY" if multi else "EAGER"),
-            lock_wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
-            conflict_retries=retries,
-            heartbeats=HeartbeatSettings(
-                options.integer("hoodie.client.heartbeat.interval_in_ms"),
-                options.integer("hoodie.client.heartbeat.tolerable.misses"),
-            ),
-            clock_skew_ms=int(skew) if skew else 0,
-            commit_metadata_prefix=options.word("hoodie.datasource.write.commitmeta.key.prefix"),
+        """From checked options."""
+        several = options.word(CONCURRENCY) != "SINGLE_WRITER"
+        return read_settings(
+            cls,
+            options,
+            failed_writes=options.text(FAILED_WRITES) or ("LAZY" if several else "EAGER"),
+            clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
         )
 
 
@@ -53,24 +91,12 @@ def delete_marker(options: Options, *, beside_flag: bool) -> DeleteMarker | None
 
     beside_flag: `_hoodie_is_deleted` counts as well.  Raises InvalidRequest when only one of the two options is set.
     """
-    field, text = options.text("hoodie.payload.delete.field"), options.text("hoodie.payload.delete.marker")
+    field, text = options.text(DELETE_FIELD), options.text(DELETE_MARKER)
     if field is None and text is None:
         return None
     if field is None or text is None:
         raise InvalidRequest(
-            f"hoodie.payload.delete.field={field or ''} and hoodie.payload.delete.marker={text or ''}: a delete marker takes "
+            f"{DELETE_FIELD}={field or ''} and {DELETE_MARKER}={text or ''}: a delete marker takes "
             "both, the column and the text in it"
         )
     return DeleteMarker(field, text, beside_flag)
-
-
-def lock_settings(options: Options) -> LockSettings:
-    """How the table lock is taken, from checked options."""
-    return LockSettings(
-        provider=options.text("hoodie.write.lock.provider"),
-        wait_ms=options.integer("hoodie.write.lock.wait_time_ms"),
-        file_system_path=options.text("hoodie.write.lock.filesystem.path"),
-        file_system_expire_ms=options.integer("hoodie.write.lock.filesystem.expire") * 60_000,
-        validity_ms=options.integer("hoodie.write.lock.storage.validity.timeout.secs") * 1000,
-        renew_ms=options.integer("hoodie.write.lock.storage.heartbeat.poll.secs") * 1000,
-    )

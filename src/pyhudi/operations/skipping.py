@@ -25,12 +25,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.execute.base_file import USE_POSITIONS
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.index_definitions import IndexDefinition
@@ -41,9 +43,9 @@ from pyhudi.format.metadata.partitions import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
-from pyhudi.operations.indexes import read_layout
-from pyhudi.operations.settings import delete_marker
-from pyhudi.options import Options
+from pyhudi.operations.indexes import LAYOUT_OPTIONS, read_layout
+from pyhudi.operations.metadata.settings import METADATA_TABLE
+from pyhudi.operations.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (
@@ -63,6 +65,7 @@ from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.records.predicates import Expr
 from pyhudi.records.schema import field_at
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import join_path
 from pyhudi.table.metadata.indexes import (
     find_bloom_filters,
@@ -86,6 +89,14 @@ _FILTERS_AT_ONCE = 32
 _IDENTITY = "identity"
 
 
+_FAILURE_MODE = Option(
+    "hoodie.fileIndex.dataSkippingFailureMode",
+    ("fallback", "strict"),
+    "fallback",
+    "a filtered read whose indexes are damaged reads everything, or fails",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
     """How a read finds its files.  buckets: how the table is bucketed, when the caller says so.
@@ -94,22 +105,24 @@ class ReadSettings:
     of log files deletes beside `_hoodie_is_deleted`.
     """
 
-    use_metadata_table: bool = True
-    skip_data: bool = True
-    strict: bool = False
-    buckets: BucketLayout | None = None
-    use_positions: bool = True
-    marker: DeleteMarker | None = None
+    use_metadata_table: Annotated[bool, METADATA_TABLE] = True
+    skip_data: Annotated[
+        bool,
+        Option("hoodie.enable.data.skipping", bool, "true", "a filtered read asks indexes and statistics which files to read"),
+    ] = True
+    strict: Annotated[bool, _FAILURE_MODE] = False
+    buckets: Annotated[BucketLayout | None, *LAYOUT_OPTIONS] = None
+    use_positions: Annotated[bool, USE_POSITIONS] = True
+    marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
         """From checked options.  Raises InvalidRequest for a bucket count below 1."""
-        return cls(
-            use_metadata_table=options.flag("hoodie.metadata.enable"),
-            skip_data=options.flag("hoodie.enable.data.skipping"),
-            strict=options.word("hoodie.fileIndex.dataSkippingFailureMode") == "strict",
+        return read_settings(
+            cls,
+            options,
+            strict=options.word(_FAILURE_MODE) == "strict",
             buckets=read_layout(options),
-            use_positions=options.flag("hoodie.merge.use.record.positions"),
             marker=delete_marker(options, beside_flag=True),
         )
 

@@ -10,40 +10,58 @@ from collections.abc import Sequence
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.operations.changes import ChangeQuery, plan_change_query
-from pyhudi.operations.query import Filter, Query, archived_instants, plan_incremental_query
+from pyhudi.operations.query import (
+    AS_OF,
+    BEGIN,
+    END,
+    FALL_BACK,
+    INCREMENTAL_FORMAT,
+    QUERY_TYPE,
+    VALUES_FROM_PATH,
+    Filter,
+    Query,
+    archived_instants,
+    plan_incremental_query,
+)
 from pyhudi.operations.skipping import ReadSettings
-from pyhudi.options import Options
 from pyhudi.plan.changes import changes_records
 from pyhudi.plan.incremental import CompletionRange, select_instants
 from pyhudi.plan.streams import BEGINNING, BatchLimits, StreamStep, batch_end, parse_start
+from pyhudi.settings import Option, Options
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot, read_commit
+
+START_OFFSET = Option(
+    "hoodie.datasource.streaming.startOffset",
+    str,
+    "earliest",
+    "where a stream begins: earliest, latest, or after a completion time",
+    chooses="read",
+)
 
 
 def check_stream_options(options: Options) -> None:
     """Raises InvalidRequest or Unsupported for options of queries that no stream carries out."""
-    if options.word("hoodie.datasource.query.type") == "read_optimized":
+    if options.word(QUERY_TYPE) == "read_optimized":
         raise Unsupported("a stream reads what was committed, base files and logs; read_optimized is a batch query")
-    for key in ("as.of.instant", "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"):
-        if options.text(key) is not None:
-            raise InvalidRequest(f"option {key} is for batch queries; a stream begins at hoodie.datasource.streaming.startOffset")
+    for option in (AS_OF, BEGIN, END):
+        if options.text(option) is not None:
+            raise InvalidRequest(f"option {option} is for batch queries; a stream begins at {START_OFFSET}")
     BatchLimits.of(options)
-    parse_start(options.word("hoodie.datasource.streaming.startOffset"))
+    parse_start(options.word(START_OFFSET))
 
 
 def reads_changes(options: Options) -> bool:
     """Whether the options ask for change data.  Raises InvalidRequest when they do so halfway."""
-    wanted = options.word("hoodie.datasource.query.incremental.format") == "cdc"
-    if wanted and options.word("hoodie.datasource.query.type") != "incremental":
-        raise InvalidRequest(
-            "hoodie.datasource.query.incremental.format=cdc goes with hoodie.datasource.query.type=incremental alone"
-        )
+    wanted = options.word(INCREMENTAL_FORMAT) == "cdc"
+    if wanted and options.word(QUERY_TYPE) != "incremental":
+        raise InvalidRequest(f"{INCREMENTAL_FORMAT}=cdc goes with {QUERY_TYPE}=incremental alone")
     return wanted
 
 
 def initial_position(context: TableContext, options: Options) -> str:
     """The position before the first batch of a new stream."""
-    start = parse_start(options.word("hoodie.datasource.streaming.startOffset"))
+    start = parse_start(options.word(START_OFFSET))
     return latest_position(context) if start is None else start
 
 
@@ -91,8 +109,8 @@ def plan_batch(
         range_,
         columns,
         condition,
-        fall_back=options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable"),
-        values_from_path=options.flag("hoodie.datasource.read.extract.partition.values.from.path"),
+        fall_back=options.flag(FALL_BACK),
+        values_from_path=options.flag(VALUES_FROM_PATH),
         settings=settings,
     )
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.instants import format_instant_time
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
 from pyhudi.operations.results import WriteResult
-from pyhudi.options import Options
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
@@ -25,6 +26,16 @@ DAY_MS = 86_400_000
 DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
 """Deletes partitions, named by path, in one replace commit."""
 
+_SELECTED = Option(
+    "hoodie.partition.ttl.strategy.partition.selected", str, None, "partitions that may expire; unset: all of them"
+)
+_STRATEGY = Option(
+    "hoodie.partition.ttl.management.strategy.type",
+    ("KEEP_BY_TIME", "KEEP_BY_CREATION_TIME"),
+    "KEEP_BY_TIME",
+    "whether a partition's age counts from its last write or from its creation",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class TtlSettings:
@@ -33,19 +44,25 @@ class TtlSettings:
     limit: how many are deleted at once, oldest first.  by_creation: whether age counts from a partition's creation.
     """
 
-    days: int
-    selected: tuple[str, ...] | None
-    limit: int
-    by_creation: bool = False
+    days: Annotated[
+        int,
+        Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days after which a partition expires; below 1: never"),
+    ]
+    selected: Annotated[tuple[str, ...] | None, _SELECTED]
+    limit: Annotated[
+        int,
+        Option("hoodie.partition.ttl.strategy.max.delete.partitions", int, "1000", "expired partitions that are deleted at once"),
+    ]
+    by_creation: Annotated[bool, _STRATEGY] = False
 
     @classmethod
     def of(cls, options: Options) -> TtlSettings:
         """From checked options."""
-        return cls(
-            days=options.integer("hoodie.partition.ttl.strategy.days.retain"),
-            selected=options.names("hoodie.partition.ttl.strategy.partition.selected") or None,
-            limit=options.integer("hoodie.partition.ttl.strategy.max.delete.partitions"),
-            by_creation=options.word("hoodie.partition.ttl.management.strategy.type") == "KEEP_BY_CREATION_TIME",
+        return read_settings(
+            cls,
+            options,
+            selected=options.names(_SELECTED) or None,
+            by_creation=options.word(_STRATEGY) == "KEEP_BY_CREATION_TIME",
         )
 
 

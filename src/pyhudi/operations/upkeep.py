@@ -29,7 +29,7 @@ from pyhudi.operations.cluster import run_clusterings
 from pyhudi.operations.compact import run_compaction, run_log_compaction
 from pyhudi.operations.services import ServiceSettings, describe_clusterings, describe_compactions, run_housekeeping
 from pyhudi.operations.ttl import DeletePartitions, TtlSettings, run_ttl
-from pyhudi.options import Options
+from pyhudi.settings import Options, read_settings
 from pyhudi.table.context import TableContext
 
 _LOG = logging.getLogger("pyhudi.operations.upkeep")
@@ -75,7 +75,7 @@ class UpkeepSettings:
                 planned.add("cluster")
             if settings.ttl is None:
                 chosen.discard("ttl")
-        return cls(settings, TtlSettings.of(options), frozenset(chosen), frozenset(planned if plan else ()))
+        return read_settings(cls, options, services=settings, names=frozenset(chosen), planned=frozenset(planned if plan else ()))
 
 
 def run_pass(

@@ -18,11 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
@@ -47,14 +48,21 @@ from pyhudi.operations.query import Filter, Query, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.rollback import rollback_failed_writes
 from pyhudi.operations.services import ServiceSettings, with_services
-from pyhudi.operations.settings import CommitSettings, delete_marker
+from pyhudi.operations.settings import (
+    DELETE_FIELD,
+    DELETE_MARKER,
+    MEMORY_BUDGET,
+    METADATA_PREFIX,
+    CommitSettings,
+    delete_marker,
+)
 from pyhudi.operations.transaction import Transaction, commit_metadata, touched_groups
 from pyhudi.operations.ttl import DeletePartitions
-from pyhudi.options import FileSettings, Options, SizingSettings
 from pyhudi.plan.conflicts import NEW_GROUPS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_groups
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
     InsertTarget,
+    SizingSettings,
     WorkloadProfile,
     estimate_record_size_bytes,
     plan_inserts,
@@ -65,6 +73,7 @@ from pyhudi.records.merge import IS_DELETED, DeleteMarker, MergeRule, PickByComm
 from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, field_at, normalise, with_meta_fields, without_meta_fields
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
@@ -88,6 +97,92 @@ class WriteOperation(StrEnum):
         return self in (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE, WriteOperation.DELETE_PARTITION)
 
 
+_OVERWRITE_VERBS = ("insert_overwrite", "insert_overwrite_table")
+_WITH_ROWS = ("upsert", "insert", "bulk_insert", *_OVERWRITE_VERBS)
+
+OPERATION = Option(
+    "hoodie.datasource.write.operation",
+    tuple(WriteOperation),
+    WriteOperation.UPSERT.value,
+    "what a write does; unset: upsert, or bulk_insert where nothing names a record key",
+    chooses="write",
+)
+PARTITIONS_TO_DELETE = Option(
+    "hoodie.datasource.write.partitions.to.delete",
+    str,
+    None,
+    "partitions that delete_partition deletes; unset: those of the rows",
+    chooses="write",
+)
+PARTIAL_UPDATE = Option(
+    "pyhudi.partial.update",
+    bool,
+    "false",
+    "the rows of an upsert hold some columns, and the others keep their values",
+    chooses="write",
+    verbs=("upsert",),
+)
+DUPLICATE_POLICY = Option(
+    "hoodie.datasource.insert.dup.policy",
+    ("none", "drop", "fail"),
+    "none",
+    "what an insert does with rows whose keys are in the table: adds them, leaves them out, or fails",
+)
+_DROP_DUPLICATES = Option(
+    "hoodie.datasource.write.insert.drop.duplicates",
+    bool,
+    "false",
+    "as hoodie.datasource.insert.dup.policy=drop; makes an upsert an insert",
+)
+_COMBINE = {
+    WriteOperation.UPSERT: Option(
+        "hoodie.combine.before.upsert",
+        bool,
+        "true",
+        "of several rows of one key in an upsert the one that wins by the merge mode is written",
+        verbs=("upsert",),
+    ),
+    WriteOperation.DELETE: Option(
+        "hoodie.combine.before.delete", bool, "true", "keys that are given twice are deleted once", verbs=("delete",)
+    ),
+}
+_COMBINE_INSERTS = Option(
+    "hoodie.combine.before.insert",
+    bool,
+    "false",
+    "of several rows of one key in an insert or overwrite one is written",
+    verbs=_WITH_ROWS,
+)
+_NULL_FOR_MISSING = Option(
+    "hoodie.write.set.null.for.missing.columns",
+    bool,
+    "false",
+    "columns that the rows of a write lack become null; false refuses them",
+    verbs=_WITH_ROWS,
+)
+_RECONCILE = Option(
+    "hoodie.datasource.write.reconcile.schema",
+    bool,
+    "false",
+    "the same as hoodie.write.set.null.for.missing.columns",
+    verbs=_WITH_ROWS,
+)
+_STATIC_PARTITIONS = Option(
+    "hoodie.static.overwrite.partition.paths",
+    str,
+    None,
+    "partitions that an insert overwrite replaces beside those of its rows",
+    chooses="write",
+    verbs=_OVERWRITE_VERBS,
+)
+_UPDATE_STRATEGY = Option(
+    "hoodie.clustering.updates.strategy",
+    str,
+    "SparkRejectUpdateStrategy",
+    "class that says whether a write may change files of a planned clustering",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class WriteSettings:
     """One write, parsed.  extra_metadata: what the commit carries beside the schema.
@@ -98,70 +193,101 @@ class WriteSettings:
     place of `_hoodie_is_deleted`.
     """
 
-    operation: WriteOperation
+    operation: Annotated[WriteOperation, _DROP_DUPLICATES]
     index: IndexSettings
-    combine: bool
-    duplicate_policy: str
-    allow_duplicates: bool
-    sort_mode: str
-    bulk_parallelism: int
-    null_for_missing: bool
-    allow_drop: bool
-    allow_empty: bool
-    memory_budget_bytes: int
-    partitions_to_overwrite: tuple[str, ...] | None
+    combine: Annotated[bool, *_COMBINE.values(), _COMBINE_INSERTS]
+    duplicate_policy: Annotated[str, DUPLICATE_POLICY, _DROP_DUPLICATES]
+    allow_duplicates: Annotated[
+        bool,
+        Option(
+            "hoodie.merge.allow.duplicate.on.inserts",
+            bool,
+            "true",
+            "inserts into a small file stay records of their own when their keys are there; false merges them",
+            verbs=("insert",),
+        ),
+    ]
+    sort_mode: Annotated[
+        str,
+        Option(
+            "hoodie.bulkinsert.sort.mode",
+            ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT"),
+            "NONE",
+            "how a bulk insert orders and deals out its rows",
+            verbs=("bulk_insert",),
+        ),
+    ]
+    bulk_parallelism: Annotated[
+        int,
+        Option(
+            "hoodie.bulkinsert.shuffle.parallelism",
+            int,
+            "0",
+            "tasks that a bulk insert deals its rows out to; 0: the engine chooses",
+            verbs=("bulk_insert",),
+        ),
+    ]
+    null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
+    allow_drop: Annotated[
+        bool,
+        Option(
+            "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+            bool,
+            "false",
+            "a write whose rows lack columns drops them from the table",
+            verbs=_WITH_ROWS,
+        ),
+    ]
+    allow_empty: Annotated[
+        bool, Option("hoodie.allow.empty.commit", bool, "true", "a write that changes nothing commits all the same")
+    ]
+    memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
+    partitions_to_overwrite: Annotated[tuple[str, ...] | None, _STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings
     commit: CommitSettings
-    extra_metadata: tuple[tuple[str, str], ...]
+    extra_metadata: Annotated[tuple[tuple[str, str], ...], METADATA_PREFIX]
     services: ServiceSettings
     metadata: MetadataSettings
-    clustering_updates: str
-    drops_clusterings: bool
-    partial: bool
+    clustering_updates: Annotated[str, _UPDATE_STRATEGY]
+    drops_clusterings: Annotated[
+        bool,
+        Option(
+            "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
+            bool,
+            "false",
+            "a write to files of a planned clustering, where it is allowed, drops the plan",
+        ),
+    ]
+    partial: Annotated[bool, PARTIAL_UPDATE]
     batch: StreamBatch | None = None
-    marker: DeleteMarker | None = None
+    marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
         """From checked options.  Raises InvalidRequest for options that do not go together."""
-        policy = options.word("hoodie.datasource.insert.dup.policy")
-        if options.flag("hoodie.datasource.write.insert.drop.duplicates"):
+        policy = options.word(DUPLICATE_POLICY)
+        if options.flag(_DROP_DUPLICATES):
             if operation is WriteOperation.BULK_INSERT:
-                raise InvalidRequest("hoodie.datasource.write.insert.drop.duplicates does not go with bulk_insert; use insert")
+                raise InvalidRequest(f"{_DROP_DUPLICATES} does not go with bulk_insert; use insert")
             policy = "drop"
             if operation is WriteOperation.UPSERT:
+                if options.flag(PARTIAL_UPDATE):
+                    raise InvalidRequest(f"{_DROP_DUPLICATES} makes the upsert an insert, and {PARTIAL_UPDATE} needs an upsert")
                 operation = WriteOperation.INSERT
-        combine = {
-            WriteOperation.UPSERT: "hoodie.combine.before.upsert",
-            WriteOperation.DELETE: "hoodie.combine.before.delete",
-        }.get(operation, "hoodie.combine.before.insert")
-        static = options.text("hoodie.static.overwrite.partition.paths")
-        prefix = options.word("hoodie.datasource.write.commitmeta.key.prefix")
-        extra = tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix))
-        return cls(
+        static = options.text(_STATIC_PARTITIONS)
+        prefix = options.word(METADATA_PREFIX)
+        return read_settings(
+            cls,
+            options,
             operation=operation,
-            index=IndexSettings.of(options),
-            combine=options.flag(combine),
+            combine=options.flag(_COMBINE.get(operation, _COMBINE_INSERTS)),
             duplicate_policy=policy,
-            allow_duplicates=options.flag("hoodie.merge.allow.duplicate.on.inserts"),
-            sort_mode=options.word("hoodie.bulkinsert.sort.mode"),
-            bulk_parallelism=options.integer("hoodie.bulkinsert.shuffle.parallelism"),
-            null_for_missing=options.flag("hoodie.write.set.null.for.missing.columns")
-            or options.flag("hoodie.datasource.write.reconcile.schema"),
-            allow_drop=options.flag("hoodie.datasource.write.schema.allow.auto.evolution.column.drop"),
-            allow_empty=options.flag("hoodie.allow.empty.commit"),
-            memory_budget_bytes=options.positive("pyhudi.memory.budget.bytes"),
-            partitions_to_overwrite=tuple(p.strip() for p in static.split(",")) if static else None,
-            files=FileSettings.of(options),
-            sizing=SizingSettings.of(options),
-            commit=CommitSettings.of(options),
-            extra_metadata=extra,
-            services=ServiceSettings.of(options),
-            metadata=MetadataSettings.of(options),
+            null_for_missing=options.flag(_NULL_FOR_MISSING) or options.flag(_RECONCILE),
+            partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
+            extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
-            drops_clusterings=options.flag("hoodie.clustering.rollback.pending.replacecommit.on.conflict"),
-            partial=options.flag("pyhudi.partial.update") and operation is WriteOperation.UPSERT,
+            partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
             marker=delete_marker(options, beside_flag=False),
         )
 
@@ -410,16 +536,16 @@ def _check_marker(context: TableContext, settings: WriteSettings, schema: pa.Sch
     config = context.config
     if not looks_at_markers(config.merge):
         raise InvalidRequest(
-            "hoodie.payload.delete.field and hoodie.payload.delete.marker: the table's payload class "
+            f"{DELETE_FIELD} and {DELETE_MARKER}: the table's payload class "
             f"{config.merge.payload_class} looks at no delete marker, so the rows would be stored; delete them by key, or mark "
             "them in _hoodie_is_deleted"
         )
     if settings.partial:
-        raise Unsupported("hoodie.payload.delete.field in a partial update: delete those records by key")
+        raise Unsupported(f"{DELETE_FIELD} in a partial update: delete those records by key")
     field = config.ordering_field
     if not config.is_cow and field is not None and IS_DELETED not in schema.names and _is_decimal(schema, field):
         raise Unsupported(
-            f"hoodie.payload.delete.field in a merge-on-read table whose ordering field {field} is a decimal: log files tell "
+            f"{DELETE_FIELD} in a merge-on-read table whose ordering field {field} is a decimal: log files tell "
             f"such a delete by the column {IS_DELETED}, which the table lacks; delete those records by key"
         )
 
@@ -667,8 +793,7 @@ class _Write:
             existing = sum(tagged.profile().updates.values())
             if existing:
                 raise InvalidRequest(
-                    f"{existing} of the rows to insert have keys that are in the table already "
-                    f"(hoodie.datasource.insert.dup.policy=fail)"
+                    f"{existing} of the rows to insert have keys that are in the table already ({DUPLICATE_POLICY}=fail)"
                 )
         return tagged.without_existing()
 
@@ -802,7 +927,7 @@ def _check_duplicate_policy(settings: WriteSettings) -> None:
     if settings.routes and settings.operation is WriteOperation.INSERT and settings.duplicate_policy != "none":
         raise Unsupported(
             "index BUCKET looks no keys up, so an insert cannot pass over or refuse those that are there; use upsert, or "
-            "hoodie.datasource.insert.dup.policy=none"
+            f"{DUPLICATE_POLICY}=none"
         )
 
 
@@ -843,7 +968,7 @@ def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
             f"{settings.operation} would change {count} file groups of {context.storage.uri} that pending clustering "
             f"{', '.join(clustered)} is about to replace, and one of the two would be lost; run it with "
             f"cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r}), or let writes win with "
-            "hoodie.clustering.updates.strategy=SparkAllowUpdateStrategy"
+            f"{_UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
         )
     if settings.operation.replaces:
         compacted = set(snapshot.slicing.pending_compactions).intersection(wanted)
@@ -860,10 +985,9 @@ def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
 
 def _update_strategy(options: Options) -> str:
     """`hoodie.clustering.updates.strategy` as reject or allow."""
-    key = "hoodie.clustering.updates.strategy"
-    name = options.word(key)
+    name = options.word(_UPDATE_STRATEGY)
     known = {"SparkRejectUpdateStrategy": "reject", "SparkAllowUpdateStrategy": "allow"}
     found = known.get(name.rsplit(".", 1)[-1])
     if found is None:
-        raise Unsupported(f"option {key}={name} is refused: PyHudi has {', '.join(known)}")
+        raise Unsupported(f"option {_UPDATE_STRATEGY}={name} is refused: PyHudi has {', '.join(known)}")
     return found

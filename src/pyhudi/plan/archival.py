@@ -21,16 +21,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.history import MAX_LEVEL, HistoryFileName, Manifest, ManifestEntry, parse_history_file
 from pyhudi.format.instants import Action, Instant, State, parse_instant_time
-from pyhudi.options import Options
 from pyhudi.plan.cleaning import CleaningSettings, LastClean, earliest_instant_to_retain
+from pyhudi.plan.compaction import COMPACTION_TRIGGER, MAX_DELTA_COMMITS, CompactionTrigger
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.timeline.timeline import SLICING_ACTIONS, Timeline
 
 MERGE_LIMIT_BYTES = 1 << 30
 """How many bytes of history one merge takes in."""
+
+
+MIN_COMMITS = Option("hoodie.keep.min.commits", int, "20", "commits that an archival leaves on the active timeline")
+MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the active timeline above which an archival is due")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +48,28 @@ class ArchivalSettings:
     merge_batch: files of one level of the history that are merged.
     """
 
-    min_commits: int
-    max_commits: int
-    beyond_savepoint: bool
-    delta_commits_counted: int | None
-    merge_batch: int
+    min_commits: Annotated[int, MIN_COMMITS]
+    max_commits: Annotated[int, MAX_COMMITS]
+    beyond_savepoint: Annotated[
+        bool,
+        Option(
+            "hoodie.archive.beyond.savepoint",
+            bool,
+            "false",
+            "an archival passes over savepointed commits instead of stopping before the first",
+        ),
+    ]
+    delta_commits_counted: Annotated[int | None, COMPACTION_TRIGGER, MAX_DELTA_COMMITS]
+    merge_batch: Annotated[
+        int,
+        Option("hoodie.timeline.compaction.batch.size", int, "10", "files of one level of the history that are merged"),
+    ]
     cleaning: CleaningSettings
 
     def __post_init__(self) -> None:
         if self.min_commits < 1 or self.max_commits <= self.min_commits:
             raise InvalidRequest(
-                f"hoodie.keep.max.commits ({self.max_commits}) has to be larger than hoodie.keep.min.commits "
+                f"{MAX_COMMITS} ({self.max_commits}) has to be larger than {MIN_COMMITS} "
                 f"({self.min_commits}), and that at least 1"
             )
         if self.merge_batch < 2:
@@ -61,15 +78,9 @@ class ArchivalSettings:
     @classmethod
     def of(cls, options: Options) -> ArchivalSettings:
         """From checked options."""
-        counted = options.word("hoodie.compact.inline.trigger.strategy") in ("NUM_COMMITS", "NUM_AND_TIME")
-        return cls(
-            min_commits=options.integer("hoodie.keep.min.commits"),
-            max_commits=options.integer("hoodie.keep.max.commits"),
-            beyond_savepoint=options.flag("hoodie.archive.beyond.savepoint"),
-            delta_commits_counted=options.integer("hoodie.compact.inline.max.delta.commits") if counted else None,
-            merge_batch=options.integer("hoodie.timeline.compaction.batch.size"),
-            cleaning=CleaningSettings.of(options),
-        )
+        counted = options.word(COMPACTION_TRIGGER) in (CompactionTrigger.NUM_COMMITS, CompactionTrigger.NUM_AND_TIME)
+        delta_commits = options.integer(MAX_DELTA_COMMITS) if counted else None
+        return read_settings(cls, options, delta_commits_counted=delta_commits)
 
 
 @dataclass(frozen=True, slots=True)

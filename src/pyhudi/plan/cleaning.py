@@ -21,12 +21,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from enum import StrEnum
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.clean import SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, CommitMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
-from pyhudi.options import Options
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState
 from pyhudi.timeline.timeline import Timeline
 
@@ -46,10 +47,39 @@ class CleaningPolicy(StrEnum):
         return self is not CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
 
 
+POLICY = Option(
+    "hoodie.clean.policy",
+    ("KEEP_LATEST_COMMITS", "KEEP_LATEST_FILE_VERSIONS", "KEEP_LATEST_BY_HOURS"),
+    None,
+    "what a clean keeps; unset: what the one option of retention that is given means, else commits",
+    aliases=("hoodie.cleaner.policy",),
+)
+COMMITS_RETAINED = Option(
+    "hoodie.clean.commits.retained",
+    int,
+    "10",
+    "commits whose file slices a clean keeps, for the policy of commits",
+    aliases=("hoodie.cleaner.commits.retained",),
+)
+VERSIONS_RETAINED = Option(
+    "hoodie.clean.fileversions.retained",
+    int,
+    "3",
+    "file slices that a clean keeps of each file group, for the policy of file versions",
+    aliases=("hoodie.cleaner.fileversions.retained",),
+)
+HOURS_RETAINED = Option(
+    "hoodie.clean.hours.retained",
+    int,
+    "24",
+    "hours whose file slices a clean keeps, for the policy of hours",
+    aliases=("hoodie.cleaner.hours.retained",),
+)
+
 _RETAINED = {
-    "hoodie.clean.commits.retained": CleaningPolicy.KEEP_LATEST_COMMITS,
-    "hoodie.clean.fileversions.retained": CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
-    "hoodie.clean.hours.retained": CleaningPolicy.KEEP_LATEST_BY_HOURS,
+    COMMITS_RETAINED: CleaningPolicy.KEEP_LATEST_COMMITS,
+    VERSIONS_RETAINED: CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
+    HOURS_RETAINED: CleaningPolicy.KEEP_LATEST_BY_HOURS,
 }
 
 
@@ -61,13 +91,41 @@ class CleaningSettings:
     changed.  several_pending: a clean may be planned while another one is pending.
     """
 
-    policy: CleaningPolicy
-    commits_retained: int
-    hours_retained: int
-    versions_retained: int
-    trigger_commits: int
-    incremental: bool
-    several_pending: bool
+    policy: Annotated[CleaningPolicy, POLICY, COMMITS_RETAINED, VERSIONS_RETAINED, HOURS_RETAINED]
+    commits_retained: Annotated[int, COMMITS_RETAINED]
+    hours_retained: Annotated[int, HOURS_RETAINED]
+    versions_retained: Annotated[int, VERSIONS_RETAINED]
+    trigger_commits: Annotated[
+        int,
+        Option(
+            "hoodie.clean.trigger.max.commits",
+            int,
+            "1",
+            "commits since the last clean that make the next one due",
+            aliases=("hoodie.clean.max.commits",),
+        ),
+        Option("hoodie.clean.trigger.strategy", ("NUM_COMMITS",), "NUM_COMMITS", "what makes a clean due"),
+    ]
+    incremental: Annotated[
+        bool,
+        Option(
+            "hoodie.clean.incremental.enabled",
+            bool,
+            "true",
+            "a clean looks only at partitions that changed since the last one",
+            aliases=("hoodie.cleaner.incremental.mode",),
+        ),
+    ]
+    several_pending: Annotated[
+        bool,
+        Option(
+            "hoodie.clean.multiple.enabled",
+            bool,
+            "false",
+            "a clean may be planned while another one is pending",
+            aliases=("hoodie.clean.allow.multiple",),
+        ),
+    ]
 
     def __post_init__(self) -> None:
         for name, value in (("commits", self.commits_retained), ("versions", self.versions_retained)):
@@ -79,21 +137,13 @@ class CleaningSettings:
     @classmethod
     def of(cls, options: Options) -> CleaningSettings:
         """From checked options.  The policy is that of the one `...retained` option given, when no policy is."""
-        named = options.text("hoodie.clean.policy")
-        given = [policy for key, policy in _RETAINED.items() if options.given(key) is not None]
+        named = options.text(POLICY)
+        given = [policy for option, policy in _RETAINED.items() if options.given(option) is not None]
         if named is not None:
             policy = CleaningPolicy(named)
         else:
             policy = given[0] if len(given) == 1 else CleaningPolicy.KEEP_LATEST_COMMITS
-        return cls(
-            policy=policy,
-            commits_retained=options.integer("hoodie.clean.commits.retained"),
-            hours_retained=options.integer("hoodie.clean.hours.retained"),
-            versions_retained=options.integer("hoodie.clean.fileversions.retained"),
-            trigger_commits=options.integer("hoodie.clean.trigger.max.commits"),
-            incremental=options.flag("hoodie.clean.incremental.enabled"),
-            several_pending=options.flag("hoodie.clean.multiple.enabled"),
-        )
+        return read_settings(cls, options, policy=policy)
 
 
 @dataclass(frozen=True, slots=True)

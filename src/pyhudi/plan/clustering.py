@@ -20,15 +20,40 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import md5
-from typing import Any
+from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.settings import Option
 from pyhudi.table.slices import FileSlice
 from pyhudi.timeline.timeline import Timeline
 
 GROUPINGS = ("size", "prefer_overlap", "overlap", "record_key", "commit_time", "random", "single")
 FILTER_MODES = ("NONE", "RECENT_DAYS", "SELECTED_PARTITIONS", "DAY_ROLLING")
 LAYOUTS = ("LINEAR", "ZORDER", "HILBERT")
+
+
+SORT_COLUMNS = Option(
+    "hoodie.clustering.plan.strategy.sort.columns", str, None, "columns by which a clustering sorts; unset: it only sizes files"
+)
+LAYOUT = Option(
+    "hoodie.layout.optimize.strategy", LAYOUTS, "LINEAR", "order of several sort columns: one after the other, or a curve"
+)
+TARGET_FILE_BYTES = Option(
+    "hoodie.clustering.plan.strategy.target.file.max.bytes", int, "1073741824", "bytes of a file that a clustering writes"
+)
+PLAN_STRATEGY = Option(
+    "hoodie.clustering.plan.strategy.class",
+    str,
+    "SparkSizeBasedClusteringPlanStrategy",
+    "class that groups files, and may name the filter of partitions",
+)
+FILTER_MODE = Option("hoodie.clustering.plan.partition.filter.mode", FILTER_MODES, "NONE", "which partitions are clustered")
+GROUPING = Option(
+    "pyhudi.clustering.grouping",
+    ("size", "prefer_overlap", "overlap", "record_key", "commit_time", "random"),
+    None,
+    "which files are clustered together; unset: those whose ranges of the sort columns overlap, or by size",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +63,64 @@ class ClusteringSettings:
     sort_columns: the order of rows in the output, () for none.  seed: for the random grouping.
     """
 
-    small_file_limit_bytes: int
-    target_file_bytes: int
-    max_group_bytes: int
-    max_group_count: int
-    sort_columns: tuple[str, ...]
-    layout: str
-    grouping: str
-    single_groups: bool
-    filter_mode: str
-    partition_pattern: str | None
-    selected_partitions: tuple[str, ...]
-    begin_partition: str | None
-    end_partition: str | None
-    recent_partitions: int
-    skipped_partitions: int
+    small_file_limit_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.clustering.plan.strategy.small.file.limit", int, "314572800", "bytes below which a base file is clustered"
+        ),
+    ]
+    target_file_bytes: Annotated[int, TARGET_FILE_BYTES]
+    max_group_bytes: Annotated[
+        int,
+        Option("hoodie.clustering.plan.strategy.max.bytes.per.group", int, "2147483648", "bytes that are clustered together"),
+    ]
+    max_group_count: Annotated[
+        int, Option("hoodie.clustering.plan.strategy.max.num.groups", int, "30", "groups of files of one clustering, at most")
+    ]
+    sort_columns: Annotated[tuple[str, ...], SORT_COLUMNS]
+    layout: Annotated[str, LAYOUT]
+    grouping: Annotated[str, GROUPING, PLAN_STRATEGY]
+    single_groups: Annotated[
+        bool,
+        Option(
+            "hoodie.clustering.plan.strategy.single.group.clustering.enabled",
+            bool,
+            "true",
+            "a group of one file is clustered too, where there are sort columns",
+        ),
+    ]
+    filter_mode: Annotated[str, FILTER_MODE, PLAN_STRATEGY]
+    partition_pattern: Annotated[
+        str | None,
+        Option("hoodie.clustering.plan.strategy.partition.regex.pattern", str, None, "partitions that may be clustered"),
+    ]
+    selected_partitions: Annotated[
+        tuple[str, ...],
+        Option("hoodie.clustering.plan.strategy.partition.selected", str, None, "partitions that are clustered, by name"),
+    ]
+    begin_partition: Annotated[
+        str | None,
+        Option(
+            "hoodie.clustering.plan.strategy.cluster.begin.partition", str, None, "the first partition of SELECTED_PARTITIONS"
+        ),
+    ]
+    end_partition: Annotated[
+        str | None,
+        Option("hoodie.clustering.plan.strategy.cluster.end.partition", str, None, "the last partition of SELECTED_PARTITIONS"),
+    ]
+    recent_partitions: Annotated[
+        int,
+        Option("hoodie.clustering.plan.strategy.daybased.lookback.partitions", int, "2", "partitions of RECENT_DAYS"),
+    ]
+    skipped_partitions: Annotated[
+        int,
+        Option(
+            "hoodie.clustering.plan.strategy.daybased.skipfromlatest.partitions",
+            int,
+            "0",
+            "newest partitions that RECENT_DAYS passes over",
+        ),
+    ]
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -20,11 +20,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan, CompactionStrategy
 from pyhudi.format.instants import Action, Instant, parse_instant_time
-from pyhudi.options import Options
+from pyhudi.plan.write import MAX_FILE_SIZE
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 from pyhudi.timeline.timeline import Timeline
 
@@ -72,6 +74,26 @@ class Strategy(StrEnum):
             raise InvalidRequest(f"hoodie.compaction.strategy={name} is no strategy of Hudi's; those are {known}") from None
 
 
+COMPACTION_TRIGGER = Option(
+    "hoodie.compact.inline.trigger.strategy",
+    tuple(CompactionTrigger),
+    CompactionTrigger.NUM_COMMITS.value,
+    "what makes a compaction due: delta commits, time, or both",
+)
+MAX_DELTA_COMMITS = Option(
+    "hoodie.compact.inline.max.delta.commits", int, "5", "delta commits since the last compaction that make the next one due"
+)
+STRATEGIES = Option(
+    "hoodie.compaction.strategy",
+    str,
+    Strategy.LOG_FILE_SIZE.value,
+    "classes that say what a compaction takes, and what first; applied one after the other",
+)
+PARTITION_REGEX = Option(
+    "hoodie.compaction.partition.path.regex", str, None, "partitions that the strategy of that name compacts"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
     """When to compact, and what first.
@@ -82,18 +104,52 @@ class CompactionSettings:
     worth a log compaction.  max_file_size_bytes: taken for the size of a base file that does not exist yet.
     """
 
-    trigger: CompactionTrigger = CompactionTrigger.NUM_COMMITS
-    max_delta_commits: int = 5
-    max_delta_seconds: int = 3600
-    strategies: tuple[Strategy, ...] = (Strategy.LOG_FILE_SIZE,)
-    target_io_mb: int = 512_000
-    log_size_threshold_bytes: int = 0
-    log_count_threshold: int = 0
-    day_partitions: int = 10
-    partition_regex: str = ""
-    incremental: bool = True
-    log_block_threshold: int = 5
-    max_file_size_bytes: int = 125_829_120
+    trigger: Annotated[CompactionTrigger, COMPACTION_TRIGGER] = CompactionTrigger.NUM_COMMITS
+    max_delta_commits: Annotated[int, MAX_DELTA_COMMITS] = 5
+    max_delta_seconds: Annotated[
+        int,
+        Option("hoodie.compact.inline.max.delta.seconds", int, "3600", "seconds since the last compaction, for its trigger"),
+    ] = 3600
+    strategies: Annotated[
+        tuple[Strategy, ...],
+        STRATEGIES,
+    ] = (Strategy.LOG_FILE_SIZE,)
+    target_io_mb: Annotated[
+        int,
+        Option("hoodie.compaction.target.io", int, "512000", "megabytes that one compaction reads and writes at most"),
+    ] = 512_000
+    log_size_threshold_bytes: Annotated[
+        int,
+        Option("hoodie.compaction.logfile.size.threshold", int, "0", "bytes of log files from which a file slice is compacted"),
+    ] = 0
+    log_count_threshold: Annotated[
+        int, Option("hoodie.compaction.logfile.num.threshold", int, "0", "log files from which a file slice is compacted")
+    ] = 0
+    day_partitions: Annotated[
+        int,
+        Option(
+            "hoodie.compaction.daybased.target.partitions",
+            int,
+            "10",
+            "partitions that a day-based strategy compacts",
+            aliases=("hoodie.compaction.daybased.target",),
+        ),
+    ] = 10
+    partition_regex: Annotated[str, PARTITION_REGEX] = ""
+    incremental: Annotated[
+        bool,
+        Option(
+            "hoodie.table.services.incremental.enabled",
+            bool,
+            "true",
+            "a compaction looks only at partitions that changed since the last one",
+        ),
+    ] = True
+    log_block_threshold: Annotated[
+        int,
+        Option("hoodie.log.compaction.blocks.threshold", int, "5", "log blocks that make a file slice worth a log compaction"),
+    ] = 5
+    max_file_size_bytes: Annotated[int, MAX_FILE_SIZE] = 125_829_120
 
     def __post_init__(self) -> None:
         if self.max_delta_commits < 1 or self.target_io_mb < 1 or self.day_partitions < 1 or self.log_block_threshold < 1:
@@ -114,20 +170,8 @@ class CompactionSettings:
     @classmethod
     def of(cls, options: Options) -> CompactionSettings:
         """From checked options."""
-        return cls(
-            trigger=CompactionTrigger(options.word("hoodie.compact.inline.trigger.strategy")),
-            max_delta_commits=options.integer("hoodie.compact.inline.max.delta.commits"),
-            max_delta_seconds=options.integer("hoodie.compact.inline.max.delta.seconds"),
-            strategies=tuple(Strategy.parse(name) for name in options.names("hoodie.compaction.strategy")),
-            target_io_mb=options.integer("hoodie.compaction.target.io"),
-            log_size_threshold_bytes=options.integer("hoodie.compaction.logfile.size.threshold"),
-            log_count_threshold=options.integer("hoodie.compaction.logfile.num.threshold"),
-            day_partitions=options.integer("hoodie.compaction.daybased.target.partitions"),
-            partition_regex=options.text("hoodie.compaction.partition.path.regex") or "",
-            incremental=options.flag("hoodie.table.services.incremental.enabled"),
-            log_block_threshold=options.integer("hoodie.log.compaction.blocks.threshold"),
-            max_file_size_bytes=options.integer("hoodie.parquet.max.file.size"),
-        )
+        strategies = tuple(Strategy.parse(name) for name in options.names(STRATEGIES))
+        return read_settings(cls, options, strategies=strategies, partition_regex=options.text(PARTITION_REGEX) or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.options import Options
+from pyhudi.settings import Option, Options, read_settings
 
 BEGINNING = "00000000000000"
 """The position before everything, as the real source writes it."""
@@ -36,15 +37,20 @@ class StreamStep:
 class BatchLimits:
     """How much one batch reads at most; None is no limit."""
 
-    instants: int | None = None
-    files: int | None = None
-    size_bytes: int | None = None
+    instants: Annotated[
+        int | None, Option("pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1)
+    ] = None
+    files: Annotated[
+        int | None, Option("pyhudi.stream.max.files", int, None, "files that a batch of a stream reads at most", at_least=1)
+    ] = None
+    size_bytes: Annotated[
+        int | None, Option("pyhudi.stream.max.bytes", int, None, "bytes that a batch of a stream reads at most", at_least=1)
+    ] = None
 
     @classmethod
     def of(cls, options: Options) -> BatchLimits:
-        """From checked options.  Raises InvalidRequest for limits that are not above 0."""
-        limits = [None if options.text(key) is None else options.positive(key) for key in _LIMITS]
-        return cls(*limits)
+        """From checked options."""
+        return read_settings(cls, options)
 
     @property
     def any(self) -> bool:
@@ -77,9 +83,6 @@ def parse_start(text: str) -> str | None:
     if not (given.isascii() and given.isdigit()):
         raise InvalidRequest(f"a stream begins at earliest, latest or a completion time in digits, not at {text!r}")
     return given
-
-
-_LIMITS = ("pyhudi.stream.max.instants", "pyhudi.stream.max.files", "pyhudi.stream.max.bytes")
 
 
 def _passed(limits: BatchLimits, instants: int, files: int, size_bytes: int) -> bool:

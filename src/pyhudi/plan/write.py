@@ -11,14 +11,91 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Annotated
 
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
-from pyhudi.options import SizingSettings
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileSlice
 
 ESTIMATION_COMMITS = 5
 """How many recent commits are looked at for the size of a record."""
+
+MAX_FILE_SIZE = Option(
+    "hoodie.parquet.max.file.size", int, "125829120", "the size in bytes at which a base file is closed", at_least=1
+)
+SMALL_FILE_LIMIT = Option(
+    "hoodie.parquet.small.file.limit",
+    int,
+    "104857600",
+    "base files below this size in bytes take inserts before new files are begun; 0 or less: none does",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SizingSettings:
+    """How inserts are packed into files.  Sizes in bytes."""
+
+    max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
+    small_file_limit_bytes: Annotated[int, SMALL_FILE_LIMIT]
+    record_size_estimate_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.copyonwrite.record.size.estimate",
+            int,
+            "1024",
+            "bytes that a record is taken to have while no commit tells",
+            at_least=1,
+        ),
+    ]
+    estimation_threshold: Annotated[
+        float,
+        Option(
+            "hoodie.record.size.estimation.threshold",
+            float,
+            "1.0",
+            "commits of more bytes than this part of the small file limit tell the size of a record",
+        ),
+    ]
+    average_metadata_size_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.record.size.estimator.average.metadata.size",
+            int,
+            "0",
+            "bytes of a base file that are not records, for the estimate of a record's size",
+        ),
+    ]
+    auto_split: Annotated[
+        bool,
+        Option(
+            "hoodie.copyonwrite.insert.auto.split", bool, "true", "new files take as many inserts as fit by the estimated size"
+        ),
+    ]
+    split_row_count: Annotated[
+        int,
+        Option(
+            "hoodie.copyonwrite.insert.split.size",
+            int,
+            "500000",
+            "inserts of a new file when hoodie.copyonwrite.insert.auto.split is off",
+            at_least=1,
+        ),
+    ]
+    merge_candidates_limit: Annotated[
+        int,
+        Option(
+            "hoodie.merge.small.file.group.candidates.limit",
+            int,
+            "1",
+            "file slices of a merge-on-read partition that take inserts as small files",
+        ),
+    ]
+
+    @classmethod
+    def of(cls, options: Options) -> SizingSettings:
+        """From checked options."""
+        return read_settings(cls, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import HudiError, WriteConflict
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment, Repetition
 
@@ -27,8 +29,18 @@ _LOG = logging.getLogger("pyhudi.storage.heartbeats")
 class HeartbeatSettings:
     """interval_ms: between two beats; tolerable_misses: how many may fail before the writer counts as dead."""
 
-    interval_ms: int = 60_000
-    tolerable_misses: int = 2
+    interval_ms: Annotated[
+        int, Option("hoodie.client.heartbeat.interval_in_ms", int, "60000", "milliseconds between two heartbeats of a writer")
+    ] = 60_000
+    tolerable_misses: Annotated[
+        int,
+        Option("hoodie.client.heartbeat.tolerable.misses", int, "2", "heartbeats that may fail before a writer counts as dead"),
+    ] = 2
+
+    @classmethod
+    def of(cls, options: Options) -> HeartbeatSettings:
+        """From checked options."""
+        return read_settings(cls, options)
 
     @property
     def patience_ms(self) -> int:

@@ -37,9 +37,10 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
 from pyhudi.errors import HudiError, Internal, InvalidRequest, StorageFull, StorageUnavailable, Unsupported
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment, Repetition
 from pyhudi.storage.opening import open_storage
@@ -450,6 +451,14 @@ class CombinedLock(LockProvider):
             lock.renew()
 
 
+LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock")
+_EXPIRY = Option(
+    "hoodie.write.lock.filesystem.expire", int, "0", "minutes after which a file system lock is taken for left behind; 0: never"
+)
+_VALIDITY = Option("hoodie.write.lock.storage.validity.timeout.secs", int, "30", "seconds that a lease is good for")
+_RENEWAL = Option("hoodie.write.lock.storage.heartbeat.poll.secs", int, "5", "seconds between two renewals of a lease")
+
+
 @dataclass(frozen=True, slots=True)
 class LockSettings:
     """Which lock a table's writers use.
@@ -459,12 +468,31 @@ class LockSettings:
     validity_ms, renew_ms: of the lease in the table's storage; shorter than `wait_ms`, so that a death fails nobody.
     """
 
-    provider: str | None = None
-    wait_ms: int = 60_000
-    file_system_path: str | None = None
-    file_system_expire_ms: int = 0
-    validity_ms: int = 30_000
-    renew_ms: int = 5_000
+    provider: Annotated[
+        str | None,
+        Option(
+            "hoodie.write.lock.provider", str, None, "class of the lock that writers share; unset: a lease in the table's storage"
+        ),
+    ] = None
+    wait_ms: Annotated[int, LOCK_WAIT] = 60_000
+    file_system_path: Annotated[
+        str | None,
+        Option("hoodie.write.lock.filesystem.path", str, None, "folder of the file system lock; unset: the table's .hoodie"),
+    ] = None
+    file_system_expire_ms: Annotated[int, _EXPIRY] = 0
+    validity_ms: Annotated[int, _VALIDITY] = 30_000
+    renew_ms: Annotated[int, _RENEWAL] = 5_000
+
+    @classmethod
+    def of(cls, options: Options) -> LockSettings:
+        """From checked options."""
+        return read_settings(
+            cls,
+            options,
+            file_system_expire_ms=options.integer(_EXPIRY) * 60_000,
+            validity_ms=options.integer(_VALIDITY) * 1000,
+            renew_ms=options.integer(_RENEWAL) * 1000,
+        )
 
 
 LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]

@@ -227,13 +227,17 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
     return config
 
 
+def new_table_config(values: Mapping[str, str]) -> TableConfig:
+    """The settings of a table with these properties, the checksum apart, before there is one."""
+    return TableConfig.from_properties(_with_checksum(values))
+
+
 def create_table_files(storage: Storage, values: Mapping[str, str], env: Environment) -> TableConfig:
     """Lay out a new table: the folders that real Hudi makes, then `hoodie.properties`, whose appearance creates the table.
 
     Raises TableExists when the file is there already, also when another process made it a moment ago.
     """
-    full = {key: value for key, value in values.items() if key != "hoodie.table.checksum"}
-    full["hoodie.table.checksum"] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
+    full = _with_checksum(values)
     config = TableConfig.from_properties(full)
     # A table that is there gets no folders of another layout.
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
@@ -244,6 +248,12 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     if not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
         raise exists
     return config
+
+
+def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:
+    full = {key: value for key, value in values.items() if key != "hoodie.table.checksum"}
+    full["hoodie.table.checksum"] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
+    return full
 
 
 def merge_properties(settings: MergeSettings) -> dict[str, str]:

@@ -109,6 +109,20 @@ def test_errors_are_one_message_and_an_exit_code(
         assert "Traceback" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "command", [("compact",), ("clean",), ("archive",), ("head",), ("repair",), ("index", "create", "record_index")], ids=" ".join
+)
+def test_an_option_without_effect_on_the_command(table: hp.Table, command: tuple[str, ...]) -> None:
+    """Refused before anything is done, so that a refused creation of an index leaves none."""
+    before = {info.path for info in table.context.storage.walk("")}
+    wrong = "hoodie.clustering.plan.strategy.sort.columns=id"
+    where = (table.uri, *command[2:]) if command[0] == "index" else (table.uri,)
+    result = RUNNER.invoke(app, [*command[:2], *where, "-O", wrong])
+    assert isinstance(result.exception, hp.InvalidRequest)
+    assert f"option {wrong} has no effect on " in str(result.exception)
+    assert {info.path for info in table.context.storage.walk("")} == before
+
+
 def test_repair_says_what_it_would_do_and_then_does_it(table: hp.Table) -> None:
     assert "nothing to repair" in call("repair", table.uri)
     table.drop_metadata_table()

@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import errors
-from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed, WriteConflict
+from pyhudi.errors import CommitUnknown, CorruptData, EngineFailed, HudiError, InvalidRequest, ServiceFailed, WriteConflict
 
 pytest.importorskip("pyspark")
 
+from pyspark.errors import PySparkException
+
 from pyhudi.engines.spark.carried import format_error, parse_error, telling
-from pyhudi.engines.spark.jobs import error_of
+from pyhudi.engines.spark.jobs import error_of, translated_errors
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, HudiError)]
 EXAMPLES = [
@@ -78,3 +80,38 @@ def test_other_texts_make_no_error(text: str) -> None:
 def test_texts_without_a_note_still_tell_the_kind() -> None:
     found = error_of("pyhudi.errors.InvalidRequest: column x is missing\n\nJVM stacktrace:\n...")
     assert type(found) is InvalidRequest and str(found) == "column x is missing"
+
+
+class Py4JJavaError(Exception):
+    """As py4j has it, which is not there where Spark Connect is used alone."""
+
+    __module__ = "py4j.protocol"
+
+
+DEAD = """An error occurred while calling o89.collectToPython.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times:
+org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handle(PythonRunner.scala:744)
+\t... 14 more
+Driver stacktrace:"""
+
+
+@pytest.mark.parametrize("kind", [Py4JJavaError, PySparkException])
+def test_a_worker_that_died(kind: type[Exception]) -> None:
+    with pytest.raises(EngineFailed, match=r"Task 0 .*Python worker exited unexpectedly") as caught, translated_errors():
+        raise kind(DEAD)
+    assert "\n" not in str(caught.value)
+    assert "PythonRunner.scala" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, kind)
+
+
+def test_an_error_of_the_jvm_that_carries_one_of_ours() -> None:
+    with pytest.raises(InvalidRequest, match="no such column"), translated_errors():
+        raise Py4JJavaError("An error occurred.\npyhudi.errors.InvalidRequest: no such column\n\n\tat org.apache.spark.x")
+
+
+@pytest.mark.parametrize("error", [PySparkException("[UNRESOLVED_COLUMN] no x"), ValueError("theirs")])
+def test_errors_of_the_callers_own_plan_stay_as_they_are(error: Exception) -> None:
+    with pytest.raises(type(error)) as caught, translated_errors():
+        raise error
+    assert caught.value is error

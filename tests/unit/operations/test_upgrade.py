@@ -23,6 +23,7 @@ OPTIONS = {
     "hoodie.parquet.small.file.limit": "0",
     "hoodie.compact.inline": "false",
 }
+UPGRADE = {"hoodie.index.bloom.num_entries": "100"}
 
 
 def rows(batch: int, count: int = 6) -> pa.Table:
@@ -49,7 +50,7 @@ def test_tables_of_the_real_hudi_are_upgraded(name: str, tmp_path: Path) -> None
     golden = open_golden(name, tmp_path)
     table = hp.Table(golden.path)
     before = table.timeline().completed_writes()
-    result = table.upgrade(options=OPTIONS)
+    result = table.upgrade(options=UPGRADE)
     assert (result.before, result.after) == (6, 8) and result.instants >= len(before)
     assert int(table.config.version) == 8
     assert_same_rows(table.scan(["*"]).to_arrow(), golden.expected("snapshot"), ignoring=("_hoodie_file_name",))
@@ -57,7 +58,7 @@ def test_tables_of_the_real_hudi_are_upgraded(name: str, tmp_path: Path) -> None
     completions = [i.completion_time for i in table.timeline().completed() if i.completion_time]
     assert len(set(completions)) == len(completions)
     assert not [file for file in (golden.path / ".hoodie").iterdir() if file.name.endswith((".commit", ".deltacommit"))]
-    assert table.upgrade(options=OPTIONS).instants == 0
+    assert table.upgrade(options=UPGRADE).instants == 0
     # It is a table like any other now.
     some = table.scan().to_arrow().slice(0, 1)
     table.upsert(some, options=OPTIONS)
@@ -208,7 +209,7 @@ def test_failed_writes_of_version_6_are_taken_back(tmp_path: Path) -> None:
     expected = table.scan(as_of=table.timeline().completed_writes()[-2].request_time).to_arrow()
     (golden.path / ".hoodie" / newest.file_name(TimelineLayout.V1)).unlink()
     assert_same_rows(table.scan().to_arrow(), expected)
-    result = table.upgrade(options={**OPTIONS, "hoodie.metadata.enable": "false"})
+    result = table.upgrade(options={**UPGRADE, "hoodie.metadata.enable": "false"})
     assert result.rolled_back == (newest.request_time,)
     assert newest.request_time not in {i.request_time for i in table.timeline().instants}
     assert_same_rows(table.scan().to_arrow(), expected)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from pyhudi.errors import Internal, InvalidRequest, StorageFull, StorageUnavailable, Unsupported
-from pyhudi.operations.settings import lock_settings
 from pyhudi.options import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
@@ -267,7 +266,7 @@ class TestStorageLock:
                     lock.acquire(0)
 
     def test_the_wait_outlasts_the_lease_of_a_dead_holder(self, storage: Storage, env: ReplayEnvironment) -> None:
-        settings = lock_settings(parse_options({}))
+        settings = LockSettings.of(parse_options({}))
         for chosen in (settings, LockSettings()):
             document = {"expired": False, "validUntil": env.now_ms() + chosen.validity_ms, "owner": "another machine's"}
             storage.put(LEASE_PATH, json.dumps(document).encode())

@@ -5,8 +5,9 @@ One Spark
 task runs one task, so Spark's own retry and speculation apply to each.
 
 Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `carried`).  A native expression
-refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  Any other failure of a
-job stays Spark's own exception.
+refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  A job that failed
+because a worker died, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a column that is not there, a
+function of theirs that raised) stay Spark's own exceptions.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from pyhudi import errors
 from pyhudi.engines.spark.carried import parse_error, telling
 from pyhudi.engines.spark.convert import ddl
 from pyhudi.engines.spark.progress import spark_stage
-from pyhudi.errors import HudiError, Internal, InvalidRequest
+from pyhudi.errors import EngineFailed, HudiError, Internal, InvalidRequest
 from pyhudi.execute.progress import stage_name
 
 A = TypeVar("A")
@@ -44,6 +45,10 @@ _MOST_SPARK_TASKS = 4096
 
 _RAISED = re.compile(r"^pyhudi\.errors\.(\w+): ", re.MULTILINE)
 _JVM_TRACE = re.compile(r"\n\s*JVM stacktrace:.*|\n\s+at org\.apache\..*", re.DOTALL)
+
+_DEAD_WORKER = re.compile(r"Python worker exited unexpectedly|ExecutorLostFailure|Python worker failed to connect back")
+_PY4J_HEAD = re.compile(r"^An error occurred while calling [^\n]*\n: ")
+_SUMMARY_CHARACTERS = 600
 
 _CORES: WeakKeyDictionary[SparkSession, int] = WeakKeyDictionary()
 
@@ -84,11 +89,18 @@ def task_rows(
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Errors of PyHudi that a Spark job brings back are raised as themselves."""
+    """Errors of PyHudi that a Spark job brings back are raised as themselves, those of the cluster as EngineFailed."""
     try:
         yield
-    except PySparkException as error:
-        found = error_of(str(error))
+    except Exception as error:
+        # Errors of the JVM that PySpark has no class for come as those of py4j, which Spark Connect does without.
+        of_jvm = type(error).__module__.startswith("py4j.")
+        if not of_jvm and not isinstance(error, PySparkException):
+            raise
+        text = str(error)
+        found = error_of(text)
+        if found is None and (of_jvm or _DEAD_WORKER.search(text)):
+            found = EngineFailed(f"Spark failed while it ran tasks of PyHudi, and what they did does not count: {_summary(text)}")
         if found is None:
             raise
         raise found from error
@@ -109,6 +121,13 @@ def error_of(text: str) -> HudiError | None:
     if at >= 0:
         return InvalidRequest(re.sub(r"\s*SQLSTATE: \w+\s*$", "", text[at + len(REFUSAL) :].strip()))
     return None
+
+
+def _summary(text: str) -> str:
+    """What Spark says without the stack traces of its JVM, in one line."""
+    lines = (line.strip() for line in _PY4J_HEAD.sub("", text).splitlines())
+    told = " ".join(line for line in lines if line and not line.startswith(("at ", "...")))
+    return told if len(told) <= _SUMMARY_CHARACTERS else f"{told[:_SUMMARY_CHARACTERS]}..."
 
 
 def parallelism(session: SparkSession) -> int:

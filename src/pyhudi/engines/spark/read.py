@@ -34,10 +34,24 @@ from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.names import check_is_parquet
 from pyhudi.operations.changes import ChangeQuery, chosen_change_columns, plan_change_query
-from pyhudi.operations.query import Filter, Query, incremental_range, plan_incremental_query, plan_snapshot_query, read_spec
+from pyhudi.operations.query import (
+    AS_OF,
+    BEGIN,
+    COLUMNS,
+    END,
+    FALL_BACK,
+    FILTER,
+    QUERY_TYPE,
+    VALUES_FROM_PATH,
+    Filter,
+    Query,
+    incremental_range,
+    plan_incremental_query,
+    plan_snapshot_query,
+    read_spec,
+)
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.operations.streams import reads_changes
-from pyhudi.options import Options
 from pyhudi.plan.incremental import RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.keys import path_valued_columns
@@ -45,6 +59,7 @@ from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.predicates import columns as filter_columns
 from pyhudi.records.predicates import to_spark_sql
 from pyhudi.records.schema import relabel, same_type
+from pyhudi.settings import Options
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
@@ -90,20 +105,20 @@ def plan_query(
     None, else
     every column, the `_hoodie_` columns among them, and every row.
     """
-    chosen: Sequence[str] = columns if columns is not None else (options.names("pyhudi.columns") or ["*"])
-    wanted = condition if condition is not None else options.text("pyhudi.filter")
-    from_path = options.flag("hoodie.datasource.read.extract.partition.values.from.path")
-    kind = options.word("hoodie.datasource.query.type")
+    chosen: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
+    wanted = condition if condition is not None else options.text(FILTER)
+    from_path = options.flag(VALUES_FROM_PATH)
+    kind = options.word(QUERY_TYPE)
     reads_changes(options)
+    _check_question(options, kind)
     if kind == "incremental":
-        start = options.text("hoodie.datasource.read.begin.instanttime")
+        start, end = options.text(BEGIN), options.text(END)
         if start is None:
-            raise InvalidRequest("an incremental query needs hoodie.datasource.read.begin.instanttime")
-        end = options.text("hoodie.datasource.read.end.instanttime")
+            raise InvalidRequest(f"an incremental query needs {BEGIN}")
         if reads_changes(options):
             return plan_change_query(context, RequestRange.parse(start, end), chosen, wanted, settings=ReadSettings.of(options))
         range_ = incremental_range(options, context.config.version, start, end)
-        fall_back = options.flag("hoodie.datasource.read.incr.fallback.fulltablescan.enable")
+        fall_back = options.flag(FALL_BACK)
         return plan_incremental_query(
             context,
             range_,
@@ -117,16 +132,23 @@ def plan_query(
         context,
         chosen,
         wanted,
-        as_of=options.text("as.of.instant"),
+        as_of=options.text(AS_OF),
         base_files_only=kind == "read_optimized",
         values_from_path=from_path,
         settings=ReadSettings.of(options),
     )
 
 
+def _check_question(options: Options, kind: str) -> None:
+    """Each kind of query has options that say which rows it gives, and those of another kind would be passed over."""
+    for option in (AS_OF,) if kind == "incremental" else (BEGIN, END):
+        if options.text(option) is not None:
+            raise InvalidRequest(f"option {option}={options.text(option)} does not go with {QUERY_TYPE}={kind}")
+
+
 def streamed_schema(context: TableContext, options: Options) -> pa.Schema:
     """The columns that a stream, or an incremental query of any range, gives: those of `pyhudi.columns`, else all."""
-    chosen = options.names("pyhudi.columns") or ["*"]
+    chosen = options.names(COLUMNS) or ["*"]
     if reads_changes(options):
         stored = read_spec(load_snapshot(context), ["*"], None).table_schema
         return chosen_change_columns(change_schema(stored, typed=False), chosen)

@@ -49,31 +49,25 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.operations.changes import ChangeQuery
 from pyhudi.operations.create import check_against_table
-from pyhudi.operations.query import Query
-from pyhudi.operations.settings import lock_settings
-from pyhudi.options import Options, parse_options
+from pyhudi.operations.query import BEGIN, QUERY_TYPE, Query
+from pyhudi.options import Options, parse_options, spelled
 from pyhudi.plan.changes import ChangeSource
 from pyhudi.plan.read import prune_partitions
 from pyhudi.records.predicates import And, Expr, bind, parse_filter
 from pyhudi.records.schema import same_type
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.locks import open_lock
+from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
+from pyhudi.verbs import VERBS, check_standing
 
 FORMAT = "pyhudi"
 
 _STORAGE_PREFIX = "pyhudi.storage."
 _PARTITION_BYTES = 64 << 20
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
-# Spark hands the keys of options over in lower case; these of Hudi's have capitals.
-_CAPITALS = {
-    "primarykey": "primaryKey",
-    "precombinefield": "preCombineField",
-    "hoodie.datasource.streaming.startoffset": "hoodie.datasource.streaming.startOffset",
-}
 
 
 def register(spark: SparkSession, alias: str | None) -> None:
@@ -95,7 +89,7 @@ class HudiSource(DataSource):
     def schema(self) -> StructType:
         """The columns that a read without a schema of its own gives."""
         context, options = _open_table(self.options)
-        if options.word("hoodie.datasource.query.type") == "incremental" and not _begins(options):
+        if options.word(QUERY_TYPE) == "incremental" and not _begins(options):
             # What a stream gives is known without a range; a batch query will say that it lacks one.
             return to_spark_schema(streamed_schema(context, options))
         return to_spark_schema(plan_query(context, options, None, None).schema)
@@ -103,7 +97,9 @@ class HudiSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, which are some of the table's."""
         wanted = to_arrow_schema(schema)
-        query = plan_query(*_open_table(self.options), wanted.names, None)
+        context, options = _open_table(self.options)
+        check_standing(VERBS["pyhudi.spark.read"], options)
+        query = plan_query(context, options, wanted.names, None)
         for field, stored in zip(wanted, query.schema, strict=True):
             if not same_type(field.type, stored.type):
                 raise InvalidRequest(f"column {field.name!r} is asked for as {field.type}, and the table has it as {stored.type}")
@@ -233,7 +229,7 @@ def _packed_tasks(tasks: Sequence[FileSlice | ChangeSource]) -> Sequence[tuple[A
 
 
 def _begins(options: Options) -> bool:
-    return options.text("hoodie.datasource.read.begin.instanttime") is not None
+    return options.text(BEGIN) is not None
 
 
 def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
@@ -243,7 +239,7 @@ def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
     config = load_table_config(storage)
     check_against_table(options, config)
     environment = SystemEnvironment()
-    return TableContext(storage, environment, config, open_lock(lock_settings(options), storage, environment)), options
+    return TableContext(storage, environment, config, open_lock(LockSettings.of(options), storage, environment)), options
 
 
 def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
@@ -252,7 +248,6 @@ def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str],
     if not path:
         raise InvalidRequest('the source needs a path: .load(path), or OPTIONS (path "...")')
     storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in given.items() if key.startswith(_STORAGE_PREFIX)}
-    rest = {
-        _CAPITALS.get(key, key): value for key, value in given.items() if key != "path" and not key.startswith(_STORAGE_PREFIX)
-    }
+    # Spark hands the keys over in lower case.
+    rest = {spelled(key): value for key, value in given.items() if key != "path" and not key.startswith(_STORAGE_PREFIX)}
     return parse_options(rest), storage, path

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.operations.query import FILTER
 from pyhudi.operations.streams import (
     check_stream_options,
     initial_position,
@@ -29,9 +30,9 @@ from pyhudi.operations.streams import (
     next_position,
     plan_batch,
 )
-from pyhudi.options import Options
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.records.schema import relabel_array, same_type
+from pyhudi.settings import Options
 from pyhudi.table.context import TableContext
 
 try:
@@ -103,7 +104,7 @@ class _StreamReader(DataSourceStreamReader):
         if first == last:
             return []
         context, options = self._open()
-        condition = options.text("pyhudi.filter")
+        condition = options.text(FILTER)
         query = plan_batch(context, options, first, last, self._wanted.names, condition)
         for field, stored in zip(self._wanted, query.schema, strict=True):
             if not same_type(field.type, stored.type):

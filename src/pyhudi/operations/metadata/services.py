@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from pyhudi.errors import TableState
 from pyhudi.execute.engine import Engine
@@ -30,6 +31,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
 from pyhudi.plan.cleaning import CleaningPolicy
 from pyhudi.storage.base import join_path
+from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.plans import load_compaction_plan
@@ -50,7 +52,7 @@ class MetadataServiceSettings:
     metadata: MetadataSettings
     clean: CleanSettings
     archive: ArchiveSettings | None
-    lock_wait_ms: int
+    lock_wait_ms: Annotated[int, LOCK_WAIT]
 
 
 def run_metadata_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> str:

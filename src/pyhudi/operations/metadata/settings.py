@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.metadata.partitions import (
@@ -16,16 +17,48 @@ from pyhudi.format.metadata.partitions import (
     estimate_file_group_count,
     parse_partition,
 )
-from pyhudi.options import Options
+from pyhudi.operations.settings import INDEX_TYPE
+from pyhudi.settings import Option, Options, read_settings
 
 BUILD_ORDER = (FILES, COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX, PARTITION_STATS)
 """The partitions that writers' options ask for, in the order in which they are built; defined indexes come after them."""
 
+METADATA_TABLE = Option(
+    "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes keep one; a write without it removes it"
+)
+RECORD_INDEX_SWITCH = Option(
+    "hoodie.metadata.record.index.enable",
+    bool,
+    None,
+    "whether there is a record index; unset: as it is, or as the index type asks",
+)
+
 _SWITCHES = {
-    COLUMN_STATS: "hoodie.metadata.index.column.stats.enable",
-    PARTITION_STATS: "hoodie.metadata.index.partition.stats.enable",
-    BLOOM_FILTERS: "hoodie.metadata.index.bloom.filter.enable",
-    RECORD_INDEX: "hoodie.metadata.record.index.enable",
+    COLUMN_STATS: Option(
+        "hoodie.metadata.index.column.stats.enable", bool, None, "whether there are column statistics; unset: there are"
+    ),
+    PARTITION_STATS: Option(
+        "hoodie.metadata.index.partition.stats.enable",
+        bool,
+        None,
+        "whether there are partition statistics; unset: where there are column statistics",
+    ),
+    BLOOM_FILTERS: Option(
+        "hoodie.metadata.index.bloom.filter.enable", bool, None, "whether there is an index of Bloom filters; unset: as it is"
+    ),
+    RECORD_INDEX: RECORD_INDEX_SWITCH,
+}
+_GROUP_COUNTS = {
+    COLUMN_STATS: Option("hoodie.metadata.index.column.stats.file.group.count", int, "2", "file groups of new column statistics"),
+    PARTITION_STATS: Option(
+        "hoodie.metadata.index.partition.stats.file.group.count", int, "1", "file groups of new partition statistics"
+    ),
+    BLOOM_FILTERS: Option(
+        "hoodie.metadata.index.bloom.filter.file.group.count", int, "4", "file groups of a new index of Bloom filters"
+    ),
+    EXPRESSION_INDEX_PREFIX: Option(
+        "hoodie.metadata.index.expression.file.group.count", int, "2", "file groups of a new expression index"
+    ),
 }
 
 
@@ -38,17 +71,47 @@ class MetadataSettings:
     statistics, () for the first `max_columns`.  group_counts: partition -> file groups of a new partition.
     """
 
-    enabled: bool
-    wanted: frozenset[str]
-    unwanted: frozenset[str]
-    columns: tuple[str, ...]
-    max_columns: int
-    group_counts: tuple[tuple[str, int], ...]
-    min_index_groups: int
-    max_index_groups: int
-    index_growth: float
-    max_index_group_bytes: int
-    compact_after: int
+    enabled: Annotated[bool, METADATA_TABLE]
+    wanted: Annotated[frozenset[str], *_SWITCHES.values(), INDEX_TYPE]
+    unwanted: Annotated[frozenset[str], *_SWITCHES.values()]
+    columns: Annotated[
+        tuple[str, ...],
+        Option(
+            "hoodie.metadata.index.column.stats.column.list", str, None, "columns with statistics; unset: the table's first ones"
+        ),
+    ]
+    max_columns: Annotated[
+        int,
+        Option(
+            "hoodie.metadata.index.column.stats.max.columns.to.index",
+            int,
+            "32",
+            "how many of the table's first columns have statistics, where none are named",
+        ),
+    ]
+    group_counts: Annotated[tuple[tuple[str, int], ...], *_GROUP_COUNTS.values()]
+    min_index_groups: Annotated[
+        int,
+        Option("hoodie.metadata.record.index.min.filegroup.count", int, "10", "file groups of a new record index, at least"),
+    ]
+    max_index_groups: Annotated[
+        int,
+        Option("hoodie.metadata.record.index.max.filegroup.count", int, "10000", "file groups of a new record index, at most"),
+    ]
+    index_growth: Annotated[
+        float,
+        Option("hoodie.metadata.record.index.growth.factor", float, "2.0", "growth that a new record index is sized for"),
+    ]
+    max_index_group_bytes: Annotated[
+        int,
+        Option("hoodie.metadata.record.index.max.filegroup.size", int, "1073741824", "bytes of a file group of a record index"),
+    ]
+    compact_after: Annotated[
+        int,
+        Option(
+            "hoodie.metadata.compact.max.delta.commits", int, "10", "delta commits after which the metadata table is compacted"
+        ),
+    ]
 
     @classmethod
     def of(cls, options: Options) -> MetadataSettings:
@@ -63,7 +126,7 @@ class MetadataSettings:
             given = options.given(switch)
             if given is None and partition == PARTITION_STATS:
                 given = options.given(_SWITCHES[COLUMN_STATS])
-            if given is None and partition == RECORD_INDEX and options.word("hoodie.index.type") == "RECORD_INDEX":
+            if given is None and partition == RECORD_INDEX and options.word(INDEX_TYPE) == "RECORD_INDEX":
                 given = "true"
             if given == "true" or (given is None and partition in (COLUMN_STATS, PARTITION_STATS)):
                 wanted.add(partition)
@@ -71,24 +134,13 @@ class MetadataSettings:
                 unwanted.add(partition)
         if PARTITION_STATS in wanted and COLUMN_STATS not in wanted:
             raise InvalidRequest(f"{_SWITCHES[PARTITION_STATS]}=true needs {_SWITCHES[COLUMN_STATS]}=true")
-        return cls(
-            enabled=options.flag("hoodie.metadata.enable"),
+        counts = ((partition, options.integer(option)) for partition, option in _GROUP_COUNTS.items())
+        return read_settings(
+            cls,
+            options,
             wanted=frozenset(wanted),
             unwanted=frozenset(unwanted),
-            columns=options.names("hoodie.metadata.index.column.stats.column.list"),
-            max_columns=options.integer("hoodie.metadata.index.column.stats.max.columns.to.index"),
-            group_counts=(
-                (FILES, 1),
-                (COLUMN_STATS, options.integer("hoodie.metadata.index.column.stats.file.group.count")),
-                (PARTITION_STATS, options.integer("hoodie.metadata.index.partition.stats.file.group.count")),
-                (BLOOM_FILTERS, options.integer("hoodie.metadata.index.bloom.filter.file.group.count")),
-                (EXPRESSION_INDEX_PREFIX, options.integer("hoodie.metadata.index.expression.file.group.count")),
-            ),
-            min_index_groups=options.integer("hoodie.metadata.record.index.min.filegroup.count"),
-            max_index_groups=options.integer("hoodie.metadata.record.index.max.filegroup.count"),
-            index_growth=options.number("hoodie.metadata.record.index.growth.factor"),
-            max_index_group_bytes=options.integer("hoodie.metadata.record.index.max.filegroup.size"),
-            compact_after=options.integer("hoodie.metadata.compact.max.delta.commits"),
+            group_counts=((FILES, 1), *counts),
         )
 
     def group_count(self, partition: str, record_count: int) -> int:
