@@ -580,7 +580,11 @@ def _reader(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.Table):
         return data.to_reader()
     if hasattr(data, "__arrow_c_stream__"):
-        return _without_index(pa.RecordBatchReader.from_stream(data))
+        _refuse_python_objects(data)
+        try:
+            return _without_index(pa.RecordBatchReader.from_stream(data))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidRequest(f"the data cannot be read as Arrow: {error}") from error
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
@@ -589,6 +593,21 @@ def _reader(data: Any) -> pa.RecordBatchReader:
         f"batch or reader, "
         "a Polars or pandas frame, or any object with the Arrow PyCapsule interface"
     )
+
+
+def _refuse_python_objects(data: Any) -> None:
+    """Polars hands columns of Python objects over as bytes that hold their addresses.  Raises InvalidRequest for one."""
+    if type(data).__module__.partition(".")[0] != "polars":
+        return
+    found = data.schema.items() if hasattr(data, "columns") else [(data.name, data.dtype)]
+    for name, kind in found:
+        if _holds_objects(kind):
+            raise InvalidRequest(f"column {name!r} holds Python objects (Polars {kind}): cast it to a type of Polars first")
+
+
+def _holds_objects(kind: Any) -> bool:
+    inner = [field.dtype for field in getattr(kind, "fields", ())] + [part for part in (getattr(kind, "inner", None),) if part]
+    return bool(str(kind) == "Object" or any(map(_holds_objects, inner)))
 
 
 def _without_index(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:

@@ -40,6 +40,8 @@ MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 DEFAULT_SYNC: Final = bytes(SYNC_BYTES)
 MAX_INFLATED_BYTES: Final = 1 << 30
+_MOST_INFLATED_PER_BYTE: Final = 200
+_ALWAYS_INFLATED_BYTES: Final = 16 << 20
 
 Made = TypeVar("Made")
 
@@ -209,12 +211,17 @@ def schema_of(root: Record, namespace: str = "org.apache.hudi.avro.model") -> Sc
 
 @lru_cache(maxsize=256)
 def parse_schema(text: str) -> Schema:
-    """The schema of a JSON text.  Raises CorruptData for a text that is none, Unsupported for a recursive one."""
+    """The schema of a JSON text.  Raises CorruptData for a text that is none, Unsupported for a recursive one and for one of
+    more than 100,000 types, each counted wherever it stands: values of such a schema can be larger than any memory.
+    """
     try:
         definition = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise CorruptData(f"an Avro schema is not JSON: {error}") from error
-    return Schema(_parse(definition, "", {}, 0), text)
+    root = _parse(definition, "", {}, 0)
+    if _type_count(root, {}) > _MOST_TYPES:
+        raise Unsupported(f"An Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands, is not read.")
+    return Schema(root, text)
 
 
 def encode_datum(schema: Schema, value: Any) -> bytes:
@@ -324,6 +331,22 @@ def from_json(target: Schema, value: Any) -> Any:
 # Schemas: JSON text to nodes and back.
 
 _MAX_DEPTH: Final = 64
+_MOST_TYPES: Final = 100_000
+
+
+def _type_count(node: Node, known: dict[int, int]) -> int:
+    if id(node) not in known:
+        below: tuple[Node, ...] = ()
+        if isinstance(node, Union):
+            below = node.branches
+        elif isinstance(node, Array):
+            below = (node.items,)
+        elif isinstance(node, Map):
+            below = (node.values,)
+        elif isinstance(node, Record):
+            below = tuple(item.node for item in node.fields)
+        known[id(node)] = 1 + sum(_type_count(part, known) for part in below)
+    return known[id(node)]
 
 
 def _parse(definition: Any, namespace: str, names: dict[str, Node | None], depth: int) -> Node:
@@ -1105,12 +1128,14 @@ def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
 
 def _inflate(block: bytes, offset: int) -> bytes:
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    # Documents deflate to a tenth; what grows by hundreds is made to fill the memory.
+    limit = min(MAX_INFLATED_BYTES, max(_ALWAYS_INFLATED_BYTES, _MOST_INFLATED_PER_BYTE * len(block)))
     try:
-        plain = inflater.decompress(block, MAX_INFLATED_BYTES)
+        plain = inflater.decompress(block, limit)
     except zlib.error as error:
         raise CorruptData(f"an Avro block is not deflated: {error}", offset=offset) from error
     if inflater.unconsumed_tail:
-        raise Unsupported(f"Avro blocks of more than {MAX_INFLATED_BYTES} bytes are not read.")
+        raise Unsupported(f"an Avro block of {len(block)} bytes that inflates to more than {limit} is not read")
     if not inflater.eof:
         raise CorruptData("a deflated Avro block has no end", offset=offset)
     return plain

@@ -348,10 +348,15 @@ def avro_to_arrow(text: str) -> pa.Schema:
     return pa.schema(_record_fields(resolve_avro(text)))
 
 
+_MOST_TYPES = 100_000
+"""A schema may name a type over and over, each one twice that before it: a few kilobytes that stand for more than any memory."""
+
+
 def resolve_avro(text: str) -> dict[str, Any]:
     """The Avro record of a schema text, each reference replaced by what it names and each named type with its namespace.
 
-    Raises CorruptData when the text is no Avro record, Unsupported for recursive records.
+    Raises CorruptData when the text is no Avro record, Unsupported for recursive records and for more than 100,000 types, each
+    counted wherever it stands.
     """
     try:
         document = json.loads(text)
@@ -359,11 +364,26 @@ def resolve_avro(text: str) -> dict[str, Any]:
         raise CorruptData(f"the schema is not JSON: {error}") from error
     try:
         resolved = _resolve(document, "", {}, (), "")
+        count = _type_count(resolved, {})
     except RecursionError as error:
         raise Unsupported("the schema is nested too deeply") from error
     if not isinstance(resolved, dict) or resolved.get("type") != "record":
         raise CorruptData("the schema is not an Avro record", expected="record", found=text[:80])
+    if count > _MOST_TYPES:
+        raise Unsupported(f"an Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands")
     return resolved
+
+
+def _type_count(node: Any, known: dict[int, int]) -> int:
+    """How many types a resolved schema has when each reference is written out; what several refer to is one object here."""
+    if isinstance(node, list):
+        return sum(_type_count(branch, known) for branch in node)
+    if not isinstance(node, dict):
+        return 1
+    if id(node) not in known:
+        below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
+        known[id(node)] = 1 + sum(_type_count(part, known) for part in below if part is not None)
+    return known[id(node)]
 
 
 def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> Any:
@@ -911,6 +931,9 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str, parent_valid: pa.Array
     types = pa.types
     source = array.type
     if types.is_dictionary(source):
+        if types.is_string_view(source.value_type):
+            # Arrow does not take views by index.
+            array = pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(pa.string()))
         return _cast(array.dictionary_decode(), type_, path, parent_valid)
     if types.is_run_end_encoded(source):
         return _cast(pc.run_end_decode(array), type_, path, parent_valid)
@@ -991,6 +1014,8 @@ def _cast_struct(array: pa.StructArray, type_: pa.StructType, path: str, parent_
 
 
 def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
+    if pa.types.is_list_view(array.type) or pa.types.is_large_list_view(array.type):
+        array = _viewed_list(array)
     if not pa.types.is_list(array.type):
         array = pc.cast(array, pa.list_(array.type.value_field))
     array = _own_items(array)
@@ -998,6 +1023,17 @@ def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
     values = _conform_array(values, type_.value_field, path + "[]", None)
     buffers = array.buffers()[:2]
     return pa.Array.from_buffers(type_, len(array), buffers, array.null_count, array.offset, children=[values])
+
+
+def _viewed_list(array: pa.Array) -> pa.ListArray:
+    """A list view as a list.  Arrow's own cast makes offsets of too few bytes, behind which anything may stand."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths, dtype=np.int64))])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise InvalidRequest(f"a batch with {offsets[-1]} list items: give smaller ones")
+    kind = pa.list_(array.type.value_field)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.list_flatten(array), type=kind, mask=mask)
 
 
 def _own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:

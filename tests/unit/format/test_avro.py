@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import random
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +40,9 @@ from pyhudi.format.avro import (
     schema_of,
     version_field,
 )
+from pyhudi.format.avro_columns import avro_records
+from pyhudi.format.coding import encode_zigzag
+from pyhudi.records.schema import avro_to_arrow
 
 SYNC = bytes(range(16))
 
@@ -411,3 +416,31 @@ def test_unions_without_null_branch_are_not_optional() -> None:
         encode_datum(schema, None)
     assert decode_datum(schema, b"\x02\x02a") == "a"
     assert NULL.kind == "null"
+
+
+def nested_twice(depth: int) -> str:
+    """A schema of some kilobytes in which each record holds the one before it twice."""
+    fields: list[dict[str, object]] = [{"name": "f0", "type": {"type": "record", "name": "r0", "fields": []}}]
+    for number in range(1, depth):
+        inner = [{"name": name, "type": f"r{number - 1}"} for name in "ab"]
+        fields.append({"name": f"f{number}", "type": {"type": "record", "name": f"r{number}", "fields": inner}})
+    return json.dumps({"type": "record", "name": "top", "fields": fields})
+
+
+@pytest.mark.parametrize("read", [parse_schema, avro_to_arrow, avro_records], ids=["values", "types", "columns"])
+def test_a_schema_that_stands_for_more_than_any_memory(read: Callable[[str], object]) -> None:
+    read(nested_twice(5).replace('"fields": []', '"fields": [{"name": "x", "type": "int"}]'))
+    with pytest.raises(Unsupported, match="100000 types"):
+        read(nested_twice(40))
+
+
+def test_a_block_that_inflates_to_more_than_any_memory() -> None:
+    schema = parse_schema('{"type": "record", "name": "r", "fields": [{"name": "b", "type": "bytes"}]}')
+    plain = encode_datum(schema, {"b": bytes(64 << 20)})
+    deflated = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    block = deflated.compress(plain) + deflated.flush()
+    text = schema.text.encode()
+    header = b"\x04" + b"".join(encode_zigzag(len(part)) + part for part in (b"avro.schema", text, b"avro.codec", b"deflate"))
+    data = b"Obj\x01" + header + b"\x00" + bytes(16) + b"\x02" + encode_zigzag(len(block)) + block + bytes(16)
+    with pytest.raises(Unsupported, match="inflates to more"):
+        decode_container(data)

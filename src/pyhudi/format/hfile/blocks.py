@@ -29,6 +29,8 @@ from pyhudi.format.hfile.compression import Codec, compress, decompress
 
 HEADER_BYTES = 33
 MAX_BLOCK_BYTES = 1 << 30
+_MOST_INFLATED_PER_BYTE = 200
+_ALWAYS_INFLATED_BYTES = 16 << 20
 
 _HEADER = struct.Struct(">8siiqBii")
 _BYTES_PER_CHECKSUM = 1 << 24
@@ -75,8 +77,10 @@ def decode_block(window: memoryview, position: int, codec: Codec, *, window_offs
         raise CorruptData("size of an HFile block", offset=offset, expected=len(window) - position, found=size_bytes)
     if not HEADER_BYTES <= data_end <= size_bytes:
         raise CorruptData("where an HFile block's data ends", offset=offset, expected=size_bytes, found=data_end)
-    if not 0 <= plain_bytes <= MAX_BLOCK_BYTES:
-        raise CorruptData("uncompressed size of an HFile block", offset=offset, expected=MAX_BLOCK_BYTES, found=plain_bytes)
+    # What claims to grow by hundreds is made to fill the memory.
+    most_bytes = min(MAX_BLOCK_BYTES, max(_ALWAYS_INFLATED_BYTES, _MOST_INFLATED_PER_BYTE * stored_bytes))
+    if not 0 <= plain_bytes <= most_bytes:
+        raise CorruptData("uncompressed size of an HFile block", offset=offset, expected=most_bytes, found=plain_bytes)
     block = window[position : position + size_bytes]
     verify_checksums(checksum_type, block[:data_end], bytes_per_checksum, block[data_end:], offset=offset)
     data = decompress(block[HEADER_BYTES:data_end], codec, plain_bytes, offset=offset)
