@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
         if folder in {"spark", "interop"}:
             item.add_marker(folder)
-        if folder in {"simulation", "model"} or "s3_endpoint" in getattr(item, "fixturenames", ()):
+        if folder in {"simulation", "model", "checker"} or "s3_endpoint" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])

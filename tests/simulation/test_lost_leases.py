@@ -28,7 +28,7 @@ from pyhudi.operations.savepoint import run_savepoint
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.options import Options, parse_options
 from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import FaultyStorage
+from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.storage.locks import StorageLock
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
@@ -70,8 +70,7 @@ class Suspension:
         self.lock.step = self._step
         self.context = replace(context, storage=self.storage, lock=self.lock, env=self.clock)
 
-    def _watch(self, number: int) -> None:
-        call = self.storage.calls[-1]
+    def _watch(self, number: int, call: Call) -> None:
         if self.lock.owner is not None and (not call.writes or call.path.endswith(".requested")):
             self._step()
 

@@ -12,8 +12,8 @@ of them:
                          half; other calls are atomic, and this is BEFORE to them
     Moment.AFTER         the call has had its effect
 
-With no plan the storage only counts, which tells a test how many calls there are to try.  `watch` is called before each call,
-with its number: so a test lets time pass there and others work, as while this process is suspended.
+With no plan the storage only counts, which tells a test how many calls there are to try.  A `Watch` is called before each call: so
+a test lets time pass there and others work, as while this process is suspended, and decides as it goes where faults strike.
 The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted too.
 
 What this does not do: it breaks no promise of `Storage`; a store that loses what it confirmed is another kind of test.
@@ -91,18 +91,21 @@ class Call:
     writes: bool
 
 
-class FaultyStorage:
-    """`inner` with a fault in it.  plan: None only counts.  Everything that `Storage` promises holds until the fault.
+Watch = Callable[[int, Call], Fault | None]
+"""Given the number of a call, reads and writes counted together, and the call, on its thread and just before it has its effect.
+A fault that it returns strikes at this call, whatever call it names; what it raises, the caller gets.
+"""
 
-    watch: is given the number of each call, reads and writes counted together, just before it has its effect.
-    """
+
+class FaultyStorage:
+    """`inner` with a fault in it.  plan: None only counts.  Everything that `Storage` promises holds until the fault."""
 
     def __init__(
         self,
         inner: Storage,
         plan: Fault | None = None,
         *,
-        watch: Callable[[int], None] | None = None,
+        watch: Watch | None = None,
         _course: _Course | None = None,
     ) -> None:
         self._inner = inner
@@ -255,7 +258,7 @@ class _FaultyOutput:
 class _Course:
     """What has happened so far, shared by all storages of one test."""
 
-    def __init__(self, plan: Fault | None, watch: Callable[[int], None] | None) -> None:
+    def __init__(self, plan: Fault | None, watch: Watch | None) -> None:
         self.token = uuid.uuid4().hex
         self.struck = False
         self._plan = plan
@@ -276,11 +279,12 @@ class _Course:
                 raise SimulatedCrash("the process died earlier")
 
     def enter(self, call: Call) -> Fault | None:
-        """Count a call; the plan when this is the call that it names."""
+        """Count a call; the fault that strikes at it, None for none."""
         planned = self._count(call)
-        if self._watch is not None:
-            self._watch(len(self._calls))
-        return planned
+        if self._watch is None:
+            return planned
+        # Outside the mutex: meanwhile others may use this storage, such as what renews a lease.
+        return self._watch(len(self._calls), call) or planned
 
     def _count(self, call: Call) -> Fault | None:
         with self._mutex:

@@ -1,0 +1,81 @@
+"""What makes runs cheap without changing what they do: answers of pure functions are remembered, and pools of threads are none.
+
+The same few documents are decoded thousands of times in one exploration.  A pool of threads whose tasks run one after the other
+on the thread that asks is one of those that pools may be, and its calls are places like others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import parse_instant_file
+from pyhudi.format.properties import parse_properties
+
+_MOST = 20_000
+
+
+class _OneThread:
+    """Runs what is submitted at once."""
+
+    def __init__(self, *arguments: object, **named: object) -> None:
+        pass
+
+    def __enter__(self) -> _OneThread:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def map(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+        return iter([function(*each) for each in zip(*arguments, strict=False)])
+
+
+def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
+    answers: dict[Any, Any] = {}
+
+    def answer(*arguments: Any) -> Any:
+        try:
+            return answers[arguments]
+        except KeyError:
+            if len(answers) > _MOST:
+                answers.clear()
+            found = answers[arguments] = function(*arguments)
+            return found
+
+    return answer
+
+
+@contextmanager
+def quickly() -> Iterator[None]:
+    """For the time of a `with` block."""
+    with ExitStack() as stack:
+        for name, module in list(sys.modules.items()):
+            if not name.startswith("pyhudi.") or ".spark" in name:
+                continue
+            if getattr(module, "ThreadPoolExecutor", None) is ThreadPoolExecutor:
+                stack.enter_context(patch.object(module, "ThreadPoolExecutor", _OneThread))
+            if getattr(module, "parse_instant_file", None) is parse_instant_file:
+                stack.enter_context(patch.object(module, "parse_instant_file", _instant))
+            if getattr(module, "parse_properties", None) is parse_properties:
+                stack.enter_context(patch.object(module, "parse_properties", lambda data: dict(_properties(data))))
+        stack.enter_context(patch.object(CommitMetadata, "decode", staticmethod(_commit)))
+        yield
+
+
+_instant = _remembered(parse_instant_file)
+_properties = _remembered(parse_properties)
+_commit = _remembered(CommitMetadata.decode)

@@ -1,0 +1,33 @@
+"""Some thousand random schedules, always the same ones; `python -m tests.checker.explore` goes on from other seeds."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.checker.explore import explore_one, kind_of, shrink
+from tests.checker.kept import excused
+from tests.checker.quick import quickly
+from tests.checker.worlds import WORLDS
+
+TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
+"""How many times as many schedules are run."""
+
+PLAIN = 60
+WITH_METADATA = 8
+BLOCKS = 2
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("world", WORLDS)
+def test_explore(world: str, block: int) -> None:
+    count = TIMES * (WITH_METADATA if WORLDS[world].has_metadata else PLAIN)
+    with quickly():
+        for seed in range(block * count, (block + 1) * count):
+            found = explore_one(seed, [world])
+            if found.verdict.good or excused(found.verdict):
+                continue
+            kind = kind_of(found.verdict)
+            small = shrink(found, lambda verdict, kind=kind: not verdict.good and kind_of(verdict) == kind)  # type: ignore[misc]
+            pytest.fail("\n".join((f"seed {seed}", repr(small.schedule), *small.verdict.outcomes, *small.verdict.faults)))
