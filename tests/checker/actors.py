@@ -12,7 +12,8 @@ of the running actor its `Decide` says whether something happens there:
 Otherwise an actor runs until it has ended or sleeps; then the first one in order that can run goes on.  Only when all sleep does
 the clock move, to the first that wakes.  So a run is a function of what was decided.
 
-Calls that touch the lock or a heartbeat are no such places: the mutexes of those may not be held while another actor runs.
+Calls that touch the lock or a heartbeat are no such places: the mutexes of those may not be held while another actor runs.  Before
+the lock is taken stands a place of its own, as the end of each operation does.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _LIMIT = 50_000
 
 END = "end"
 """The place after the last call of an operation."""
+
+LOCK = "lock"
+"""The place before the table's lock is taken."""
 
 Decide = Callable[["Actor", str, int], str | None]
 """From the running actor, the place that it stands at and how often its operation has stood there, from 1, to what happens."""

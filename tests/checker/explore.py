@@ -43,18 +43,21 @@ def explore_one(seed: int, worlds: Sequence[str]) -> Found:
     return Found(replace(schedule, turns=turns), verdict)
 
 
-def shrink(found: Found, same: Callable[[Verdict], bool]) -> Found:
-    """A schedule with as few turns and operations as possible that still fails in the same way."""
-    best = found
+def shrink(found: Found, *, runs: int = 300) -> Found:
+    """A schedule with fewer turns and operations that still fails in the same way, found with so many runs at most."""
+    best, kind = found, kind_of(found.verdict)
     changed = True
     while changed:
         changed = False
         for smaller in _smaller(best.schedule):
+            if runs <= 0:
+                return best
+            runs -= 1
             try:
                 verdict = replay(smaller)
             except (KeyError, ValueError, AssertionError):
                 continue
-            if same(verdict):
+            if not verdict.good and kind_of(verdict) == kind:
                 best, changed = Found(smaller, verdict), True
                 break
     return best
@@ -180,7 +183,9 @@ def _drawing(rng: random.Random, schedule: Schedule, turns: list[str]) -> Callab
     def decide(actor: Actor, place: str, count: int) -> str | None:
         nonlocal deaths, freezes
         # What others see of an operation changes at the timeline, and what it sees of them is read there.
-        weight = 4.0 if "timeline/" in place and not place.startswith("read") else 2.0 if place == "list .hoodie/timeline" else 1.0
+        weight = (
+            4.0 if "timeline/" in place and not place.startswith("read") else 2.0 if place == "list .hoodie/timeline" else 1.0
+        )
         if rng.random() >= rate * weight:
             return None
         dice = rng.random()
@@ -224,7 +229,7 @@ def _explore(options: argparse.Namespace, worlds: Sequence[str]) -> int:
             kind = kind_of(found.verdict)
             kinds[kind] = kinds.get(kind, 0) + 1
             if kinds[kind] == 1 or options.keep_all:
-                small = shrink(found, lambda verdict, kind=kind: not verdict.good and kind_of(verdict) == kind)  # type: ignore[misc]
+                small = shrink(found)
                 print(f"seed {seed}\n{small.schedule!r}")
                 for text in (*small.verdict.outcomes, *(f"FAULT {fault}" for fault in small.verdict.faults)):
                     print(f"  {text}")

@@ -44,6 +44,15 @@ KEPT: dict[str, Kept] = {
         "keys stand twice",
         known="only writes that open file groups meet, not those whose new keys went into present ones",
     ),
+    "a write whose snapshot was cleaned away looks keys up in nothing": Kept(
+        Schedule(
+            "cow cleaned",
+            {"A": "upsert a1 a2", "B": "upsert a1; upsert a1; upsert a1; upsert a1"},
+            ["A 1: lock 1: B"],
+        ),
+        "keys stand twice",
+        known="files that the loaded timeline does not know are passed over, and those that it knows are gone",
+    ),
     "archival takes commits away that a write has to meet": Kept(
         Schedule(
             "cow kept",
@@ -66,6 +75,50 @@ KEPT: dict[str, Kept] = {
         Schedule("cow", {"A": "cluster"}, ["A 1: put_if_absent .hoodie/timeline/T_T.replacecommit 1: kill"]),
         "the next writer: TableState: upsert would change .* pending clustering",
         known="clusterings whose executor died are not settled by writers",
+    ),
+    "a write that a pending clustering reads is rolled back": Kept(
+        Schedule("cow", {"A": "upsert a1; schedule_clustering; rollback"}),
+        "the next writer: TableState: upsert would change .* pending clustering",
+        known="the rollback leaves a plan that can never be carried out",
+    ),
+    "a filter that is slower than a clean": Kept(
+        Schedule(
+            "cow cleaned",
+            {"C": "delete_where v <= 10", "B": "delete_where v <= 10; delete a7"},
+            ["C 1: open_input a/F_W_T.parquet 2: B"],
+        ),
+        "is gone: where a clean removed it .*delete_where",
+        known="the write is not planned anew",
+    ),
+    "an insert that drops what is there, beside a delete": Kept(
+        Schedule(
+            "cow",
+            {"A": "delete a3 a7", "C": "insert a3 a7 | drop apart"},
+            ["A 1: lock 1: C", "C 1: put_if_absent .hoodie/timeline/T.inflight 1: A"],
+        ),
+        "no order of the operations explains",
+        known="that a key stands in a file group is read and not claimed",
+    ),
+    "an archival that wakes after its lease": Kept(
+        Schedule(
+            "cow kept",
+            {"A": "upsert a2", "C": "delete_where v >= 3000; insert_overwrite a7"},
+            ["A 1: put .hoodie/timeline/history/manifest_1 1: freeze 400000"],
+        ),
+        "the archive that followed it failed: .*no such file",
+        known="the manifest is written without a proof of the lease, over that of another archival",
+    ),
+    "a writer that was rolled back while it slept": Kept(
+        Schedule(
+            "cow",
+            {"A": "upsert a2; upsert b7", "B": "upsert a1"},
+            [
+                "A 1: put_if_absent .hoodie/timeline/T.inflight 1: freeze 130000",
+                "B 1: open_input a/F_W_T.parquet 3: freeze 130000",
+            ],
+        ),
+        "files of no instant",
+        known="it writes its file when its markers are gone, and nobody removes that file",
     ),
 }
 

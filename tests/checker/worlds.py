@@ -41,7 +41,11 @@ _METADATA: dict[str, object] = {
     "hoodie.metadata.enable": True,
     "hoodie.metadata.index.column.stats.column.list": "v",
 }
-_FILES_ONLY = {**_METADATA, "hoodie.metadata.index.column.stats.enable": False, "hoodie.metadata.index.partition.stats.enable": False}
+_FILES_ONLY = {
+    **_METADATA,
+    "hoodie.metadata.index.column.stats.enable": False,
+    "hoodie.metadata.index.partition.stats.enable": False,
+}
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ WORLDS = {
     for world in (
         World("cow", "cow"),
         World("cow kept", "cow", _UPKEEP),
+        World("cow cleaned", "cow", {**_UPKEEP, "hoodie.archive.automatic": False}),
         World("mor", "mor"),
         World("mor kept", "mor", {**_UPKEEP, "hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2}),
         World("cow metadata", "cow", _FILES_ONLY),
@@ -79,8 +84,12 @@ WORLDS = {
         World(
             "cow record index",
             "cow",
-            {**_FILES_ONLY, "hoodie.metadata.record.index.enable": True, "hoodie.index.type": "RECORD_INDEX",
-             "hoodie.metadata.record.index.min.filegroup.count": 1},
+            {
+                **_FILES_ONLY,
+                "hoodie.metadata.record.index.enable": True,
+                "hoodie.index.type": "RECORD_INDEX",
+                "hoodie.metadata.record.index.min.filegroup.count": 1,
+            },
         ),
         World("mor buckets", "mor", {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}),
         World("cow global", "cow", {"hoodie.index.type": "GLOBAL_SIMPLE"}),
@@ -106,7 +115,9 @@ def image_of(name: str) -> Image:
     forget_memory("checker")
     storage = MemoryStorage(URI, env)
     options = {**world.settings, "hoodie.parquet.small.file.limit": 0}
-    table = Table.create(URI, name="t", record_key="id", partition_by="part", table_type=world.kind, options=options, environment=env)
+    table = Table.create(
+        URI, name="t", record_key="id", partition_by="part", table_type=world.kind, options=options, environment=env
+    )
     rows: dict[str, int] = {}
     instants = []
     for number, keys in enumerate(world.groups):
