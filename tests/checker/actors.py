@@ -12,8 +12,8 @@ of the running actor its `Decide` says whether something happens there:
 Otherwise an actor runs until it has ended or sleeps; then the first one in order that can run goes on.  Only when all sleep does
 the clock move, to the first that wakes.  So a run is a function of what was decided.
 
-Calls that touch the lock or a heartbeat are no such places: the mutexes of those may not be held while another actor runs.  Before
-the lock is taken stands a place of its own, as the end of each operation does.
+Calls that touch the lock or a heartbeat are no such places: the mutexes of those may not be held while another actor runs.
+Before the lock is taken stands a place of its own, as at the end of each operation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Stuck(Exception):
 
 
 class Actor:
-    """One process.  work: what it does; it may look at `operation`, the number of the operation that is under way, and sets it."""
+    """One process.  work: what it does; it calls `begin` before each of its operations."""
 
     def __init__(self, name: str, work: Callable[[Actor], None], seed: int) -> None:
         self.name = name

@@ -1,8 +1,8 @@
 """Is there an order of the operations, one after the other, that explains what was seen?
 
 Each operation took place between its start and its end.  An order explains a history when it keeps every operation that ended
-before another began in front of it, and when each read finds in it what it found.  An operation whose outcome nobody knows, as its
-process died, may stand in the order or not.
+before another began in front of it, and when each read finds in it what it found.  An operation whose outcome nobody knows,
+because its process died, may stand in the order or not.
 
 `find_order` tries first what the commits say, and then everything, with a memory of what was tried.
 """

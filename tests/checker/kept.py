@@ -30,7 +30,6 @@ KEPT: dict[str, Kept] = {
             ["B 1: put_if_absent .hoodie/timeline/T.inflight 1: A"],
         ),
         r"scan v = \d+ gives",
-        known="the record of the write that was requested last wins, though it knows fewer files",
     ),
     "of two writers that bring a key one opens a group and one fills a file": Kept(
         Schedule(

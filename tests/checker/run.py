@@ -16,8 +16,8 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from tests.checker.actors import END, LOCK, Actor, ActorEnvironment, Clock, Decide, Stage, Stuck
-from tests.checker.history import Event, find_order
+from tests.checker.history import Effect, Event, find_order
 from tests.checker.schedules import Schedule, decisions
 from tests.checker.worlds import URI, WORLDS, Image, World, image_of, rows_of
 
@@ -378,30 +378,32 @@ def _values(done: _Done, keys: str) -> dict[str, int]:
     return {key: 1000 * actor + 100 * done.number + place for place, key in enumerate(keys.split())}
 
 
-def _effect(done: _Done, verb: str, rest: str, drops: bool) -> Callable[[dict[str, int]], None] | None:
-    if verb in ("upsert", "insert", "bulk_insert"):
-        values = _values(done, rest)
-        if drops:
-            return lambda rows: [rows.setdefault(key, value) for key, value in values.items()] and None
-        return lambda rows: rows.update(values)
-    if verb == "insert_overwrite":
-        values = _values(done, rest)
-
-        def overwrite(rows: dict[str, int]) -> None:
-            partitions = {key[0] for key in values}
-            for key in [key for key in rows if key[0] in partitions]:
-                del rows[key]
-            rows.update(values)
-
-        return overwrite
+def _effect(done: _Done, verb: str, rest: str, drops: bool) -> Effect | None:
+    if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
+        return partial(_put, _values(done, rest), drops, verb == "insert_overwrite")
     if verb == "delete":
-        return lambda rows: [rows.pop(key, None) for key in rest.split()] and None
+        named = rest.split()
+        return partial(_remove, lambda key, value: key in named)
     if verb == "delete_where":
-        keeps = _condition(rest)
-        return lambda rows: [rows.pop(key) for key in [k for k, v in rows.items() if keeps(k, v)]] and None
+        return partial(_remove, _condition(rest))
     if verb == "delete_partitions":
-        return lambda rows: [rows.pop(key) for key in list(rows) if key[0] in rest.split()] and None
+        partitions = rest.split()
+        return partial(_remove, lambda key, value: key[0] in partitions)
     return None
+
+
+def _put(values: dict[str, int], drops: bool, overwrites: bool, rows: dict[str, int]) -> None:
+    if overwrites:
+        partitions = {key[0] for key in values}
+        _remove(lambda key, value: key[0] in partitions, rows)
+    for key, value in values.items():
+        if not (drops and key in rows):
+            rows[key] = value
+
+
+def _remove(matches: Callable[[str, int], bool], rows: dict[str, int]) -> None:
+    for key in [key for key, value in rows.items() if matches(key, value)]:
+        del rows[key]
 
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {">=": operator.ge, "<=": operator.le, "=": operator.eq, "<": operator.lt}

@@ -1,6 +1,6 @@
 """A schedule: which table, which operations of which actors, and what happens at which place.
 
-    Schedule("cow kept", {"A": "upsert a1", "B": "upsert a1; upsert a2"}, ["A 1: put_if_absent .hoodie/timeline/T.commit.requested 1: B"])
+    Schedule("cow kept", {"A": "upsert a1", "B": "upsert a1; upsert a2"}, ["A 1: put_if_absent .hoodie/timeline/T.inflight 1: B"])
 
 A turn names the actor and the number of its operation, a place (see `actors`), how often the operation has come to it, and what
 happens then; operations of an actor are parted by `; `.  Its `repr` can be pasted into a test.
