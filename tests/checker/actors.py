@@ -5,9 +5,10 @@ own, and what it shares with others is the store and the clock.  A `Stage` lets 
 of the running actor its `Decide` says whether something happens there:
 
     "B"             actor B runs from here on
-    "kill"          the process dies, and others on its machine know it
+    "kill before"   the process dies, and others on its machine know it; also `kill during` and `kill after` the call
     "lost"          the machine dies: nobody knows until the heartbeat has expired
     "freeze 70000"  the process is suspended for so many milliseconds of the clock, with its heartbeats and renewals
+    "fail before"   the store does not answer, and the call has had no effect; `fail after` it has had it
 
 Otherwise an actor runs until it has ended or sleeps; then the first one in order that can run goes on.  Only when all sleep does
 the clock move, to the first that wakes.  So a run is a function of what was decided.
@@ -26,12 +27,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pyhudi.storage.faults import Call, SimulatedCrash
+from pyhudi.storage.faults import Call, Fault, Moment, Outcome, SimulatedCrash
 
 _QUIET = ("/.hoodie/.locks/", "/.hoodie/.heartbeat/", "/.hoodie/.locks", "/.hoodie/.heartbeat")
 _PATIENCE_S = 120
 _LIMIT = 50_000
 """Calls of one run; a run that makes more goes round in circles."""
+
+_OUTCOMES = {"kill": Outcome.CRASH, "fail": Outcome.LOST_ANSWER}
 
 END = "end"
 """The place after the last call of an operation."""
@@ -77,18 +80,17 @@ class Actor:
         self.operation += 1
         self.places.clear()
 
-    def watch(self, call: Call) -> None:
+    def watch(self, number: int, call: Call) -> Fault | None:
         """To be called before each storage call of this actor."""
-        if self.stage is None:
-            return
-        if self.dead:
-            raise SimulatedCrash("the process died earlier")
-        if self.stage.running is not self or threading.current_thread() is not self.thread or self.stage.beating:
-            return
-        uri = call.path
-        if any(part in uri for part in _QUIET):
-            return
-        self.stage.stand(self, place_of(call, self.stage.prefix))
+        stage = self.stage
+        if stage is None:
+            return None
+        self.crash_if_dead()
+        if stage.running is not self or threading.current_thread() is not self.thread or stage.beating:
+            return None
+        if any(part in call.path for part in _QUIET):
+            return None
+        return stage.stand(self, place_of(call, stage.prefix))
 
     def crash_if_dead(self) -> None:
         if self.dead:
@@ -111,6 +113,9 @@ class ActorEnvironment:
         self._clock = clock
 
     def now_ms(self) -> int:
+        return self._clock.now_ms
+
+    def monotonic_ms(self) -> int:
         return self._clock.now_ms
 
     def sleep_ms(self, duration_ms: int) -> None:
@@ -182,8 +187,8 @@ class Stage:
         """Let time pass for everybody."""
         self._advance_to(self.clock.now_ms + duration_ms)
 
-    def stand(self, actor: Actor, place: str) -> None:
-        """The running actor has come to a place: what was decided for it happens."""
+    def stand(self, actor: Actor, place: str) -> Fault | None:
+        """The running actor has come to a place: what was decided for it happens.  The fault is to strike at the call there."""
         actor.places[place] += 1
         if next(self.steps) > _LIMIT:
             self.stuck = True
@@ -192,23 +197,26 @@ class Stage:
         fenced, actor.fenced = actor.fenced, False
         act = self._decide(actor, place, actor.places[place])
         if act is None:
-            return
-        if act == "kill":
-            actor.dead = True
-        elif act == "lost":
+            return None
+        what, _, how = act.partition(" ")
+        if what in _OUTCOMES:
+            actor.dead = what == "kill"
+            return Fault(1, Moment(how), _OUTCOMES[what])
+        if what == "lost":
             actor.lost = True
             self._pass_on(actor)
-        elif act.startswith("freeze"):
+        elif what == "freeze":
             # No lease protects from a suspension between the proof of the lease and what it was proven for.
             if not fenced:
                 actor.frozen = True
-                actor.wakes_ms = self.clock.now_ms + int(act.split()[1])
+                actor.wakes_ms = self.clock.now_ms + int(how)
                 self._pass_on(actor)
                 actor.frozen = False
         elif act in self.actors and act != actor.name and self._can_run(self.actors[act]):
             self._hand_to(self.actors[act])
             self._wait(actor)
         actor.crash_if_dead()
+        return None
 
     def sleep(self, actor: Actor, duration_ms: int) -> None:
         if self.running is not actor or threading.current_thread() is not actor.thread:

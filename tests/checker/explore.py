@@ -15,13 +15,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tests.checker.actors import END, Actor
+from tests.checker.actors import END, LOCK, Actor
 from tests.checker.quick import quickly
 from tests.checker.run import Verdict, replay, run
 from tests.checker.schedules import Schedule, turn_of
 from tests.checker.worlds import WORLDS
 
 _KEYS = ("a1", "a2", "a3", "b1", "a7", "b7")
+_FAULTS = (
+    "kill before",
+    "kill during",
+    "kill after",
+    "lost",
+    "fail before",
+    "fail after",
+    "freeze 62000",
+    "freeze 130000",
+    "freeze 400000",
+)
 _LIMITS = (0, 1, 10, 20, 1000, 1101, 2000, 2101, 3000)
 
 
@@ -176,33 +187,26 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
 def _drawing(rng: random.Random, schedule: Schedule, turns: list[str]) -> Callable[[Actor, str, int], str | None]:
     """Decisions drawn from a seed, and written down as turns."""
     rate = rng.choice((0.01, 0.03, 0.1, 0.3))
-    deaths = rng.choice((0, 0, 0, 1, 1, 2))
-    freezes = rng.choice((0, 0, 1, 2))
+    faults = rng.choice((0, 0, 1, 1, 2, 3))
     names = list(schedule.actors)
 
     def decide(actor: Actor, place: str, count: int) -> str | None:
-        nonlocal deaths, freezes
+        nonlocal faults
         # What others see of an operation changes at the timeline, and what it sees of them is read there.
         weight = (
             4.0 if "timeline/" in place and not place.startswith("read") else 2.0 if place == "list .hoodie/timeline" else 1.0
         )
         if rng.random() >= rate * weight:
             return None
-        dice = rng.random()
-        act = None
-        if dice < 0.1 and deaths:
-            deaths -= 1
-            act = rng.choice(("kill", "kill", "lost"))
-        elif dice < 0.2 and freezes:
-            freezes -= 1
-            act = rng.choice(("freeze 62000", "freeze 130000", "freeze 400000"))
-        else:
-            other = rng.choice(names)
-            act = other if other != actor.name else None
-        if act in ("kill", "lost") and place == END:
-            act = None
-        if act is not None:
-            turns.append(turn_of(actor.name, actor.operation, place, count, act))
+        act: str | None = rng.choice(names)
+        if faults and rng.random() < 0.3:
+            act = rng.choice(_FAULTS)
+            if place in (END, LOCK) and act.startswith(("kill", "fail")):
+                act = None
+        if act is None or act == actor.name:
+            return None
+        faults -= act in _FAULTS
+        turns.append(turn_of(actor.name, actor.operation, place, count, act))
         return act
 
     return decide
