@@ -58,7 +58,7 @@ KEPT: dict[str, Kept] = {
             {"A": "upsert a7", "B": "upsert b7 | apart"},
             ["A 1: delete .hoodie/timeline/T.commit.requested 1: B"],
         ),
-        "InstantNotFound",
+        "archived meanwhile",
         known="a write that reads the timeline while it is archived ends with InstantNotFound",
     ),
     "a clustering that was planned on a lease that ran out": Kept(
@@ -79,13 +79,21 @@ KEPT: dict[str, Kept] = {
         "the next writer: TableState: upsert would change .* pending clustering",
         known="the rollback leaves a plan that can never be carried out",
     ),
+    "the columns outlive the writes that named them": Kept(
+        Schedule("cow kept", {"B": "cluster; cluster; archive; scan"}),
+        "has no commit yet",
+    ),
+    "the columns outlive the one write since they were archived": Kept(
+        Schedule("cow kept", {"A": "cluster", "B": "upsert a3; rollback; scan"}),
+        "has no commit yet",
+    ),
     "a filter that is slower than a clean": Kept(
         Schedule(
             "cow cleaned",
             {"C": "delete_where v <= 10", "B": "delete_where v <= 10; delete a7"},
             ["C 1: open_input a/F_W_T.parquet 2: B"],
         ),
-        "is gone: where a clean removed it .*delete_where",
+        "is gone: where a clean removed it",
         known="the write is not planned anew",
     ),
     "an insert that drops what is there, beside a delete": Kept(

@@ -2,6 +2,9 @@
 
 The same few documents are decoded thousands of times in one exploration.  A pool of threads whose tasks run one after the other
 on the thread that asks is one of those that pools may be, and its calls are places like others.
+
+One thing has to be changed, not only may: up to Python 3.11 a cached property is guarded by a lock of all threads, which actors
+in processes of their own would not share.
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -66,6 +71,8 @@ def quickly() -> Iterator[None]:
         for name, module in list(sys.modules.items()):
             if not name.startswith("pyhudi.") or ".spark" in name:
                 continue
+            for found in _cached_properties(module):
+                stack.enter_context(patch.object(found, "lock", nullcontext()))
             if getattr(module, "ThreadPoolExecutor", None) is ThreadPoolExecutor:
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", _OneThread))
             if getattr(module, "parse_instant_file", None) is parse_instant_file:
@@ -74,6 +81,12 @@ def quickly() -> Iterator[None]:
                 stack.enter_context(patch.object(module, "parse_properties", lambda data: dict(_properties(data))))
         stack.enter_context(patch.object(CommitMetadata, "decode", staticmethod(_commit)))
         yield
+
+
+def _cached_properties(module: ModuleType) -> Iterator[object]:
+    for kind in vars(module).values():
+        if isinstance(kind, type) and kind.__module__ == module.__name__:
+            yield from (value for value in vars(kind).values() if isinstance(value, cached_property) and hasattr(value, "lock"))
 
 
 _instant = _remembered(parse_instant_file)

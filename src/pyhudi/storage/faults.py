@@ -12,8 +12,8 @@ of them:
                          half; other calls are atomic, and this is BEFORE to them
     Moment.AFTER         the call has had its effect
 
-With no plan the storage only counts, which tells a test how many calls there are to try.  A `Watch` is called before each call: so
-a test lets time pass there and others work, as while this process is suspended, and decides as it goes where faults strike.
+With no plan the storage only counts, which tells a test how many calls there are to try.  A `Watch` is called before each call:
+so a test lets time pass there and others work, as while this process is suspended, and decides as it goes where faults strike.
 The spec of a faulty storage joins its count when it is opened in the same process, so tasks that reopen it are counted too.
 
 What this does not do: it breaks no promise of `Storage`; a store that loses what it confirmed is another kind of test.

@@ -140,9 +140,12 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
 
 
 def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig) -> TableSchema | None:
-    """The table's schema: that of the newest write that carries one, else the one given at creation, else None."""
+    """The table's schema: that of the newest write that carries one, else the one given at creation, else None.
+
+    The history is asked where services alone are left on the timeline.
+    """
     text = _newest_schema(read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
-    text = text or config.create_schema or ""
+    text = text or _newest_schema(_archived_commits(store, None)) or config.create_schema or ""
     return TableSchema.from_avro(text) if text else None
 
 
@@ -217,8 +220,8 @@ def _newest_schema(commits: Iterable[CommitMetadata]) -> str:
     return ""
 
 
-def _archived_commits(store: TimelineStore, until: str) -> Iterator[CommitMetadata]:
-    """The metadata of archived writes requested at or before a time, newest first."""
+def _archived_commits(store: TimelineStore, until: str | None) -> Iterator[CommitMetadata]:
+    """The metadata of archived writes, of those requested at or before a time when one is given, newest first."""
     for instant in reversed(store.history.instants(Bounds(None, until))):
         if instant.action not in COMMIT_LIKE:
             continue

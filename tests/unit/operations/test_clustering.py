@@ -50,6 +50,17 @@ def test_rows_keep_everything_but_their_file(table_type: str, layout: str) -> No
     assert len(table.scan().explain().slices) == 2
 
 
+def test_columns_stay_known_when_no_write_that_names_them_is_active() -> None:
+    table = table_with_small_files("memory://cluster-archived", "cow")
+    before = table.scan(["*"]).to_arrow()
+    few = {**OPTIONS, "hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    for _ in range(2):
+        table.cluster(options=OPTIONS)
+    table.archive(options=few)
+    assert {i.action for i in table.timeline().completed_writes()} == {Action.REPLACECOMMIT}
+    assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+
+
 def test_linear_order_is_the_order_in_the_file() -> None:
     table = table_with_small_files("memory://cluster-order", "cow")
     table.cluster(order_by=["x", "id"], options=OPTIONS)
