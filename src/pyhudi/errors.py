@@ -22,11 +22,25 @@ them on Spark workers.
 
 from __future__ import annotations
 
+import re
 from typing import Any
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """Text for terminals and logs: what would steer a terminal, or turn the order of letters, is written as an escape.
+
+    Line ends and tabs stay.  Keys, paths and values come from whoever wrote the data.
+    """
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class HudiError(Exception):
-    """Base of every error that PyHudi raises on purpose."""
+    """Base of every error that PyHudi raises on purpose.  Its text has no control characters (see `visible`)."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, self.__dict__.copy())
@@ -93,7 +107,7 @@ class CorruptData(HudiError):
             where.append(self.path)
         if self.offset is not None:
             where.append(f"byte {self.offset}")
-        return f"{text} [{', '.join(where)}]" if where else text
+        return visible(f"{text} [{', '.join(where)}]" if where else text)
 
 
 class WriteConflict(HudiError):

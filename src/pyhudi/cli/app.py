@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from pyhudi.cli import indexes, look, maintain, mend, report
+from pyhudi.cli.output import say
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 
 EXIT_CODES = (
@@ -42,7 +43,7 @@ def common(
     if version:
         from pyhudi import __version__
 
-        print(__version__)
+        say(__version__)
         raise typer.Exit
 
 
@@ -51,7 +52,7 @@ def run() -> None:
     try:
         app()
     except HudiError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        say(f"{type(error).__name__}: {error}", error=True)
         sys.exit(_exit_code(error))
 
 

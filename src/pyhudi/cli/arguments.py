@@ -39,9 +39,10 @@ def open_for_call(uri: str, storage: list[str] | None, options: list[str] | None
 def parse_pairs(pairs: list[str] | None) -> dict[str, str]:
     """`KEY=VALUE` texts as a mapping.  Raises InvalidRequest for a text without `=`."""
     found: dict[str, str] = {}
-    for pair in pairs or []:
+    for number, pair in enumerate(pairs or [], 1):
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise InvalidRequest(f"{pair!r} is not KEY=VALUE")
+            # What stands there may be a secret.
+            raise InvalidRequest(f"setting {number} of {len(pairs or ())} is not KEY=VALUE")
         found[key] = value
     return found

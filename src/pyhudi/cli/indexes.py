@@ -17,7 +17,7 @@ from pyhudi.cli.arguments import (
     open_table,
     parse_pairs,
 )
-from pyhudi.cli.output import Format, print_rows
+from pyhudi.cli.output import Format, print_rows, say
 from pyhudi.operations.index import IndexInfo
 
 NameArgument = Annotated[str, typer.Argument(help="The index, such as record_index or secondary_index_by_city.")]
@@ -72,10 +72,10 @@ def drop(
     """Remove an index."""
     opened = open_table(table, storage)
     if dry_run:
-        print(f"would drop the index {name} of {opened.uri}; give --no-dry-run to do it")
+        say(f"would drop the index {name} of {opened.uri}; give --no-dry-run to do it")
         return
     opened.index.drop(name)
-    print(f"index {name} dropped")
+    say(f"index {name} dropped")
 
 
 def rebuild(

@@ -8,7 +8,7 @@ import pyarrow as pa
 import typer
 
 from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_for_call, open_table
-from pyhudi.cli.output import Format, print_rows, print_value
+from pyhudi.cli.output import Format, print_rows, print_value, say
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
@@ -46,7 +46,7 @@ def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: Sto
     }
     if output is Format.TABLE:
         width = max(len(name) for name in facts)
-        print("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
+        say("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
     else:
         print_value(facts, output)
 
@@ -116,7 +116,7 @@ def explain(
     """Which file slices a read would touch, and what passed the others over."""
     names = [name.strip() for name in columns.split(",")] if columns else None
     opened, given = open_for_call(table, storage, options)
-    print(opened.scan(names, filter, options=given).explain())
+    say(opened.scan(names, filter, options=given).explain())
 
 
 def files(

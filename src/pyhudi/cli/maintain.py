@@ -19,7 +19,7 @@ from pyhudi.cli.arguments import (
     open_for_call,
     open_table,
 )
-from pyhudi.cli.output import Format, print_rows, print_value
+from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.errors import InstantNotFound
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
@@ -102,16 +102,16 @@ def serve(
             raise KeyboardInterrupt
         stop.set()
 
-    def say(outcomes: Mapping[str, str]) -> None:
+    def tell(outcomes: Mapping[str, str]) -> None:
         for name, outcome in outcomes.items():
             if not outcome.startswith(("not due:", "off:")):
-                print(f"{name}: {outcome}", flush=True)
+                say(f"{name}: {outcome}")
         if once:
             stop.set()
 
     before = {number: signal.signal(number, told) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        opened.serve(stop, names, rest_seconds=rest, plan=plan, options=given, on_pass=say)
+        opened.serve(stop, names, rest_seconds=rest, plan=plan, options=given, on_pass=tell)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -132,7 +132,7 @@ def rollback(
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no write requested at {instant}")
         found = next(write for write in writes if write.request_time == instant)
-        print(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
+        say(f"would roll back the {found.action} {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.rollback(instant), output)
 
@@ -151,7 +151,7 @@ def savepoint(
         if instant is None:
             raise typer.BadParameter("name the instant whose savepoint is to be deleted")
         opened.delete_savepoint(instant)
-        print(f"savepoint {instant} deleted")
+        say(f"savepoint {instant} deleted")
         return
     print_value(opened.savepoint(instant, comments=comments), output)
 
@@ -170,7 +170,7 @@ def restore(
         if all(write.request_time != instant for write in writes):
             raise InstantNotFound(f"the active timeline of {opened.uri} has no completed write requested at {instant}")
         later = [write for write in writes if write.request_time > instant]
-        print(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
+        say(f"would undo {len(later)} writes after {instant} of {opened.uri}; give --no-dry-run to do it")
         return
     print_value(opened.restore(instant), output)
 
@@ -189,7 +189,7 @@ def downgrade(
     """Make a table of version 8 one of version 6, for releases of Hudi before 1.0.  Stop its writers first."""
     opened = open_table(table, storage)
     if dry_run:
-        print(f"would make {opened.uri} a table of version 6, which PyHudi only reads; give --no-dry-run to do it")
+        say(f"would make {opened.uri} a table of version 6, which PyHudi only reads; give --no-dry-run to do it")
         return
     print_value(opened.downgrade(), output)
 
@@ -198,7 +198,7 @@ def validate(table: TableArgument, output: OutputOption = Format.TABLE, storage:
     """Compare data, metadata table and indexes.  Exit code 4 when something does not fit."""
     result = open_table(table, storage).validate()
     if output is Format.TABLE:
-        print(result)
+        say(result)
     else:
         print_rows(result.findings, output)
     if not result.ok:

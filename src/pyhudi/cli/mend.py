@@ -18,7 +18,7 @@ from pyhudi.cli.arguments import (
     open_table,
     parse_pairs,
 )
-from pyhudi.cli.output import Format, print_rows, print_value
+from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.doctor import diagnose
 from pyhudi.operations.repair import RepairKind
 
@@ -63,7 +63,7 @@ def doctor(
     # The options are what is looked at, so opening the table does not check them.
     result = diagnose(None if table is None else open_table(table, storage), parse_pairs(options))
     if output is Format.TABLE:
-        print(result)
+        say(result)
     else:
         print_rows(result.findings, output)
     if not result.ok:
@@ -87,4 +87,4 @@ def call(
 def procs(procedure: Annotated[str | None, typer.Argument(help="One of them; all when left out.")] = None) -> None:
     """Hudi's procedures that `call` runs, with their arguments and columns."""
     for name in procedures.NAMES if procedure is None else (procedure,):
-        print(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])
+        say(procedures.describe(name) if procedure else procedures.describe(name).splitlines()[0])

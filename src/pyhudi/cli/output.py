@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from pyhudi.errors import visible
+
 
 class Format(StrEnum):
     """`--output`."""
@@ -32,15 +34,17 @@ def print_rows(rows: pa.Table, output: Format) -> None:
         print(json.dumps(records, default=_plain, indent=2))
         return
     if output is Format.CSV:
+        # A program gets the values as they are; a terminal that shows the lines must not be steered by them.
+        cell = _shown if sys.stdout.isatty() else _cell
         writer = csv.writer(sys.stdout)
         writer.writerow(rows.column_names)
-        writer.writerows([[_cell(value) for value in record.values()] for record in records])
+        writer.writerows([[cell(value) for value in record.values()] for record in records])
         return
     table = RichTable(header_style="bold", show_lines=False)
     for field in rows.schema:
         table.add_column(field.name, justify="right" if _is_number(field.type) else "left")
     for record in records:
-        table.add_row(*(escape(_cell(value)) for value in record.values()))
+        table.add_row(*(escape(_shown(value)) for value in record.values()))
     console = Console(width=None if sys.stdout.isatty() else 10_000)
     if console.measure(table, options=console.options.update(width=10_000)).maximum > console.width:
         _print_upright(console, records)
@@ -58,14 +62,14 @@ def _print_upright(console: Console, records: list[dict[str, Any]]) -> None:
             parts = value if isinstance(value, list) else [value]
             for place, part in enumerate(parts or [""]):
                 console.print(
-                    f"[bold]{name if place == 0 else '':<{width}}[/]  {escape(_cell(part))}", soft_wrap=True, highlight=False
+                    f"[bold]{name if place == 0 else '':<{width}}[/]  {escape(_shown(part))}", soft_wrap=True, highlight=False
                 )
 
 
 def print_value(value: Any, output: Format) -> None:
     """Print a result: its own text for people, its fields for programs."""
     if output is Format.TABLE:
-        print(value)
+        say(value)
         return
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else dict(value)
     if output is Format.JSON:
@@ -73,7 +77,17 @@ def print_value(value: Any, output: Format) -> None:
         return
     writer = csv.writer(sys.stdout)
     writer.writerow(fields)
-    writer.writerow([_cell(field) for field in fields.values()])
+    writer.writerow([(_shown if sys.stdout.isatty() else _cell)(field) for field in fields.values()])
+
+
+def say(value: object, *, error: bool = False) -> None:
+    """Print a text for people, without what would steer their terminal.  error: to the standard error."""
+    print(visible(str(value)), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def _shown(value: Any) -> str:
+    """A cell for people: one line."""
+    return visible(_cell(value)).replace("\n", "\\n")
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +10,8 @@ from typing import Annotated
 import typer
 
 from pyhudi.cli.arguments import StorageOption, TableArgument, open_table
-from pyhudi.errors import InvalidRequest
+from pyhudi.cli.output import say
+from pyhudi.errors import InvalidRequest, visible
 from pyhudi.report.page import render_report
 
 
@@ -28,13 +30,14 @@ def report(
 ) -> None:
     """Write the health of the table as one HTML page: NAME-report.html here, unless --to says otherwise."""
     opened = open_table(table, storage)
-    page = render_report(opened, validation=opened.validate() if validate else None)
+    page = visible(render_report(opened, validation=opened.validate() if validate else None))
     if to == "-":
         sys.stdout.write(page)
         return
-    path = Path(to or f"{opened.name}-report.html")
+    # A table's name is a property that any writer sets: it must not lead elsewhere.
+    path = Path(to or f"{re.sub(r'[^A-Za-z0-9_-]+', '_', opened.name).strip('_')[:100] or 'table'}-report.html")
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror}; name another file with --to") from error
-    print(f"report of {opened.uri} written to {path}")
+    say(f"report of {opened.uri} written to {path}")

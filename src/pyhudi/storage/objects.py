@@ -57,7 +57,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range, join_path
-from pyhudi.storage.uris import Location
+from pyhudi.storage.uris import Location, without_secrets
 
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
@@ -690,7 +690,7 @@ def _count(name: str, value: str) -> int:
 
 def _first_line(error: BaseException) -> str:
     # What follows is the debug form of the same error, twenty lines long.
-    return str(error).partition("\n")[0].strip()
+    return without_secrets(str(error).partition("\n")[0].strip())
 
 
 def _status(error: BaseException) -> int | None:

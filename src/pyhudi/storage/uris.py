@@ -23,6 +23,21 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
 # Names of one and the same store: a table written through one of them is found through the others.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
+_WITHOUT_USERS = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
+# A signature or token in a query.
+_SIGNED = re.compile(r"[?&](?:sig|signature|token|[a-z-]*(?:signature|credential|security-token|secret|key))=", re.IGNORECASE)
+_SECRETS = (
+    (re.compile(r"(?<=://)[^/@\s]+:[^/@\s]*@"), "***@"),
+    (re.compile(_SIGNED.pattern + r"[^&\s)\"']*", re.IGNORECASE), "?***"),
+)
+
+
+def without_secrets(text: str) -> str:
+    """A message of a store's client with no user information and no signatures in its URLs."""
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text
+
 
 @dataclass(frozen=True, slots=True)
 class Location:
@@ -55,7 +70,11 @@ class Location:
 
 
 def parse_uri(text: str) -> Location:
-    """Read a URI or a plain path.  Raises InvalidRequest for an empty one, or a '..' part in a URI."""
+    """Read a URI or a plain path.
+
+    Raises InvalidRequest for an empty one, a '..' part in a URI, and for one that holds credentials, which it does not repeat: a
+    URI stands in messages, plans and logs.
+    """
     if not text or "\x00" in text:
         raise InvalidRequest(f"a table needs a path or URI, found {text!r}")
     matched = _SCHEME.match(text)
@@ -65,6 +84,9 @@ def parse_uri(text: str) -> Location:
     authority = ""
     if rest.startswith("//"):
         authority, _, rest = rest[2:].partition("/")
+    user, at, _ = authority.rpartition("@")
+    if (at and (":" in user or scheme in _WITHOUT_USERS)) or (scheme not in ("file", "memory") and _SIGNED.search(rest)):
+        raise InvalidRequest(f"the {scheme} URI holds credentials: give them as storage_options, or by the environment")
     if scheme == "file" and authority == "localhost":
         authority = ""
     if scheme == "file" and authority:

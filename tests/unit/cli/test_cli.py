@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import pyhudi as hp
 from pyhudi.cli.app import app, run
 from pyhudi.cli.output import Format, print_rows
+from pyhudi.errors import CorruptData, InvalidRequest
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100"}
 RUNNER = CliRunner()
@@ -189,3 +190,64 @@ def test_indexes_are_listed_created_rebuilt_and_dropped(table: hp.Table) -> None
     assert "would drop" in call("index", "drop", table.uri, made[0]["name"]) and made[0]["name"] in names()
     call("index", "drop", table.uri, made[0]["name"], "--no-dry-run")
     assert made[0]["name"] not in names()
+
+
+STEERING = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil"
+
+
+def is_harmless(text: str) -> bool:
+    return not any(char in text for char in "\x1b\x07\x9b\u202e")
+
+
+@pytest.fixture
+def steering(tmp_path: Path) -> hp.Table:
+    made = hp.Table.create(tmp_path / "t", record_key="id", partition_by="city", ordering="ts", options=OPTIONS)
+    made.upsert(pa.table({"id": [STEERING], "city": [STEERING.replace("]", "")], "ts": [1]}), options=OPTIONS)
+    return made
+
+
+def test_data_do_not_steer_the_terminal(steering: hp.Table) -> None:
+    commands = (
+        "show",
+        "timeline",
+        "commits",
+        "head",
+        "explain",
+        "files",
+        "slices",
+        "partitions",
+        "stats",
+        "validate",
+        "report --to -",
+    )
+    for command in commands:
+        name, *rest = command.split()
+        result = RUNNER.invoke(app, [name, steering.uri, *rest])
+        assert result.exit_code == 0, (command, result.output)
+        assert is_harmless(result.output), command
+
+
+def test_errors_do_not_steer_the_terminal(steering: hp.Table, capsys: pytest.CaptureFixture[str]) -> None:
+    assert is_harmless(str(CorruptData(f"a key {STEERING}", path=f"/t/{STEERING}")))
+    assert str(CorruptData("two\nlines\tstay")) == "two\nlines\tstay"
+    assert is_harmless(str(InvalidRequest(STEERING)))
+    for output in (Format.TABLE, Format.JSON):
+        print_rows(pa.table({"key": [STEERING, "two\nlines"], "nested": [[STEERING], []]}), output)
+        assert is_harmless(capsys.readouterr().out)
+
+
+def test_a_report_stays_where_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = tmp_path / "a" / "b"
+    inside.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    made = hp.Table.create(tmp_path / "t", record_key="id", name="../../evil", options=OPTIONS)
+    made.upsert(pa.table({"id": ["a"]}), options=OPTIONS)
+    call("report", made.uri)
+    assert [path.name for path in inside.iterdir()] == ["evil-report.html"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "t"]
+
+
+def test_settings_are_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        RUNNER.invoke(app, ["show", "s3://b/t", "--storage", "secret_access_key:hush"], catch_exceptions=False)
+    assert "hush" not in str(caught.value)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.storage.uris import parse_uri
+from pyhudi.storage.uris import parse_uri, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,31 @@ def test_a_relative_path_is_taken_from_the_working_directory() -> None:
 
 def test_spellings_of_one_place_have_one_key() -> None:
     assert parse_uri("s3a://b/t").key == parse_uri("s3://b/t/").key != parse_uri("s3://b/t2").key
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://AKIAKEY:hush@bucket/t",
+        "s3a://hush@bucket/t",
+        "gs://user:hush@bucket/t",
+        "abfss://user:hush@container/t",
+        "abfss://container@account.dfs.core.windows.net/t?sv=2024&sig=hush",
+        "s3://bucket/t?X-Amz-Credential=hush",
+        "s3://bucket/t?AWSAccessKeyId=a&Signature=hush",
+    ],
+)
+def test_credentials_in_a_uri_are_refused_and_not_repeated(uri: str) -> None:
+    with pytest.raises(InvalidRequest, match="storage_options") as caught:
+        parse_uri(uri)
+    assert "hush" not in str(caught.value)
+
+
+def test_what_is_no_credential_is_a_name() -> None:
+    for uri in ("s3://b/t?", "s3://b/day=2026&key=x", "abfss://container@account.dfs.core.windows.net/t", "file:/data/a?sig=1"):
+        assert parse_uri(uri).uri
+
+
+def test_messages_of_clients_lose_secrets() -> None:
+    said = "error sending request for url (https://key:hush@host:9000/b/t?X-Amz-Signature=hush&list-type=2): refused"
+    assert without_secrets(said) == "error sending request for url (https://***@host:9000/b/t?***&list-type=2): refused"
