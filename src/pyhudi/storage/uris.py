@@ -24,11 +24,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
 _WITHOUT_USERS = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
+_SECRET_NAME = r"(?:sig|signature|token|[a-z-]*(?:signature|credential|security-token|secret|key))="
 # A signature or token in a query.
-_SIGNED = re.compile(r"[?&](?:sig|signature|token|[a-z-]*(?:signature|credential|security-token|secret|key))=", re.IGNORECASE)
+_SIGNED = re.compile(rf"\?(?:.*&)?{_SECRET_NAME}", re.IGNORECASE)
 _SECRETS = (
     (re.compile(r"(?<=://)[^/@\s]+:[^/@\s]*@"), "***@"),
-    (re.compile(_SIGNED.pattern + r"[^&\s)\"']*", re.IGNORECASE), "?***"),
+    (re.compile(rf"(?<=[?&]){_SECRET_NAME}[^&\s)\"']*", re.IGNORECASE), "***"),
 )
 
 
