@@ -30,6 +30,7 @@ from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import ArchiveResult
+from pyhudi.operations.rollback import sweep_unfinished_documents
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.plan.archival import (
     ArchivalBounds,
@@ -96,11 +97,13 @@ def run_archive(
         if not plan.instants:
             return ArchiveResult(reason=plan.reason)
         _check_version_file(held, now)
-        leftovers = _remove_leftovers(held, now, plan.start)
+        leftovers = _remove_leftovers(held, now, plan.start) if data_table is None else _remove_side_files(held, data_table)
         rows = [_to_row(held, instant, files) for instant in plan.instants]
         store.history.append(rows, settings.compression)
         _remove_instants(held, plan.instants, files)
         merges = _merge_history(held, settings)
+        if data_table is None:
+            sweep_unfinished_documents(held, settings.commit)
     return ArchiveResult(
         instants=tuple(i.request_time for i in plan.instants),
         start=plan.start,
@@ -160,6 +163,18 @@ def _remove_instants(context: TableContext, instants: Sequence[Instant], files: 
     for instant in instants:
         # One call for each: after a crash what is left has no gap.
         context.storage.delete([store.path(i) for i in files if i.step == instant.step and i.is_completed])
+
+
+def _remove_side_files(context: TableContext, data_table: Timeline) -> int:
+    """Delete what writes of the data table had put aside for a metadata table, where they died before they removed it.
+
+    It lies where a table has its markers, of which a metadata table has none.
+    """
+    pending = {i.request_time for i in data_table.pending()}
+    gone = [request_time for request_time in marked_instants(context.storage) if request_time not in pending]
+    for request_time in gone:
+        Markers(context.storage, request_time).delete()
+    return len(gone)
 
 
 def _remove_leftovers(context: TableContext, timeline: Timeline, start: str) -> int:

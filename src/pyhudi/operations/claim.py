@@ -38,11 +38,18 @@ class PlanTaken(TableState):
 
 
 def claim(
-    context: TableContext, request_time: str, action: Action, settings: CommitSettings, *, resumes: bool = False
+    context: TableContext,
+    request_time: str,
+    action: Action,
+    settings: CommitSettings,
+    *,
+    resumes: bool = False,
+    content: bytes = b"",
 ) -> Transaction:
     """Make a pending plan this process's own.  At most one living process has a plan.
 
     resumes: what a dead attempt began is carried on; otherwise it has been removed before, and an inflight file is somebody's.
+    content: of the inflight file.
     Raises PlanTaken, TableState while a restore is pending.
     """
     heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
@@ -67,8 +74,8 @@ def claim(
             reason = "another process carries it out"
         if reason is not None:
             raise PlanTaken(f"{action} {request_time} of {context.storage.uri} is not run: {reason}", reason)
-        with _claimed(held, heartbeat):
-            held.timeline.start_or_join(pending[0])
+        with started(held, heartbeat):
+            held.timeline.start_or_join(pending[0], content)
     return Transaction(context, settings, request_time, action, heartbeat)
 
 
@@ -108,13 +115,14 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
 
 
 @contextmanager
-def _claimed(held: TableContext, heartbeat: RunningWrite) -> Iterator[None]:
+def started(held: TableContext, heartbeat: RunningWrite) -> Iterator[None]:
+    """Start a heartbeat under the lock, for what the block publishes; it stops when that fails."""
     # The heartbeat goes on when the lock has been given back, so it does not pass through the storage of the held table.
     held.lock.check()
     heartbeat.start()
     try:
         yield
     except BaseException as error:
-        # Where the store did not answer, the inflight file may stand there; then the heartbeat says that this attempt is dead.
+        # Where the store did not answer, the file may stand there; then the heartbeat says that this attempt is dead.
         heartbeat.stop(delete=isinstance(error, TableState))
         raise

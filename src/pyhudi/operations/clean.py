@@ -7,7 +7,9 @@
     5. lock: delete the folders of emptied partitions, unless a write is under way; mirror into the metadata table; publish
        `<t>_<c>.clean`
 
-A crash leaves a pending clean, whose plan the next one carries out.  Files that are gone already count as failed, as in the real
+A heartbeat tells from before 3 on that the clean lives.  A crash leaves a pending clean, whose plan the next one carries out: at
+once when it was ours and its process is dead; one of another writer, which cannot be asked, when it has been pending for long.
+Files that are gone already count as failed, as in the real
 Hudi's files, and are no error.
 
 Source: writing and services, "Cleaning".
@@ -15,8 +17,9 @@ Source: writing and services, "Cleaning".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -31,7 +34,8 @@ from pyhudi.format.actions.clean import (
     CleanPartitionMetadata,
 )
 from pyhudi.format.actions.savepoint import SavepointMetadata
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant, State, parse_instant_time
+from pyhudi.operations.claim import PlanTaken, claim, started
 from pyhudi.operations.metadata.mirror import mirror_clean
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CleanResult
@@ -50,8 +54,10 @@ from pyhudi.plan.cleaning import (
     savepointed_times,
 )
 from pyhudi.settings import Options, read_settings
-from pyhudi.storage import open_storage
+from pyhudi.storage import liveness, open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
+from pyhudi.storage.heartbeats import last_heartbeat_ms
+from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
 from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, planned_path
@@ -61,6 +67,8 @@ from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 _DELETING_THREADS = 16
+_STRANGERS_PATIENCES = 10
+"""How many times as long as for one of ours a clean without a heartbeat is waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +130,19 @@ def run_clean(
     refuse_while_restoring(context, now)
     finished = []
     for pending in now.pending(Action.CLEAN):
-        died = load_pending_plan(context, pending)
-        if died is not None:
+        dead = _died(context, settings.commit, pending)
+        # One that is just being requested may not be whole yet; damage in one that has begun is damage.
+        died = load_pending_plan(context, pending) if dead or pending.state is State.INFLIGHT else None
+        if died is None or not dead:
+            continue
+        try:
+            content = died.encode(context.env.token_bytes(16))
+            taken = claim(context, pending.request_time, Action.CLEAN, settings.commit, resumes=True, content=content)
+        except PlanTaken:
+            continue
+        with _beating(taken.heartbeat):
             _execute(context, settings.commit, pending, died, engine)
-            finished.append(pending.request_time)
+        finished.append(pending.request_time)
     if finished or now.pending(Action.CLEAN):
         now = store.load()
     planned = plan_clean(context, now, settings.cleaning)
@@ -138,7 +155,9 @@ def run_clean(
         if requested is None:
             planned = PlannedClean(None, "another process cleans, or made a savepoint", planned.earliest, {}, {}, ())
         else:
-            done, missing, partitions = _execute(context, settings.commit, requested, plan, engine)
+            instant, heartbeat = requested
+            with _beating(heartbeat):
+                done, missing, partitions = _execute(context, settings.commit, instant, plan, engine)
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -287,8 +306,30 @@ def _history_is_empty(context: TableContext) -> bool:
     return not context.storage.list(context.config.history_path).files
 
 
-def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) -> Instant | None:
-    """Put the plan on the timeline; None when another clean or a savepoint has come first."""
+def _died(context: TableContext, settings: CommitSettings, pending: Instant) -> bool:
+    """Whether nobody carries a pending clean out any more."""
+    if liveness.is_alive(context.storage, context.env, pending.request_time, settings.heartbeats):
+        return False
+    if last_heartbeat_ms(context.storage, pending.request_time) is not None:
+        return True
+    # Real Hudi's cleans have no sign of life: only their age tells.
+    age_ms = context.env.now_ms() - parse_instant_time(pending.request_time, context.config.zone)
+    return age_ms > _STRANGERS_PATIENCES * settings.heartbeats.patience_ms
+
+
+@contextmanager
+def _beating(heartbeat: RunningWrite) -> Iterator[None]:
+    """Stop the heartbeat of a clean when the block ends; one that fails leaves it, and is taken for dead."""
+    try:
+        yield
+    except BaseException:
+        heartbeat.stop(delete=False)
+        raise
+    heartbeat.stop(delete=True)
+
+
+def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) -> tuple[Instant, RunningWrite] | None:
+    """Put the plan on the timeline, with a heartbeat; None when another clean or a savepoint has come first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
         refuse_while_restoring(context, timeline)
@@ -298,7 +339,9 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) 
             # A savepoint that came after the plan may need what the plan deletes.
             return None
         time = new_instant_time(context, timeline, settings.commit)
-        return held.timeline.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16)))
+        heartbeat = RunningWrite(context.storage, context.env, time, settings.commit.heartbeats)
+        with started(held, heartbeat):
+            return held.timeline.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16))), heartbeat
 
 
 def _execute(

@@ -29,10 +29,12 @@ from pyhudi.operations.observe import observed
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
-from pyhudi.storage.heartbeats import list_heartbeats
+from pyhudi.storage.heartbeats import HEARTBEAT_FOLDER, list_heartbeats
+from pyhudi.storage.locks import LOCK_FOLDER, QUEUE_FOLDER
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.metadata.records import METADATA_FOLDER
 from pyhudi.table.plans import load_compaction_plan, planned_path
 from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
@@ -76,8 +78,22 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
             planned = _request(context, instant, settings, failed_only=True)
             if planned is not None:
                 done.append(_execute(context, settings, *planned))
-    _remove_leftovers(context, settings)
+    if _remove_leftovers(context, settings) or done:
+        sweep_unfinished_documents(context, settings)
     return tuple(done)
+
+
+def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) -> None:
+    """Remove temporary files that writers left around the timeline and the lock when they were killed within a call."""
+    config = context.config
+    folders = (
+        *(".hoodie", config.timeline_path, config.history_path, ".hoodie/.aux", ".hoodie/.index_defs"),
+        *(HEARTBEAT_FOLDER, LOCK_FOLDER, QUEUE_FOLDER, f"{METADATA_FOLDER}/.hoodie", f"{METADATA_FOLDER}/.hoodie/timeline"),
+        *(f"{METADATA_FOLDER}/{name}" for name in (*config.metadata_partitions, *config.metadata_partitions_inflight)),
+    )
+    before_ms = context.env.now_ms() - settings.heartbeats.patience_ms
+    for folder in folders:
+        context.storage.sweep_unfinished(folder, before_ms)
 
 
 def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, timeline: Timeline) -> tuple[RollbackResult, ...]:
@@ -217,22 +233,29 @@ def _is_alive(context: TableContext, settings: CommitSettings, instant: Instant)
     return liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats)
 
 
-def _remove_leftovers(context: TableContext, settings: CommitSettings) -> None:
+def _remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
     """Markers and heartbeats that stand beside no pending instant: their writer or rollback died when all but this was done.
+
+    True when there were any.
 
     They are listed before the timeline, on which a write stands before its first marker; a heartbeat comes a moment earlier, and
     then its writer lives.
     """
     marked, beating = marked_instants(context.storage), list_heartbeats(context.storage)
     if not marked and not beating:
-        return
+        return False
     pending = {instant.request_time for instant in context.timeline.load().pending()}
-    for request_time in marked:
-        if request_time not in pending:
-            Markers(context.storage, request_time).delete()
-    for request_time in beating:
-        if request_time not in pending and not liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
-            liveness.forget(context.storage, request_time)
+    orphaned = [request_time for request_time in marked if request_time not in pending]
+    for request_time in orphaned:
+        Markers(context.storage, request_time).delete()
+    silent = [
+        request_time
+        for request_time in beating
+        if request_time not in pending and not liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats)
+    ]
+    for request_time in silent:
+        liveness.forget(context.storage, request_time)
+    return bool(orphaned or silent)
 
 
 _BOTH = (State.INFLIGHT, State.REQUESTED)

@@ -169,7 +169,8 @@ class Storage(Protocol):
         ...
 
     def sweep_unfinished(self, folder: str, before_ms: int) -> int:
-        """Remove what writers that died left in `folder` itself before `before_ms`, and return how many files that was.
+        """Remove what writers left in `folder` itself that are known to be dead, or that began it before `before_ms`; returns how
+        many files that was.
 
         Such leftovers are never listed.  Object stores keep them as unfinished uploads, for which buckets have lifecycle
         rules: there the answer is 0.

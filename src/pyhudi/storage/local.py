@@ -1,7 +1,7 @@
 """Storage on the local file system (or one mounted there), as real Hudi leaves and expects it.
 
 Writing a file:
-1. The bytes go to `.pyhudi-<uuid>.tmp` in the same folder.  Real Hudi takes such a name for neither a data file nor a
+1. The bytes go to `.pyhudi-<process>-<uuid>.tmp` in the same folder.  Real Hudi takes such a name for neither a data file nor a
    timeline file, and listings here never show it.
 2. A checksum sidecar `.<name>.crc` that a Hadoop writer left beside an older file of that name is deleted.  A missing sidecar
    means no check, a stale one makes real Hudi fail, so it goes before the new content comes.
@@ -38,6 +38,7 @@ import pyarrow as pa
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.processes import Process
 from pyhudi.storage.uris import Location
 
 if sys.platform != "win32":
@@ -45,6 +46,7 @@ if sys.platform != "win32":
 
 _TEMPORARY_PREFIX = ".pyhudi-"
 _TEMPORARY_SUFFIX = ".tmp"
+_UUID_LENGTH = 36
 
 # What open() says when the path is no file; as in an object store, a folder is none.
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -262,7 +264,9 @@ class LocalStorage:
         with _translated("sweep", full), absent, os.scandir(full) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
-                    if _is_temporary(entry.name) and entry.stat().st_mtime_ns // 1_000_000 < before_ms:
+                    if _is_temporary(entry.name) and (
+                        _is_of_a_dead(entry.name) or entry.stat().st_mtime_ns // 1_000_000 < before_ms
+                    ):
                         os.unlink(entry.path)
                         removed_count += 1
         return removed_count
@@ -398,11 +402,18 @@ def open_local(location: Location, options: dict[str, str]) -> Storage:
 
 def _temporary_path(folder: str) -> str:
     # The name decides nothing about the table, so it need not come from the run's own environment.
-    return os.path.join(folder, f"{_TEMPORARY_PREFIX}{SystemEnvironment().uuid4()}{_TEMPORARY_SUFFIX}")
+    name = f"{_TEMPORARY_PREFIX}{Process.current().text}-{SystemEnvironment().uuid4()}{_TEMPORARY_SUFFIX}"
+    return os.path.join(folder, name)
 
 
 def _is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY_PREFIX) and name.endswith(_TEMPORARY_SUFFIX)
+
+
+def _is_of_a_dead(name: str) -> bool:
+    """Whether the process that began a temporary file is known to have ended."""
+    process = Process.parse(name[len(_TEMPORARY_PREFIX) : -len(_TEMPORARY_SUFFIX) - _UUID_LENGTH - 1])
+    return process is not None and process.lives() is False
 
 
 def _is_hidden(name: str) -> bool:

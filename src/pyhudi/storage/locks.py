@@ -48,8 +48,9 @@ from pyhudi.storage.processes import Process
 from pyhudi.storage.queues import WaitingQueue
 from pyhudi.storage.uris import parse_uri
 
-LEASE_PATH = ".hoodie/.locks/table_lock.json"
-QUEUE_FOLDER = ".hoodie/.locks/waiting"
+LOCK_FOLDER = ".hoodie/.locks"
+LEASE_PATH = f"{LOCK_FOLDER}/table_lock.json"
+QUEUE_FOLDER = f"{LOCK_FOLDER}/waiting"
 FILE_LOCK_NAME = "lock"
 
 # Real Hudi takes a lease over half a second after it ran out; both sides must wait the same time.

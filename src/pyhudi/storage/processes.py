@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 _SEPARATOR = "~"
@@ -30,8 +31,7 @@ class Process:
     @classmethod
     def current(cls) -> Process:
         """This process."""
-        pid = os.getpid()
-        return cls(socket.gethostname(), boot_id() or "", pid_space() or "", pid, start_time(pid) or 0)
+        return _process(os.getpid())
 
     @classmethod
     def parse(cls, text: str) -> Process | None:
@@ -54,6 +54,11 @@ class Process:
         if not (self.boot and self.started) or (self.host, self.boot, self.space) != (here.host, here.boot, here.space):
             return None
         return start_time(self.pid) == self.started
+
+
+@lru_cache(maxsize=1)
+def _process(pid: int) -> Process:
+    return Process(socket.gethostname(), boot_id() or "", pid_space() or "", pid, start_time(pid) or 0)
 
 
 def boot_id() -> str | None:

@@ -1,0 +1,129 @@
+"""What dead processes leave beside the table's data, and what living ones are at, is told apart by the next writer or service."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.format.instants import Action
+from pyhudi.operations.archive import ArchiveSettings, run_archive
+from pyhudi.operations.clean import CleanSettings, run_clean
+from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.options import parse_options
+from pyhudi.storage import open_storage
+from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment
+from pyhudi.storage.heartbeats import delete_heartbeat
+from pyhudi.storage.processes import Process
+from pyhudi.table.context import TableContext
+from tests.simulation.tables import World, killed
+
+OPTIONS = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.clean.commits.retained": 1,
+}
+
+
+def clean(run: World, context: TableContext) -> object:
+    return run_clean(context, CleanSettings.of(parse_options(run.options)))
+
+
+def grown(**options: object) -> World:
+    world = World("cow", {**OPTIONS, **options})
+    for number in range(3):
+        world.upsert({f"k{key}": number * 100 + key for key in range(4)})
+    return world
+
+
+def deletion(world: World) -> int:
+    """The number of the call at which a clean begins to delete data files."""
+    context, storage = world.copy().context()
+    clean(world, context)
+    writes = [call for call in storage.calls if call.writes]
+    return next(n for n, call in enumerate(writes, 1) if call.operation == "delete" and call.path.endswith(".parquet"))
+
+
+def test_a_clean_of_ours_that_died_is_taken_up_at_once() -> None:
+    world = grown()
+    run = killed(world, clean, Fault(deletion(world), Moment.DURING))
+    assert len(run.table.clean(dry_run=False).finished) == 1
+    assert run.scanned() == run.rows
+
+
+def test_a_clean_that_may_live_is_left_to_whoever_carries_it_out() -> None:
+    """Real Hudi's cleans give no sign of life; after a long time they are taken for dead."""
+    world = grown()
+    run = killed(world, clean, Fault(deletion(world), Moment.DURING))
+    pending = run.table.timeline().pending(Action.CLEAN)[0]
+    delete_heartbeat(open_storage(run.uri), pending.request_time)
+    run.environment.advance_ms(600_000)
+    found = run.table.clean(dry_run=False)
+    assert (found.finished, found.instant) == ((), None)
+    run.upsert({"k1": 1001})
+    assert run.scanned() == run.rows
+    run.environment.advance_ms(3_600_000)
+    assert run.table.clean(dry_run=False).finished == (pending.request_time,)
+    assert run.scanned() == run.rows
+
+
+def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
+    world = grown()
+    at = deletion(world)
+    others: list[tuple[str, ...]] = []
+
+    def watch(_: int, call: Call) -> None:
+        if storage.write_count == at and call.writes:
+            others.append(world.table.clean(dry_run=False).finished)
+
+    context = world.table.context
+    storage = FaultyStorage(context.storage, watch=watch)
+    clean(world, replace(context, storage=storage))
+    assert others == [()]
+    assert not world.table.timeline().pending()
+    assert world.scanned() == world.rows
+
+
+def test_side_files_of_a_dead_write_stop_no_upkeep_of_the_metadata_table() -> None:
+    world = grown(**{"hoodie.metadata.enable": True})
+    for number in range(4):
+        world.upsert({"k1": number})
+    context = world.table.context
+    dead = int(world.table.timeline().completed_writes()[0].request_time) - 1
+    left = f".hoodie/metadata/.hoodie/.temp/{dead}/x.keys.arrow"
+    context.storage.put(left, b"keys")
+    store = MetadataStore.open(context)
+    small = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
+    settings = ArchiveSettings.of(parse_options(small))
+    assert run_archive(store.context, settings, data_table=context.timeline.load()).instants
+    assert context.storage.read(left) is None
+    world.upsert({"k1": 7})
+    assert world.scanned() == world.rows
+
+
+@pytest.mark.parametrize("left_beside", ["heartbeat", "markers"])
+def test_temporary_files_of_killed_writers_go(tmp_path: Path, left_beside: str) -> None:
+    table = Table.create(str(tmp_path), record_key="id")
+    table.upsert(pa.table({"id": [1]}))
+    dead, alive = replace(Process.current(), started=1), Process.current()
+    kept = []
+    for folder in (".hoodie", ".hoodie/timeline", ".hoodie/.locks", ".hoodie/.heartbeat", ".hoodie/metadata/files"):
+        for process in (dead, alive):
+            path = tmp_path / folder / f".pyhudi-{process.text}-{uuid.uuid4()}.tmp"
+            path.parent.mkdir(exist_ok=True)
+            path.touch()
+            if process is alive:
+                kept.append(path)
+    folder = tmp_path / ".hoodie" / (".heartbeat" if left_beside == "heartbeat" else ".temp/20260101000000000")
+    folder.mkdir(exist_ok=True, parents=True)
+    if left_beside == "heartbeat":
+        (folder / "20260101000000000").touch()
+        os.utime(folder / "20260101000000000", (0, 0))
+    table.upsert(pa.table({"id": [2]}))
+    assert sorted(tmp_path.rglob(".pyhudi-*")) == sorted(kept)
