@@ -18,6 +18,7 @@ _HEAD = """# Moving from the Hudi bundle
 | --- | --- |
 | bundle jar, `spark.serializer`, `spark.sql.extensions`, catalog | `pip install "pyhudi[spark]"` |
 | `df.write.format("hudi").options(**o).mode("append").save(path)` | `hs.write(df, path, mode="append", options=o)` |
+| `.mode("overwrite")`: deletes the table, then makes one from the options | `mode="overwrite"`: one commit replaces rows and columns; options that would make another table are refused |
 | `spark.read.format("hudi").options(**o).load(path)` | `hs.read(spark, path, options=o)`, or `hs.enable(spark, alias="hudi")` and unchanged |
 | `call run_compaction(op => "run", table => "db.trips")` | `hs.call(spark, "run_compaction", op="run", table="db.trips")`: [the procedures](procedures.md), by the same names; or `Table(path).compact()` and the other verbs |
 

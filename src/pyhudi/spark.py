@@ -23,7 +23,7 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
 from pyhudi.errors import InvalidRequest, TableExists
-from pyhudi.operations.create import RECORD_KEY_FIELDS
+from pyhudi.operations.create import RECORD_KEY_FIELDS, check_against_table
 from pyhudi.operations.query import COLUMNS, FILTER
 from pyhudi.operations.results import WriteResult
 from pyhudi.operations.write import (
@@ -36,7 +36,6 @@ from pyhudi.operations.write import (
 )
 from pyhudi.options import Options, parse_options
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.storage import open_storage
 from pyhudi.stream import StreamSink, start
 from pyhudi.verbs import VERBS, check_standing, spark_write_verb
 
@@ -87,7 +86,9 @@ def write(
 ) -> WriteResult:
     """Write a DataFrame to a table, creating it from the options when there is none.
 
-    mode: append; overwrite (deletes the table first, unless the operation is insert_overwrite_table); errorifexists; ignore.
+    mode: append; overwrite; errorifexists; ignore.  overwrite replaces the table's rows and columns in one commit, after every
+    check, so `df` may have been read from the table itself; what the table is (type, key, partitioning, merging) stays, and an
+    option that says otherwise is refused.  With insert_overwrite_table columns evolve, as with append.
     options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
     key).
     Raises TableExists under errorifexists, InvalidRequest for options or columns that do not fit the table, WriteConflict when
@@ -108,15 +109,17 @@ def write(
         return WriteResult(str(operation), None, None)
     if save_mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
         raise InvalidRequest(f"{operation} needs mode append, not {mode}")
-    if exists and save_mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
-        open_storage(path, storage_options).delete_folder("")
-        exists = False
+    replaces = save_mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE
     if exists:
+        if replaces:
+            _check_same_table(parsed, Table(path, storage_options))
         table = Table(path, storage_options, options)
     else:
         if operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
             raise InvalidRequest(f"there is no Hudi table at {path}, so {operation} has nothing to work on")
         table = Table.create(path, storage_options=storage_options, options=options)
+    if exists and replaces:
+        settings = settings.overwriting()
     context = table.context.reloaded()
     if operation is WriteOperation.DELETE_PARTITION:
         paths = parsed.names(PARTITIONS_TO_DELETE) or engine.partition_paths(df, context.config.keys)
@@ -180,6 +183,16 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
     goes only where Hudi's own bundle is not on the class path.  Sets `spark.sql.python.filterPushdown.enabled` in this session.
     """
     register(spark, alias)
+
+
+def _check_same_table(options: Options, table: Table) -> None:
+    try:
+        check_against_table(options, table.config)
+    except InvalidRequest as error:
+        raise InvalidRequest(
+            f"{error}; mode overwrite replaces the rows and columns of a table, not what the table is: for another table there, "
+            f"delete the folder {table.uri} first, or write to another path"
+        ) from error
 
 
 def _operation(options: Options, df: DataFrame, table: Table | None) -> WriteOperation:

@@ -41,6 +41,16 @@ def data(world: World, rows: Rows) -> pa.Table:
     )
 
 
+def overwrite(table: Table, rows: pa.Table) -> object:
+    options = parse_options(dict(table._options.values))
+    settings = WriteSettings.of(options, WriteOperation.UPSERT).overwriting()
+    return run_write(table.context.reloaded(), LocalEngine(1), rows, settings)
+
+
+def of_int32(rows: pa.Table) -> pa.Table:
+    return rows.set_column(3, "value", rows["value"].cast(pa.int32()))
+
+
 UPSERTED = {"k1": 101, "k2": 102, "k8": 108, "k9": 109}
 OVERWRITTEN = {"k1": 201, "k7": 207}
 LOADED = {"k20": 320, "k21": 321}
@@ -58,6 +68,12 @@ ACTS: dict[str, tuple[Act, Callable[[Rows], Rows]]] = {
         lambda rows: {**{key: value for key, value in rows.items() if partition_of(key) != "b"}, **OVERWRITTEN},
     ),
     "insert_overwrite_table": (lambda world, table: table.insert_overwrite_table(data(world, LOADED)), lambda rows: dict(LOADED)),
+    "overwriting": (lambda world, table: overwrite(table, data(world, LOADED)), lambda rows: dict(LOADED)),
+    # The indexes of the old column cannot stay, so the metadata table goes first.
+    "overwriting with a column of another type": (
+        lambda world, table: overwrite(table, of_int32(data(world, LOADED))),
+        lambda rows: dict(LOADED),
+    ),
     "delete_partitions": (
         lambda world, table: table.delete_partitions("a"),
         lambda rows: {key: value for key, value in rows.items() if partition_of(key) != "a"},

@@ -40,9 +40,11 @@ from pyhudi.operations.cluster import drop_clustering, settle_clustering
 from pyhudi.operations.create import check_columns
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
-from pyhudi.operations.metadata.initialise import ensure_metadata_table, mirror_of
+from pyhudi.operations.metadata.defined import load_defined_indexes
+from pyhudi.operations.metadata.initialise import drop_for_new_columns, ensure_metadata_table, mirror_of
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.metadata.store import maintained_partitions
 from pyhudi.operations.observe import observed
 from pyhudi.operations.query import Filter, Query, plan_snapshot_query
 from pyhudi.operations.results import WriteResult
@@ -190,7 +192,7 @@ class WriteSettings:
     clustering_updates: whether writes may change file groups of a pending clustering, reject or allow; drops_clusterings: whether
     they drop the plan then, so that nobody works for nothing.  batch: what of a stream is written, so that it lands once.
     partial: an upsert's rows hold some columns only, and the others keep their values.  marker: what makes a row a delete, in
-    place of `_hoodie_is_deleted`.
+    place of `_hoodie_is_deleted`.  anew: the columns of the rows become the table's, whatever those were.
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
@@ -262,6 +264,7 @@ class WriteSettings:
     partial: Annotated[bool, PARTIAL_UPDATE]
     batch: StreamBatch | None = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
+    anew: bool = False
 
     @classmethod
     def of(cls, options: Options, operation: WriteOperation) -> WriteSettings:
@@ -291,6 +294,15 @@ class WriteSettings:
             marker=delete_marker(options, beside_flag=False),
         )
 
+    def overwriting(self) -> WriteSettings:
+        """The write that leaves these rows alone in the table, combined as they would be, and their columns as the table's.
+
+        One commit replaces all that is there.  Raises InvalidRequest for a partial update, which needs what is there.
+        """
+        if self.partial:
+            raise InvalidRequest("a partial update changes records that are there; overwriting the table leaves none of them")
+        return replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, anew=True)
+
     @property
     def routes(self) -> bool:
         """True when the index alone says which file group takes a record, whatever the operation."""
@@ -319,7 +331,11 @@ def run_write(
     plan = _Schemas.of(context, snapshot, columns, settings)
     before = snapshot.schema.arrow if snapshot.schema else None
     listed_by = context.config.metadata_partitions
-    context = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, plan.data_schema, before)
+    if settings.anew:
+        load_defined_indexes(context, maintained_partitions(context.config)).check(plan.data_schema)
+    if before is None or not settings.anew or _continues(before, plan.data_schema):
+        wait_ms = settings.commit.lock_wait_ms
+        context = ensure_metadata_table(context, engine, settings.metadata, wait_ms, plan.data_schema, before)
     if context.config.metadata_partitions != listed_by:
         # The metadata table that was to list the files may be gone now.
         snapshot = replace(snapshot, context=context, listing=choose_listing(context, snapshot.timeline))
@@ -474,7 +490,7 @@ class _Schemas:
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> _Schemas:
         config = context.config
-        current = snapshot.schema
+        current = None if settings.anew else snapshot.schema
         keys_only = settings.operation is WriteOperation.DELETE
         if keys_only:
             _check_delete_columns(config.keys, incoming)
@@ -639,9 +655,11 @@ class _Write:
         """Whether a null ordering value is refused: in upserts, as in real Hudi, and wherever the row can meet a log record, with
         which real readers cannot compare it.
         """
-        return (self.operation is WriteOperation.UPSERT and self.settings.combine) or not self.context.config.is_cow
+        merges = self.operation is WriteOperation.UPSERT or self.settings.anew
+        return (merges and self.settings.combine) or not self.context.config.is_cow
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, attempt: int) -> WriteResult:
+        snapshot = self._without_stale_indexes(snapshot)
         replaces = self.operation.replaces
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
         transaction = Transaction.begin(self.context, self.action, self.settings.commit, requested)
@@ -679,6 +697,18 @@ class _Write:
             done = transaction.commit(metadata, start, touched, mirror, verify)
             self.phases.end("commit")
         return self._result(done, statuses, replaced, lookup, attempt)
+
+    def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
+        """The state to plan by, its metadata table dropped where that speaks of columns which are about to have other types.
+
+        Rows are as they were without it, so a crash from here on leaves the old table; the next write builds it anew.
+        """
+        before = snapshot.schema
+        if not self.settings.anew or before is None or _continues(before.arrow, self.schemas.data_schema):
+            return snapshot
+        settings = self.settings
+        self.context = drop_for_new_columns(self.context, settings.metadata, settings.commit.lock_wait_ms, before.arrow)
+        return replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
 
     def _beside_compactions(self, snapshot: Snapshot, transaction: Transaction) -> Snapshot:
         """The state to plan by: where compactions completed between the state that was loaded and this write's request, today's.
@@ -911,6 +941,15 @@ class _Write:
 
 def _start_of(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
+
+
+def _continues(before: pa.Schema, after: pa.Schema) -> bool:
+    """Whether what indexes say of columns stays true: those that stay keep their types, or get wider ones as by any write."""
+    try:
+        evolved = evolve(before, after, allow_drop=True)
+    except InvalidRequest:
+        return False
+    return all(evolved.field(field.name).type.equals(field.type) for field in after)
 
 
 def _with_new_groups(profile: WorkloadProfile, known: Collection[tuple[str, str]]) -> WorkloadProfile:

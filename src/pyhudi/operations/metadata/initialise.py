@@ -41,6 +41,7 @@ from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
+from pyhudi.format.index_definitions import DEFAULT_PATH, format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State, parse_instant_time
 from pyhudi.format.metadata.partitions import (
     BLOOM_FILTERS,
@@ -54,7 +55,7 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
 from pyhudi.operations.metadata.defined import DefinedIndexes, is_defined, load_defined_indexes, result_type
-from pyhudi.operations.metadata.mirror import CommitMirror, columns_to_index, store_definition
+from pyhudi.operations.metadata.mirror import CommitMirror, columns_to_index, first_columns, store_definition
 from pyhudi.operations.metadata.prepare import find_expressions, index_reader, key_sources
 from pyhudi.operations.metadata.settings import BUILD_ORDER, MetadataSettings
 from pyhudi.operations.metadata.store import (
@@ -114,6 +115,23 @@ def ensure_metadata_table(
         missing = _missing(held, settings)
         if missing:
             held = build_partitions(held, engine, settings, missing, data_schema, before)
+        return replace(context, config=held.config)
+
+
+def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock_wait_ms: int, before: pa.Schema) -> TableContext:
+    """Remove the metadata table of a table whose columns are about to get other types; the next write builds it anew.
+
+    before: the columns until now.  The list of those with statistics goes too, unless somebody chose it.
+    """
+    with context.locked(lock_wait_ms) as held:
+        held = held.reloaded()
+        if held.config.metadata_partitions or held.config.metadata_partitions_inflight:
+            held = drop_store(held)
+        definitions = load_index_definitions(held)
+        defined = definitions.get(COLUMN_STATS)
+        if defined is not None and set(defined.source_fields) == set(first_columns(held, settings, before)):
+            del definitions[COLUMN_STATS]
+            held.storage.put(DEFAULT_PATH, format_index_definitions(definitions.values()))
         return replace(context, config=held.config)
 
 

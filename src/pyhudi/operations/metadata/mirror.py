@@ -115,21 +115,26 @@ def columns_to_index(
     Those of the options; else those of the table's definition, when somebody chose them: when they are not the first columns that
     the table had until now; else the first columns of the table as it will be.
     """
-
-    def indexed(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
-        return indexed_columns(
-            with_meta_fields(schema),
-            max_columns=settings.max_columns,
-            names=names,
-            with_meta_columns=context.config.populate_meta_fields,
-        )
-
-    first = indexed(data_schema, settings.columns)
+    first = first_columns(context, settings, data_schema, settings.columns)
     defined = load_index_definitions(context).get(COLUMN_STATS)
-    if settings.columns or defined is None or before is None or set(defined.source_fields) == set(indexed(before, ())):
+    if settings.columns or defined is None or before is None:
+        return first
+    if set(defined.source_fields) == set(first_columns(context, settings, before)):
         return first
     chosen = [name for name in defined.source_fields if name not in META_COLUMNS]
-    return indexed(data_schema, chosen) if chosen else first
+    return first_columns(context, settings, data_schema, chosen) if chosen else first
+
+
+def first_columns(
+    context: TableContext, settings: MetadataSettings, schema: pa.Schema, names: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The columns of a schema that have statistics where nobody chose others; of those in `names`, where there are any."""
+    return indexed_columns(
+        with_meta_fields(schema),
+        max_columns=settings.max_columns,
+        names=names,
+        with_meta_columns=context.config.populate_meta_fields,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,182 @@
+"""Overwriting a table: one commit replaces its rows and columns, and until then everything is as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import HudiError, InvalidRequest
+from pyhudi.operations.results import WriteResult
+from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.options import parse_options
+
+INDEXES = {
+    "hoodie.metadata.record.index.enable": "true",
+    "hoodie.metadata.index.bloom.filter.enable": "true",
+    "hoodie.metadata.record.index.min.filegroup.count": "2",
+}
+KINDS = ["cow", "mor"]
+
+
+def rows(ids: range, ts: int = 1, value: pa.DataType | None = None, **more: pa.Array) -> pa.Table:
+    kind = value or pa.int64()
+    numbers = pa.array([n * 10 + ts for n in ids], pa.int64())
+    made = pa.table(
+        {
+            "id": [f"k{n:02}" for n in ids],
+            "part": [("x", "y", "x/z")[n % 3] for n in ids],
+            "ts": pa.array([ts] * len(ids), pa.int64()),
+            "value": numbers.cast(kind),
+        }
+    )
+    for name, column in more.items():
+        made = made.append_column(name, column)
+    return made
+
+
+def made(path: Path, table_type: str) -> Table:
+    table = Table.create(
+        path / "t", record_key="id", partition_by="part", ordering="ts", table_type=table_type, options={**INDEXES}
+    )
+    table.insert(rows(range(12)))
+    table.upsert(rows(range(6), 2))
+    table.index.create("secondary_index", "ts", name="by_ts")
+    return table
+
+
+def overwrite(table: Table, data: object, operation: WriteOperation = WriteOperation.UPSERT, **options: str) -> WriteResult:
+    settings = WriteSettings.of(parse_options({**INDEXES, **options}), operation).overwriting()
+    return run_write(table.context.reloaded(), LocalEngine(1), data, settings)
+
+
+def read(table: Table, as_of: str | None = None) -> list[dict[str, object]]:
+    found = Table(table.uri).scan(as_of=as_of).to_arrow().to_pylist()
+    return sorted(found, key=lambda row: str(row["id"]))
+
+
+def expected(data: pa.Table) -> list[dict[str, object]]:
+    return sorted(data.to_pylist(), key=lambda row: str(row["id"]))
+
+
+NEW = {
+    "the same columns": rows(range(20, 26)),
+    "another order of columns": rows(range(20, 26)).select(["value", "ts", "part", "id"]),
+    "a column more": rows(range(20, 26), more=pa.array(["m"] * 6)),
+    "a column less": rows(range(20, 26)).drop_columns(["value"]),
+    "a wider column": rows(range(20, 26), value=pa.float64()),
+    "a narrower column": rows(range(20, 26), value=pa.int32()),
+    "a column of another type": rows(range(20, 26), value=pa.string()).set_column(3, "value", pa.array([b"v"] * 6, pa.binary())),
+    "no rows": rows(range(1)).slice(1),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "table_type"), [*((name, "cow") for name in NEW), ("a column more", "mor"), ("a column of another type", "mor")]
+)
+def test_the_new_rows_and_columns_are_all_there_is(tmp_path: Path, name: str, table_type: str) -> None:
+    table, data = made(tmp_path, table_type), NEW[name]
+    before, instant = read(table), table.timeline().completed_writes()[-1].request_time
+    result = overwrite(table, data)
+    assert result.operation == "insert_overwrite_table" and result.rows_in == data.num_rows
+    assert len([i for i in table.timeline().completed_writes() if i.request_time > instant]) == 1
+    assert Table(table.uri).schema().equals(data.schema) or name == "no rows"
+    assert read(table) == expected(data)
+    # The past is there until a clean removes it, with the columns that it had.
+    assert read(table, instant) == before
+    assert Table(table.uri).validate().ok, str(Table(table.uri).validate())
+    # The next write finds or builds all indexes, by the columns of today.
+    more = data.slice(0, 2) if data.num_rows else rows(range(3))
+    table.upsert(more, options=INDEXES)
+    assert read(table) == (expected(data) if data.num_rows else expected(more))
+    there = Table(table.uri).config.metadata_partitions
+    assert {"files", "column_stats", "partition_stats", "record_index", "bloom_filters", "secondary_index_by_ts"} <= set(there)
+    assert Table(table.uri).validate().ok, str(Table(table.uri).validate())
+    for row in read(table):
+        assert table.scan(filter=[("id", "=", row["id"])]).count() == 1
+        assert table.scan(filter=[("ts", "=", row["ts"])]).count() >= 1
+        if "value" in row and not isinstance(row["value"], bytes):
+            assert table.scan(filter=[("value", "=", row["value"])]).count() >= 1
+
+
+@pytest.mark.parametrize(("name", "table_type"), [("a column less", "cow"), ("a column of another type", "mor")])
+def test_a_rollback_brings_the_old_table_back(tmp_path: Path, name: str, table_type: str) -> None:
+    table = made(tmp_path, table_type)
+    before, schema = read(table), table.schema()
+    result = overwrite(table, NEW[name])
+    table.rollback(result.instant or "")
+    assert read(table) == before and Table(table.uri).schema().equals(schema)
+    table.upsert(rows(range(2), 5), options=INDEXES)
+    assert [row["value"] for row in read(table)][:3] == [5, 15, before[2]["value"]]
+    assert Table(table.uri).validate().ok
+
+
+@pytest.mark.parametrize("table_type", KINDS)
+def test_rows_read_from_the_table_itself_may_replace_it(tmp_path: Path, table_type: str) -> None:
+    table = made(tmp_path, table_type)
+    before = read(table)
+    # As a stream, which is read while the new files are written, and with the meta columns that hs.read gives.
+    overwrite(table, table.scan(["*"]).to_reader())
+    assert read(table) == before
+    table.insert_overwrite_table(table.scan().to_reader())
+    assert read(table) == before
+    table.insert_overwrite(table.scan(filter="part = 'x'").to_reader())
+    assert read(table) == before
+    overwrite(table, table.scan(filter="ts = 2").to_reader(), **{"hoodie.clean.fileversions.retained": "1"})
+    assert read(table) == [row for row in before if row["ts"] == 2]
+
+
+def test_rows_are_combined_as_the_operation_does_it(tmp_path: Path) -> None:
+    twice = pa.concat_tables([rows(range(3), 1), rows(range(3), 2), rows(range(1), 1)])
+    assert overwrite(made(tmp_path / "a", "cow"), twice).rows_inserted == 3
+    assert overwrite(made(tmp_path / "b", "cow"), twice, WriteOperation.INSERT).rows_inserted == 7
+    assert overwrite(made(tmp_path / "c", "cow"), twice, WriteOperation.BULK_INSERT).rows_inserted == 7
+    table = made(tmp_path / "d", "cow")
+    overwrite(table, twice)
+    assert {row["ts"] for row in read(table)} == {2}
+
+
+def _failing() -> Iterator[pa.RecordBatch]:
+    yield rows(range(20, 26)).to_batches()[0]
+    raise RuntimeError("the source broke")
+
+
+REFUSED: dict[str, object] = {
+    "no key": rows(range(3)).drop_columns(["id"]),
+    "no partition": rows(range(3)).drop_columns(["part"]),
+    "no ordering field": rows(range(3)).drop_columns(["ts"]),
+    "a null key": rows(range(3)).set_column(0, "id", pa.array(["a", None, "b"])),
+    "a null ordering value": rows(range(3)).set_column(2, "ts", pa.array([1, None, 1])),
+    "an index without its column": rows(range(3))
+    .rename_columns(["id", "part", "value", "ts"])
+    .set_column(3, "ts", pa.array([[1], [2], [3]])),
+    "no rows at all": 17,
+}
+
+
+@pytest.mark.parametrize("name", [*REFUSED, "a source that breaks"])
+def test_what_is_refused_leaves_the_table(tmp_path: Path, name: str) -> None:
+    table = made(tmp_path, "mor")
+    before, config, writes = read(table), table.config, table.timeline().completed_writes()
+    if name == "a source that breaks":
+        with pytest.raises((RuntimeError, HudiError, pa.ArrowException)):
+            overwrite(table, pa.RecordBatchReader.from_batches(rows(range(1)).schema, _failing()))
+    else:
+        with pytest.raises(InvalidRequest):
+            overwrite(table, REFUSED[name])
+    now = Table(table.uri)
+    assert read(now) == before
+    assert now.timeline().completed_writes() == writes and not now.timeline().pending()
+    assert now.config.metadata_partitions == table.context.reloaded().config.metadata_partitions != ()
+    assert config.keys == now.config.keys
+    assert now.validate().ok
+
+
+def test_a_partial_update_replaces_nothing() -> None:
+    settings = WriteSettings.of(parse_options({"pyhudi.partial.update": "true"}), WriteOperation.UPSERT)
+    with pytest.raises(InvalidRequest, match="partial update"):
+        settings.overwriting()
