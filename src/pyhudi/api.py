@@ -20,6 +20,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import rows_without_columns
+from pyhudi.format.coding import checked_text
 from pyhudi.format.instants import Action, Instant
 from pyhudi.inspect import Inspection
 from pyhudi.operations.archive import ArchiveSettings, run_archive
@@ -1058,7 +1059,7 @@ def _keys(keys: Any) -> pa.Table | pa.StringArray:
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
     if isinstance(keys, (list, tuple, set, frozenset)) and all(isinstance(key, str) for key in keys):
-        return pa.array(list(keys), pa.string())
+        return pa.array([checked_text(key, "the key") for key in keys], pa.string())
     if isinstance(keys, pa.Array):
         if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type) or pa.types.is_string_view(keys.type)):
             raise InvalidRequest(f"record keys are texts, not {keys.type}; give rows with the key fields otherwise")

@@ -573,6 +573,14 @@ def _with_partition(rows: pa.Table, at: Ints, values: pa.Array) -> pa.Table:
 
 
 def _reader(data: Any) -> pa.RecordBatchReader:
+    try:
+        return _opened(data)
+    except (UnicodeEncodeError, pa.ArrowException) as error:
+        # Columns of frames that are no text, arrays that are no rows.
+        raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
+
+
+def _opened(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, pa.RecordBatchReader):
         return data
     if isinstance(data, pa.RecordBatch):

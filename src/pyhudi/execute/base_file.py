@@ -328,7 +328,7 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
                 yield open_parquet(source, coded, file.metadata) if coded else file
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 # The machine said no, not the Parquet reader.
                 raise

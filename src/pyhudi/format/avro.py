@@ -35,6 +35,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.coding import Cursor, encode_varint, encode_zigzag
+from pyhudi.format.json_document import parse_json
 
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
@@ -214,11 +215,7 @@ def parse_schema(text: str) -> Schema:
     """The schema of a JSON text.  Raises CorruptData for a text that is none, Unsupported for a recursive one and for one of
     more than 100,000 types, each counted wherever it stands: values of such a schema can be larger than any memory.
     """
-    try:
-        definition = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"an Avro schema is not JSON: {error}") from error
-    root = _parse(definition, "", {}, 0)
+    root = _parse(parse_json(text, "an Avro schema is"), "", {}, 0)
     if _type_count(root, {}) > _MOST_TYPES:
         raise Unsupported(f"An Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands, is not read.")
     return Schema(root, text)

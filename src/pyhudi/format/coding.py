@@ -6,14 +6,16 @@
     vlong       Hadoop's: -112..127 in one byte; else a byte that says sign and length, then the magnitude, big-endian
 
 A cursor never reads past its end: a length that was decoded is compared with what is left before it is used, so a damaged
-length costs an error and no memory.  What it does not do: text, compression, checksums of a whole file.
+length costs an error and no memory.  What it does not do: compression, checksums of a whole file.
+
+Text is UTF-8 everywhere.  Python's text may hold half a character (a lone surrogate), which has no UTF-8.
 """
 
 from __future__ import annotations
 
 import struct
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, InvalidRequest
 
 _I16 = struct.Struct(">h")
 _U16 = struct.Struct(">H")
@@ -24,6 +26,16 @@ _U64 = struct.Struct(">Q")
 _F32 = struct.Struct(">f")
 _F64 = struct.Struct(">d")
 _U64_MAX = (1 << 64) - 1
+
+
+def checked_text(text: str, what: str) -> str:
+    """The text itself.  what: for the error.  Raises InvalidRequest when it holds half a character."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"{what} {text!r} holds half a character (a lone surrogate), which is no text") from error
+    return text
 
 
 class Cursor:

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.avro import BYTES, INT, STRING, Schema, optional, record, required, schema_of
+from pyhudi.format.json_document import parse_json
 from pyhudi.format.parquet import ParquetWriter
 
 VERSION_FILE: Final = "_version_"
@@ -100,10 +101,7 @@ class Manifest:
     @classmethod
     def decode(cls, data: bytes) -> Manifest:
         """From JSON in any layout; unknown keys are passed over.  Raises CorruptData."""
-        try:
-            document = json.loads(data)
-        except (ValueError, RecursionError) as error:
-            raise CorruptData(f"a manifest of the history is not JSON: {error}") from error
+        document = parse_json(data, "a manifest of the history is")
         files = document.get("files") if isinstance(document, dict) else None
         if not isinstance(files, list):
             raise CorruptData("a manifest of the history has no list of files")

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.json_document import parse_json
 
 DEFAULT_PATH = ".hoodie/.index_defs/index.json"
 """Where the document stands, relative to the table; also the value of the property that names it."""
@@ -55,10 +56,7 @@ def column_stats_definition(columns: Iterable[str]) -> IndexDefinition:
 
 def parse_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
     """The definitions by name, in the order of the document.  Raises CorruptData when it is no such document."""
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"the index definitions are not JSON: {error}") from error
+    document = parse_json(data, "the index definitions are")
     entries = document.get("indexDefinitions") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
         raise CorruptData("the index definitions have no indexDefinitions")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import IntEnum, StrEnum
 
-from pyhudi.errors import Internal, InvalidRequest
+from pyhudi.errors import CorruptData, Internal, InvalidRequest
 from pyhudi.format.versions import TimelineLayout
 
 INIT_INSTANT_TIME = "00000000000000"
@@ -46,6 +46,14 @@ class Action(StrEnum):
     SAVEPOINT = "savepoint"
     INDEXING = "indexing"
     SCHEMACOMMIT = "schemacommit"
+
+
+def parse_action(word: str) -> Action:
+    """The action of a word.  Raises CorruptData for one that is none."""
+    try:
+        return Action(word)
+    except ValueError:
+        raise CorruptData("this is no action of an instant", found=word) from None
 
 
 class State(IntEnum):

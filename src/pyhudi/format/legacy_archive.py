@@ -29,7 +29,7 @@ from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.avro import decode_datum, encode_datum, made, parse_schema
 from pyhudi.format.coding import Cursor
 from pyhudi.format.history import HistoryRow
-from pyhudi.format.instants import Action, State, comparable_action
+from pyhudi.format.instants import Action, State, comparable_action, parse_action
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
 
 CONTENT_VERSION: Final = 3
@@ -74,10 +74,7 @@ def rows_of_entries(entries: Iterable[ArchivedEntry]) -> Iterator[HistoryRow]:
     for entry in entries:
         if not entry.commit_time or not entry.action_type:
             raise CorruptData("an archived entry names no instant or no action")
-        try:
-            action = comparable_action(Action(entry.action_type))
-        except ValueError:
-            raise CorruptData("an archived entry has an unknown action", found=entry.action_type) from None
+        action = comparable_action(parse_action(entry.action_type))
         by_instant.setdefault((entry.commit_time, action), []).append(entry)
     for (time, action), states in by_instant.items():
         # Very old releases wrote completed instants alone, and did not say so.
@@ -100,7 +97,7 @@ def entries_of_row(row: HistoryRow) -> tuple[ArchivedEntry, ...]:
 
     Raises CorruptData for a document that cannot be read, Unsupported for an action that the archive has no place for.
     """
-    action = Action(row.action)
+    action = parse_action(row.action)
     return (
         _entry(row, _planned_action(action, row.plan), State.REQUESTED, _plan_fields(action, row.plan)),
         _entry(row, _planned_action(action, row.plan), State.INFLIGHT, {}),

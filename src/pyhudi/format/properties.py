@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.coding import checked_text
 
 _BLANKS = " \t\f"
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -41,19 +42,25 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def format_properties(values: Mapping[str, str], comments: Sequence[str] = ()) -> bytes:
-    """The file of `values`, below one line for each comment.  Raises InvalidRequest for a comment of several lines."""
+    """The file of `values`, below one line for each comment.
+
+    Raises InvalidRequest for a comment of several lines, and for half a character in a key or value.
+    """
     lines = []
     for comment in comments:
         if "\n" in comment or "\r" in comment:
             raise InvalidRequest(f"A comment of a properties file is one line: {comment!r}")
         lines.append("#" + _escape_wide(comment))
+    for key, value in values.items():
+        checked_text(key, "the property")
+        checked_text(value, f"the value of property {key},")
     lines += [f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}" for key, value in values.items()]
     return "".join(line + "\n" for line in lines).encode("latin-1")
 
 
 def table_checksum(database: str, name: str) -> int:
     """The value of `hoodie.table.checksum`: unsigned CRC-32 of `database.name`; database: empty when the table has none."""
-    return zlib.crc32(f"{database}.{name}".encode())
+    return zlib.crc32(checked_text(f"{database}.{name}", "the table's name").encode())
 
 
 def format_saved_comments(epoch_ms: int) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.json_document import parse_json
 
 MAX_DEPTH = 64
 
@@ -105,10 +106,7 @@ def _dump(document: Any) -> str:
 
 
 def _load(data: bytes | str) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"a schema history is not JSON: {error}") from error
+    return parse_json(data, "a schema history is")
 
 
 def _schema_json(schema: VersionedSchema) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from pyhudi.execute.base_file import CODEC
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
-from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.format.instants import Action, Instant, State, completed_action, parse_action
 from pyhudi.operations.clean import load_last_clean
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import ArchiveResult
@@ -206,7 +206,7 @@ def _reported_files(context: TableContext, timeline: Timeline, request_time: str
         row = store.history.find(request_time, *COMMIT_LIKE)
         if row is None:
             return frozenset()
-        where, action, data = store.history.folder, Action(row.action), row.metadata or b""
+        where, action, data = store.history.folder, parse_action(row.action), row.metadata or b""
     try:
         metadata = decode_completed(action, data)
     except CorruptData as error:

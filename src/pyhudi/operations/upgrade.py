@@ -42,6 +42,7 @@ from pyhudi.format.instants import (
     Instant,
     State,
     format_instant_time,
+    parse_action,
     parse_instant_file,
     parse_instant_time,
     shift_instant_time,
@@ -296,7 +297,7 @@ def _archive_to_history(context: TableContext, history: HistoryStore, files: Ite
     active = {instant.step for instant in files}
     rows: dict[tuple[str, str], HistoryRow] = {}
     for row in rows_of_entries(_archived_entries(context)):
-        if (row.instant_time, Action(row.action)) not in active:
+        if (row.instant_time, parse_action(row.action)) not in active:
             done = row.completion_time or shift_instant_time(row.instant_time, 1, UTC)
             rows[row.instant_time, row.action] = replace(row, completion_time=done)
     ordered = [rows[key] for key in sorted(rows)]
@@ -324,7 +325,7 @@ def _history_to_archive(context: TableContext) -> int:
     active = {i.step for i in store.load().completed()}
     rows = sorted(store.history.rows(documents=True), key=lambda row: (row.instant_time, row.action))
     for number, start in enumerate(range(0, len(rows), _ROWS_A_FILE), 1):
-        chunk = [row for row in rows[start : start + _ROWS_A_FILE] if (row.instant_time, Action(row.action)) not in active]
+        chunk = [row for row in rows[start : start + _ROWS_A_FILE] if (row.instant_time, parse_action(row.action)) not in active]
         entries = [entry for row in chunk for entry in entries_of_row(row)]
         count += len(chunk)
         if entries:

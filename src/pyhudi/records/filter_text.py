@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.coding import checked_text
 from pyhudi.records.filter_tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or, depth_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,7 +49,7 @@ def parse_filter(text: str | Expr | Sequence[Any]) -> Expr:
             raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
         return text
     if isinstance(text, str):
-        return _Parser(text).parse()
+        return _Parser(checked_text(text, "the filter")).parse()
     conditions = list(text)
     if len(conditions) == 3 and isinstance(conditions[0], str) and isinstance(conditions[1], str):
         return _condition((conditions[0], conditions[1], conditions[2]))
@@ -373,7 +374,8 @@ def _condition(condition: Any) -> Expr:
         test = _membership(name, [_plain(item) for item in value])
         return test if op == "in" else Not(test)
     if op in ("like", "not like") and isinstance(value, str):
-        return Like(name, value) if op == "like" else Not(Like(name, value))
+        pattern: str = _plain(value)
+        return Like(name, pattern) if op == "like" else Not(Like(name, pattern))
     if op in ("is", "is not") and value is None:
         return IsNull(name) if op == "is" else Not(IsNull(name))
     known = ", ".join((*_OPERATORS, "in", "not in", "like", "not like", "is", "is not"))
@@ -383,4 +385,6 @@ def _condition(condition: Any) -> Expr:
 def _plain(value: Any) -> Any:
     if isinstance(value, pa.Scalar):
         return value.as_py()
+    if isinstance(value, str):
+        return checked_text(value, "the value")
     return value.item() if isinstance(value, np.generic) else value

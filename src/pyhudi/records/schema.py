@@ -40,6 +40,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
+from pyhudi.format.json_document import parse_json
 from pyhudi.records.text import floats_through_text, is_binary_like, is_string_like, timestamp_micros, value_text
 
 META_FIELDS: tuple[str, ...] = (
@@ -358,10 +359,7 @@ def resolve_avro(text: str) -> dict[str, Any]:
     Raises CorruptData when the text is no Avro record, Unsupported for recursive records and for more than 100,000 types, each
     counted wherever it stands.
     """
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"the schema is not JSON: {error}") from error
+    document = parse_json(text, "the schema is")
     try:
         resolved = _resolve(document, "", {}, (), "")
         count = _type_count(resolved, {})
@@ -430,6 +428,9 @@ def _resolve_named(node: _Json, kind: str, outer: str, names: dict[str, Any], op
     result.update({key: value for key, value in node.items() if key not in result})
     if kind == "fixed" and (not isinstance(node.get("size"), int) or node["size"] < 0):
         raise CorruptData(f"the fixed type {full} has no size", found=node.get("size"))
+    symbols = node.get("symbols")
+    if kind == "enum" and not (isinstance(symbols, list) and all(isinstance(symbol, str) for symbol in symbols)):
+        raise CorruptData(f"the enum {full} has no symbols", found=symbols)
     if kind in ("record", "error"):
         fields = _required(node, "fields", path)
         if not isinstance(fields, list):
@@ -497,7 +498,7 @@ def _arrow_type(node: Any) -> tuple[pa.DataType, bool]:
     if logical is None:
         return _AVRO_PRIMITIVES[kind], False
     # Avro says that a reader ignores a logical type which it does not know and takes the plain type below it.
-    return _LOGICAL.get((kind, logical), _AVRO_PRIMITIVES[kind]), False
+    return _LOGICAL.get((kind, str(logical)), _AVRO_PRIMITIVES[kind]), False
 
 
 def _decimal_type(node: _Json) -> pa.DataType:

@@ -150,6 +150,9 @@ class LocalStorage:
                 return Listing()
             with entries:
                 for entry in entries:
+                    if not _is_text(entry.name):
+                        # No part of a table is named so, and no other store could hold it.
+                        continue
                     if entry.is_dir():
                         folders.append(prefix + entry.name)
                     elif not _is_hidden(entry.name):
@@ -414,6 +417,15 @@ def _is_of_a_dead(name: str) -> bool:
     """Whether the process that began a temporary file is known to have ended."""
     process = Process.parse(name[len(_TEMPORARY_PREFIX) : -len(_TEMPORARY_SUFFIX) - _UUID_LENGTH - 1])
     return process is not None and process.lives() is False
+
+
+def _is_text(name: str) -> bool:
+    """Whether a file's name is UTF-8: Python marks bytes that are none by halves of characters."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_hidden(name: str) -> bool:

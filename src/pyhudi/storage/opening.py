@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.coding import checked_text
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.faults import FAULT_OPTION, rejoin
 from pyhudi.storage.local import open_local
@@ -39,7 +40,8 @@ def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[
             raise InvalidRequest("a storage spec carries its own options; give either a spec or a URI with options")
         uri, given = source.uri, dict(source.options)
     else:
-        uri, given = os.fspath(source), {str(name): str(value) for name, value in (options or {}).items()}
+        uri = checked_text(os.fspath(source), "the URI")
+        given = {str(name): str(value) for name, value in (options or {}).items()}
     location = parse_uri(uri)
     opener = _OPENERS.get(location.scheme)
     if opener is None:

@@ -239,13 +239,14 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     """
     full = _with_checksum(values)
     config = TableConfig.from_properties(full)
+    content = format_properties(full, format_saved_comments(env.now_ms()))
     # A table that is there gets no folders of another layout.
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:
         raise exists
     for folder in (config.timeline_path, config.history_path, ".hoodie/.temp", ".hoodie/.schema", ".hoodie/.aux"):
         storage.make_folder(folder)
-    if not storage.put_if_absent(PROPERTIES_FILE, format_properties(full, format_saved_comments(env.now_ms()))):
+    if not storage.put_if_absent(PROPERTIES_FILE, content):
         raise exists
     return config
 

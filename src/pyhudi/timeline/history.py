@@ -41,7 +41,7 @@ from pyhudi.format.history import (
     parse_manifest_name,
     parse_version,
 )
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant, State, parse_action
 from pyhudi.format.parquet import ParquetWriter, open_parquet
 from pyhudi.storage.base import Storage, join_path
 
@@ -133,14 +133,14 @@ class HistoryStore:
         """The archived instants within the bounds, completed, by request time."""
         found = []
         for row in self.rows(requested, completed):
-            try:
-                action = Action(row.action)
-            except ValueError:
-                raise CorruptData("the history holds an unknown action", found=row.action).with_path(
-                    self.storage.absolute(self.folder)
-                ) from None
-            found.append(Instant(row.instant_time, action, State.COMPLETED, row.completion_time))
+            found.append(Instant(row.instant_time, self._action_of(row), State.COMPLETED, row.completion_time))
         return tuple(sorted(found, key=lambda i: i.sort_key))
+
+    def _action_of(self, row: HistoryRow) -> Action:
+        try:
+            return parse_action(row.action)
+        except CorruptData as error:
+            raise error.with_path(self.storage.absolute(self.folder)) from error
 
     def completions_of(self, entry: ManifestEntry) -> dict[str, str]:
         """Request time -> completion time of the data-writing instants in one file."""
@@ -172,7 +172,7 @@ class HistoryStore:
                 if entry.file_name in held or self.storage.stat(self._path(entry.file_name)) is None:
                     continue
                 for row in self._rows_of(entry, Bounds(), Bounds(), False):
-                    action = Action(row.action)
+                    action = self._action_of(row)
                     if (row.instant_time, action) not in active and self.find(row.instant_time, action) is None:
                         return number, row.instant_time
         return None
@@ -285,7 +285,7 @@ class HistoryStore:
                 groups = [n for n in range(file.num_row_groups) if wanted(file.metadata.row_group(n))]
                 there = [name for name in columns or HISTORY_SCHEMA.names if name in file.schema_arrow.names]
                 yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=groups, columns=there)
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 # The machine said no, not the Parquet reader.
                 raise

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro import (
     BOOLEAN,
     DEFAULT_SYNC,
@@ -40,6 +40,7 @@ from pyhudi.format.avro import (
     schema_of,
     version_field,
 )
+from pyhudi.format.json_document import parse_json
 
 SCHEMA_KEY = "schema"
 """Extra metadata: Avro JSON of the table's schema without the meta columns."""
@@ -190,10 +191,7 @@ class CommitMetadata:
 
 
 def _parse_json(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise CorruptData(f"commit metadata is not JSON: {error}") from error
+    return parse_json(data, "commit metadata is")
 
 
 def _count() -> Field:

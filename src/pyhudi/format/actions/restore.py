@@ -26,6 +26,7 @@ from pyhudi.format.avro import (
     schema_of,
     version_field,
 )
+from pyhudi.format.instants import parse_action
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class RestorePlan(Document):
     instants_to_rollback: tuple[InstantInfo, ...] = ()
     version: int | None = 2
     savepoint_to_restore_timestamp: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises CorruptData for an action that is none: a plan is carried out."""
+        for info in self.instants_to_rollback:
+            parse_action(info.action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from pyhudi.format.actions.document import Document
 from pyhudi.format.avro import INT, LONG, STRING, array_of, map_of, optional, record, required, schema_of, version_field
+from pyhudi.format.instants import parse_action
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class RollbackPlan(Document):
     instant_to_rollback: InstantInfo | None
     rollback_requests: tuple[RollbackRequest, ...] | None = ()
     version: int | None = 1
+
+    def __post_init__(self) -> None:
+        """Raises CorruptData for an action that is none: a plan is carried out."""
+        if self.instant_to_rollback is not None:
+            parse_action(self.instant_to_rollback.action)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import math
 import re
 from enum import StrEnum
 
-from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
 
 FILES = "files"
@@ -87,11 +87,18 @@ def format_file_id(partition: str, index: int) -> str:
 def parse_file_group_index(file_id: str) -> int:
     """The number of a file group from its file id; older tables leave the last `-0` away.
 
-    Raises CorruptData for a name that is no file id of the metadata table.
+    Raises CorruptData for a name that is no file id of the metadata table, Unsupported for one of a record index that has file
+    groups of its own for each partition of the table: keys are unique within a partition only, and numbers repeat.
     """
     match = _FILE_ID.fullmatch(file_id)
     if match is None:
         raise CorruptData("no file id of the metadata table", found=file_id)
+    own = _FILE_ID_PREFIXES[RECORD_INDEX]
+    if match["prefix"].startswith(f"{own}-"):
+        raise Unsupported(
+            f"the record index is partitioned ({file_id}), which PyHudi does not keep up to date; drop it before writing: "
+            "Table.index.drop('record_index')"
+        )
     return int(match["index"])
 
 
