@@ -25,6 +25,7 @@ from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.operations.courtesy import let_strangers_finish
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.plan.conflicts import (
     NEW_GROUPS_ANYWHERE,
@@ -128,6 +129,9 @@ class Transaction:
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
+        groups = written_groups(metadata).union(touched)
+        if start is not None and self.begun_on is not None:
+            let_strangers_finish(self.context, self.settings, self.begun_on, self.instant_time, groups)
         with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
             now = held.timeline.load()
@@ -135,7 +139,7 @@ class Transaction:
             if verify is not None:
                 verify(now)
             if start is not None:
-                self._check_conflicts(now, start, written_groups(metadata).union(touched))
+                self._check_conflicts(now, start, groups)
                 if start.schema is not None:
                     metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(held, metadata)

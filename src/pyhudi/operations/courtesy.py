@@ -1,0 +1,61 @@
+"""Waiting for writers that cannot wait for us.
+
+A write of ours that loses is planned again by itself, within a fraction of a second.  The real Hudi's takes seconds from its
+request to its commit, fails when anybody has committed to its file groups meanwhile, and starts from nothing: beside a few busy
+writers of ours it would never land.  So a write that is about to commit lets those go first that were requested before it, that
+are not ours, that live, and that change its file groups or have not said yet which they change.
+
+It waits once, for a limited time, and holds no lock meanwhile.  What this does not do: nothing of the kind among our own writers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Instant, State
+from pyhudi.operations.settings import CommitSettings
+from pyhudi.plan.conflicts import FileGroupId
+from pyhudi.storage.heartbeats import heartbeat_expired, heartbeat_path
+from pyhudi.table.context import TableContext
+from pyhudi.timeline.timeline import Timeline
+
+_LONGEST_WAIT_MS = 15_000
+_PAUSE_MS = 250
+
+
+def let_strangers_finish(
+    context: TableContext, settings: CommitSettings, begun_on: Timeline, own: str, groups: Set[FileGroupId]
+) -> None:
+    """Wait while a living write of another kind of writer, older than ours, may be about to commit to the same file groups.
+
+    begun_on: the timeline when ours was requested.  own: its request time.  groups: what it changes.
+    """
+    older = [i for i in begun_on.pending_writes() if i.request_time < own and _is_strange(context, settings, i)]
+    deadline_ms = context.env.monotonic_ms() + _LONGEST_WAIT_MS
+    while older and context.env.monotonic_ms() < deadline_ms:
+        now = {i.request_time: i for i in context.timeline.load().pending_writes()}
+        older = [now[i.request_time] for i in older if i.request_time in now]
+        older = [i for i in older if _is_strange(context, settings, i) and _may_share(context, i, groups)]
+        if older:
+            context.env.sleep_ms(_PAUSE_MS)
+
+
+def _is_strange(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+    """Whether a write is not ours and lives: real Hudi's heartbeats are empty."""
+    if context.storage.read(heartbeat_path(instant.request_time)) != b"":
+        return False
+    return not heartbeat_expired(context.storage, instant.request_time, context.env.now_ms(), settings.heartbeats)
+
+
+def _may_share(context: TableContext, instant: Instant, groups: Set[FileGroupId]) -> bool:
+    """Whether a pending write says that it changes one of the groups, or does not say yet what it changes."""
+    data = context.timeline.read_state(instant.request_time, instant.action, State.INFLIGHT)
+    if not data:
+        return True
+    try:
+        stats = CommitMetadata.decode(data).partition_to_write_stats
+    except CorruptData:
+        return True
+    return any((partition, stat.file_id or "") in groups for partition, found in stats.items() for stat in found)
