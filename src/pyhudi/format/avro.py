@@ -11,6 +11,9 @@ may be narrower, names of records do not matter.
 
     container = "Obj" 1  header map  sync(16)  (count  size  records  sync(16))*
     header map: `avro.schema`, and `avro.codec` when it is not null
+    sealed:      sync = "pyhudi", CRC-32 of all but the markers (big-endian), six bytes of the writer's
+
+A sync marker may be any bytes, so a sealed container is read by everybody, and by us only when it is what was written.
 
 Python values: null None, boolean bool, int and long int, float and double float, string and enum str, bytes and fixed bytes,
 array tuple, map dict, record dict, or the class that its node is bound to.  A union with several records or several
@@ -40,6 +43,7 @@ from pyhudi.format.json_document import parse_json
 MAGIC: Final = b"Obj\x01"
 SYNC_BYTES: Final = 16
 DEFAULT_SYNC: Final = bytes(SYNC_BYTES)
+_SEAL: Final = b"pyhudi"
 MAX_INFLATED_BYTES: Final = 1 << 30
 _MOST_INFLATED_PER_BYTE: Final = 200
 _ALWAYS_INFLATED_BYTES: Final = 16 << 20
@@ -257,6 +261,33 @@ def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> 
     return b"".join((MAGIC, header, sync, b"\x02", encode_zigzag(len(datum)), datum, sync))
 
 
+def seal_container(data: bytes) -> bytes:
+    """A container of one block with the sync marker that holds its checksum; other bytes as they are."""
+    if not data.startswith(MAGIC):
+        return data
+    cursor = Cursor(data)
+    cursor.expect(MAGIC, "the magic of an Avro container")
+    _read_header(cursor)
+    start = cursor.offset
+    sync = bytes(cursor.take(SYNC_BYTES))
+    if sync.startswith(_SEAL) or data.count(sync) != 2 or not data.endswith(sync):
+        return data
+    head, body = data[:start], data[start + SYNC_BYTES : -SYNC_BYTES]
+    sealed = _SEAL + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "big") + sync[: SYNC_BYTES - len(_SEAL) - 4]
+    return b"".join((head, sealed, body, sealed))
+
+
+def _check_seal(data: bytes | bytearray | memoryview, start: int, sync: bytes) -> None:
+    """Raises CorruptData for a sealed container that is not what was written.  start: where the first marker stands."""
+    if not sync.startswith(_SEAL):
+        return
+    view = memoryview(data)
+    expected = int.from_bytes(sync[len(_SEAL) :][:4], "big")
+    found = zlib.crc32(view[start + SYNC_BYTES : -SYNC_BYTES], zlib.crc32(view[:start]))
+    if found != expected:
+        raise CorruptData("checksum of an Avro container", offset=start, expected=expected, found=found)
+
+
 def decode_container(data: bytes | bytearray | memoryview, target: Schema | None = None) -> tuple[Schema, tuple[Any, ...]]:
     """The schema that stands in a container file, and its records in the shape of `target` (None: of that schema).
 
@@ -265,7 +296,9 @@ def decode_container(data: bytes | bytearray | memoryview, target: Schema | None
     cursor = Cursor(data)
     cursor.expect(MAGIC, "the magic of an Avro container")
     header = _read_header(cursor)
+    start = cursor.offset
     sync = bytes(cursor.take(SYNC_BYTES))
+    _check_seal(data, start, sync)
     if b"avro.schema" not in header:
         raise cursor.corrupt("an Avro container has no schema")
     codec = header.get(b"avro.codec", b"null").decode("latin-1")

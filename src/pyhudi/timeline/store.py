@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
 from pyhudi.errors import InstantNotFound, TableState
+from pyhudi.format.avro import seal_container
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_file, shift_instant_time
 from pyhudi.format.versions import TimelineLayout
 from pyhudi.storage.base import Storage
@@ -92,7 +93,9 @@ class TimelineStore:
 
     def start_or_join(self, instant: Instant, content: bytes = b"") -> None:
         """Create the inflight file, or find it there: for actions that several processes may carry out at once."""
-        self.storage.put_if_absent(self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), content)
+        self.storage.put_if_absent(
+            self.path(Instant(instant.request_time, instant.action, State.INFLIGHT)), seal_container(content)
+        )
 
     def complete(self, instant: Instant, completed_action: Action, completion_time: str, content: bytes) -> Instant:
         """Publish the completed file.  Raises TableState when it exists already."""
@@ -108,7 +111,7 @@ class TimelineStore:
         self.storage.delete([self.path(instant)])
 
     def _create(self, instant: Instant, content: bytes) -> Instant:
-        if not self.storage.put_if_absent(self.path(instant), content):
+        if not self.storage.put_if_absent(self.path(instant), seal_container(content)):
             raise TableState(
                 f"instant file {self.storage.absolute(self.path(instant))} exists already: another process carries "
                 f"out this action"

@@ -38,6 +38,7 @@ from pyhudi.format.avro import (
     record,
     required,
     schema_of,
+    seal_container,
     version_field,
 )
 from pyhudi.format.avro_columns import avro_records
@@ -444,3 +445,22 @@ def test_a_block_that_inflates_to_more_than_any_memory() -> None:
     data = b"Obj\x01" + header + b"\x00" + bytes(16) + b"\x02" + encode_zigzag(len(block)) + block + bytes(16)
     with pytest.raises(Unsupported, match="inflates to more"):
         decode_container(data)
+
+
+def test_a_sealed_container_is_what_was_written_or_refused() -> None:
+    fields = [{"name": "a", "type": "string"}, {"name": "b", "type": "long"}]
+    schema = parse_schema(json.dumps({"type": "record", "name": "r", "fields": fields}))
+    plain = encode_container(schema, {"a": "some text", "b": 77}, SYNC)
+    sealed = seal_container(plain)
+    assert len(sealed) == len(plain)
+    assert decode_container(sealed)[1] == decode_container(plain)[1]
+    assert list(fastavro.reader(io.BytesIO(sealed))) == [{"a": "some text", "b": 77}]
+    assert seal_container(sealed) == sealed
+    for other in (b"", b"{}", b"Obj"):
+        assert seal_container(other) == other
+    for at in range(len(sealed)):
+        for bit in range(8):
+            damaged = bytearray(sealed)
+            damaged[at] ^= 1 << bit
+            with pytest.raises((CorruptData, Unsupported)):
+                decode_container(bytes(damaged))
