@@ -31,6 +31,7 @@ from pyhudi.operations.write import (
     PARTITIONS_TO_DELETE,
     WriteOperation,
     WriteSettings,
+    check_first_write,
     run_delete_partitions,
     run_write,
 )
@@ -115,8 +116,7 @@ def write(
             _check_same_table(parsed, Table(path, storage_options))
         table = Table(path, storage_options, options)
     else:
-        if operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
-            raise InvalidRequest(f"there is no Hudi table at {path}, so {operation} has nothing to work on")
+        check_first_write(os.fspath(path), parsed, settings, engine.input_schema(df))
         table = Table.create(path, storage_options=storage_options, options=options)
     if exists and replaces:
         settings = settings.overwriting()

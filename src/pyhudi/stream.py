@@ -21,11 +21,12 @@ from typing import Any
 
 from pyhudi.api import Table
 from pyhudi.engines.spark.convert import DataFrame, StreamingQuery
+from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, ServiceFailed, TableExists
 from pyhudi.operations.batches import IDENTIFIER, SinkSettings, StreamBatch
 from pyhudi.operations.services import COMPACT_ASYNC, COMPACT_INLINE
 from pyhudi.operations.upkeep import BackgroundServices
-from pyhudi.operations.write import OPERATION, WriteOperation, WriteSettings
+from pyhudi.operations.write import OPERATION, WriteOperation, WriteSettings, check_first_write
 from pyhudi.options import parse_options
 from pyhudi.settings import Options
 from pyhudi.storage.clock import Environment, SystemEnvironment
@@ -63,7 +64,7 @@ class StreamSink:
         self._operation = _operation(self._options, output_mode)
         check_standing(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
         # What no batch could be written with is refused before there is a table.
-        WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
+        self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
         self._settings = SinkSettings.of(self._options)
         self._table: Table | None = None
         self._beside: BackgroundServices | None = None
@@ -124,6 +125,8 @@ class StreamSink:
     def _open(self, batch: DataFrame) -> Table:
         if self._table is None:
             if not Table.exists(self._path, self._storage_options):
+                columns = SparkEngine(batch.sparkSession).input_schema(batch)
+                check_first_write(self._path, self._options, self._write_settings, columns)
                 with suppress(TableExists):
                     Table.create(
                         self._path, storage_options=self._storage_options, options=self._given, environment=self._environment

@@ -24,11 +24,10 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.errors import CommitUnknown, HudiError, InstantNotFound, ServiceFailed, StorageUnavailable, TableState, WriteConflict
-from pyhudi.operations.settings import lock_settings
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import FaultyStorage
-from pyhudi.storage.locks import StorageLock
+from pyhudi.storage.locks import LockSettings, StorageLock
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
@@ -81,7 +80,7 @@ class ActorTable(Table):
 
 class _Lock(StorageLock):
     def __init__(self, actor: Actor, storage: Any, env: ActorEnvironment, options: Any) -> None:
-        settings = lock_settings(options)
+        settings = LockSettings.of(options)
         super().__init__(
             storage, env, validity_ms=settings.validity_ms, renew_ms=settings.renew_ms, wait_ms=settings.wait_ms, label=actor.name
         )

@@ -510,3 +510,50 @@ def test_few_and_many_keys_are_decided_by_number_and_size(
     result = written(spark, tmp_path / "t", [(key, "sf", 2, 2.0) for key in keys])
     assert ways == [way]
     assert (result.rows_in, result.rows_updated) == (3, 3)
+
+
+REFUSED: list[dict[str, object]] = [
+    {"hoodie.write.lock.provider": "com.example.NoSuchLock"},
+    {"as.of.instant": "2020"},
+    {"pyhudi.filter": "ts > 1"},
+    {"hoodie.datasource.write.partitions.to.delete": "sf"},
+    {"hoodie.index.type": "HBASE"},
+    {"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"},
+    {"hoodie.datasource.write.operation": "bulk_insert", "hoodie.datasource.write.insert.drop.duplicates": True},
+    {"hoodie.datasource.write.operation": "insert", "pyhudi.partial.update": True},
+    {"pyhudi.partial.update": True},
+    {"hoodie.datasource.write.recordkey.field": "nothing"},
+    {"hoodie.datasource.write.precombine.field": None, "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"},
+    {"payload.class": "com.example.Payload"},
+    {"archive.max_commits": "30"},
+]
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=str)
+def test_a_write_that_is_refused_leaves_no_table(spark: SparkSession, tmp_path: Path, options: dict[str, object]) -> None:
+    path, frame = tmp_path / "t", spark.createDataFrame(FIRST, SCHEMA)
+    with pytest.raises(InvalidRequest):
+        hs.write(frame, path, options={**OPTIONS, **options})
+    with pytest.raises(InvalidRequest):
+        hs.StreamSink(path, {**OPTIONS, **options, "hoodie.datasource.write.streaming.checkpoint.identifier": "s"})(frame, 0)
+    assert not path.exists()
+
+
+def test_what_chooses_other_rows_is_refused_by_readers(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    hp.Table.create(path, options=OPTIONS).upsert(pa.table({"id": ["a"], "city": ["sf"], "ts": [1]}))
+    begin, kind = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.query.type"
+    for options in (
+        {begin: "earliest"},
+        {kind: "incremental", begin: "earliest", "as.of.instant": "2020"},
+        {"hoodie.datasource.streaming.startOffset": "latest"},
+        {"hoodie.datasource.query.incremental.format": "cdc"},
+    ):
+        with pytest.raises(InvalidRequest):
+            hs.read(spark, path, options=options)
+        with pytest.raises(Exception, match="InvalidRequest"):
+            spark.read.format("pyhudi").options(**options).load(str(path)).collect()
+    with pytest.raises(InvalidRequest, match=r"pyhudi\.filter"):
+        hs.read(spark, path, filter="ts > 0", options={"pyhudi.filter": "ts > 1"})
+    job = {**OPTIONS, "hoodie.datasource.write.operation": "insert", "hoodie.datasource.write.streaming.retry.count": "1"}
+    assert hs.read(spark, path, options=job).count() == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import re
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import pyhudi
 import pyhudi.api
 import pyhudi.spark
 from pyhudi import Table
@@ -191,6 +193,21 @@ def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None
         read |= recording.read
     told = {option.key for option in options_of(settings) if not option.has_one_word}
     assert read == told
+
+
+READING = ("given", "text", "word", "integer", "number", "flag", "names")
+
+
+def test_no_module_names_an_option_that_it_reads() -> None:
+    """Names, defaults and checks of options stand where they are declared, and nowhere else."""
+    found = []
+    for path in Path(pyhudi.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READING and node.args:
+                first = node.args[0]
+                if isinstance(first, ast.Constant) and first.value in HONOURED:
+                    found.append(f"{path.name}:{node.lineno} {first.value}")
+    assert not found
 
 
 # Locks and concurrency

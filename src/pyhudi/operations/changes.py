@@ -23,6 +23,7 @@ from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.query import Filter, archived_instants, read_spec
+from pyhudi.operations.settings import DELETE_FIELD
 from pyhudi.operations.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instants
@@ -84,7 +85,7 @@ def plan_change_query(
             f"an incremental query gives the changed records in their latest state"
         )
     if settings.marker is not None:
-        raise Unsupported("hoodie.payload.delete.field in a query of change data: it tells changes as they were written")
+        raise Unsupported(f"{DELETE_FIELD} in a query of change data: it tells changes as they were written")
     snapshot = load_snapshot(context, settings.listing)
     reader = read_spec(snapshot, ["*"], None)
     schema = change_schema(reader.table_schema, typed=typed)

@@ -195,7 +195,7 @@ def schedule_clustering(
     """
     check_writable(context)
     if options.bucketed:
-        raise Unsupported("clustering takes records out of the file groups of their buckets (hoodie.index.type=BUCKET)")
+        raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
     settle_clusterings(context, options.commit)
     with context.locked(options.commit.lock_wait_ms) as held:
         snapshot = load_snapshot(held)

@@ -34,7 +34,7 @@ from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
 from pyhudi.operations.settings import INDEX_TYPE
-from pyhudi.plan.buckets import BucketLayout, bucket_groups
+from pyhudi.plan.buckets import BUCKET_COUNT, BucketLayout, bucket_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
@@ -52,12 +52,10 @@ _PROBED_ROWS = 10_000
 _ENGINE = Option(
     "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
 )
-_BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
-_HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
 _BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys choose the buckets to read")
 
-LAYOUT_OPTIONS = (INDEX_TYPE, _ENGINE, _BUCKET_COUNT, _HASH_FIELDS, _BUCKET_PRUNING)
-"""What `read_layout` reads."""
+LAYOUT_OPTIONS = (INDEX_TYPE, _ENGINE, _BUCKET_PRUNING)
+"""What `read_layout` reads beside the layout itself."""
 
 
 class IndexType(StrEnum):
@@ -116,7 +114,7 @@ class IndexSettings:
         bool,
         Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
     ] = False
-    buckets: Annotated[BucketLayout | None, _ENGINE, _BUCKET_COUNT, _HASH_FIELDS] = None
+    buckets: Annotated[BucketLayout | None, _ENGINE] = None
 
     @classmethod
     def of(cls, options: Options) -> IndexSettings:
@@ -184,12 +182,12 @@ def plan_lookup(
 
 def read_layout(options: Options) -> BucketLayout | None:
     """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it."""
-    if options.word(INDEX_TYPE) != "BUCKET" or options.given(_BUCKET_COUNT) is None:
+    if options.word(INDEX_TYPE) != "BUCKET" or options.given(BUCKET_COUNT) is None:
         return None
     # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
     if options.word(_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
         return None
-    return _layout(options)
+    return BucketLayout.of(options)
 
 
 def _buckets(options: Options) -> BucketLayout:
@@ -198,11 +196,7 @@ def _buckets(options: Options) -> BucketLayout:
             "tables of the bucket index engine CONSISTENT_HASHING are read and not written: "
             "its rings of hashes are not kept up by PyHudi"
         )
-    return _layout(options)
-
-
-def _layout(options: Options) -> BucketLayout:
-    return BucketLayout(options.integer(_BUCKET_COUNT), options.names(_HASH_FIELDS))
+    return BucketLayout.of(options)
 
 
 def _bucket_file_ids(new_uuid: Callable[[], str] | None) -> Callable[[int], str] | None:
@@ -230,7 +224,7 @@ def _check_layout(context: TableContext, groups: Mapping[tuple[str, int], FileSl
             first = int(elsewhere[0])
             raise TableState(
                 f"record {keys[first].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(base.path)}), and with "
-                f"{_BUCKET_COUNT}={layout.count} its place is bucket {told[first]}; every write has to give the "
+                f"{BUCKET_COUNT}={layout.count} its place is bucket {told[first]}; every write has to give the "
                 "number and the hash fields with which the table was begun"
             )
 

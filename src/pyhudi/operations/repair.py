@@ -36,7 +36,7 @@ from pyhudi.operations.index import IndexSettings, rebuild_index
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_failed_writes
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.settings import FAILED_WRITES, CommitSettings
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
@@ -188,7 +188,7 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
         return RepairStep(RepairKind.PENDING, path, f"a {instant.action} died", "its attempt is undone, and its plan stays")
     if instant.action in _WRITES:
         if settings.commit.failed_writes == "NEVER":
-            return RepairStep(RepairKind.PENDING, path, "a write died", "hoodie.clean.failed.writes.policy=NEVER leaves it")
+            return RepairStep(RepairKind.PENDING, path, "a write died", f"{FAILED_WRITES}=NEVER leaves it")
         return RepairStep(RepairKind.PENDING, path, "a write died", "it is rolled back")
     return None
 

@@ -26,6 +26,7 @@ DAY_MS = 86_400_000
 DeletePartitions = Callable[[tuple[str, ...]], WriteResult]
 """Deletes partitions, named by path, in one replace commit."""
 
+DAYS = Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days after which a partition expires; below 1: never")
 _SELECTED = Option(
     "hoodie.partition.ttl.strategy.partition.selected", str, None, "partitions that may expire; unset: all of them"
 )
@@ -44,10 +45,7 @@ class TtlSettings:
     limit: how many are deleted at once, oldest first.  by_creation: whether age counts from a partition's creation.
     """
 
-    days: Annotated[
-        int,
-        Option("hoodie.partition.ttl.strategy.days.retain", int, "-1", "days after which a partition expires; below 1: never"),
-    ]
+    days: Annotated[int, DAYS]
     selected: Annotated[tuple[str, ...] | None, _SELECTED]
     limit: Annotated[
         int,

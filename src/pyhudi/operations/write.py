@@ -37,7 +37,7 @@ from pyhudi.operations.attempt import Phases, taken_back_on_error
 from pyhudi.operations.batches import StreamBatch, check_not_landed
 from pyhudi.operations.claim import PlanTaken
 from pyhudi.operations.cluster import drop_clustering, settle_clustering
-from pyhudi.operations.create import check_columns
+from pyhudi.operations.create import TableSettings, check_columns
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
 from pyhudi.operations.metadata.defined import load_defined_indexes
@@ -129,12 +129,14 @@ DUPLICATE_POLICY = Option(
     ("none", "drop", "fail"),
     "none",
     "what an insert does with rows whose keys are in the table: adds them, leaves them out, or fails",
+    verbs=("insert",),
 )
 _DROP_DUPLICATES = Option(
     "hoodie.datasource.write.insert.drop.duplicates",
     bool,
     "false",
     "as hoodie.datasource.insert.dup.policy=drop; makes an upsert an insert",
+    verbs=("upsert", "insert", "bulk_insert"),
 )
 _COMBINE = {
     WriteOperation.UPSERT: Option(
@@ -307,6 +309,15 @@ class WriteSettings:
     def routes(self) -> bool:
         """True when the index alone says which file group takes a record, whatever the operation."""
         return self.index.kind is IndexType.BUCKET
+
+
+def check_first_write(uri: str, options: Options, settings: WriteSettings, columns: pa.Schema) -> None:
+    """Raises InvalidRequest for what a table made of the options would refuse as its first write, before there is one."""
+    if settings.partial or settings.operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
+        wanted = "a partial update" if settings.partial else settings.operation
+        raise InvalidRequest(f"there is no Hudi table at {uri}, so {wanted} has nothing to work on")
+    table = TableSettings.of(options)
+    check_columns(table.keys, table.ordering, normalise(without_meta_fields(columns)))
 
 
 @observed("write")

@@ -36,6 +36,7 @@ MERGE_LIMIT_BYTES = 1 << 30
 
 
 MIN_COMMITS = Option("hoodie.keep.min.commits", int, "20", "commits that an archival leaves on the active timeline")
+MERGE_BATCH = Option("hoodie.timeline.compaction.batch.size", int, "10", "files of one level of the history that are merged")
 MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the active timeline above which an archival is due")
 
 
@@ -62,7 +63,7 @@ class ArchivalSettings:
     delta_commits_counted: Annotated[int | None, COMPACTION_TRIGGER, MAX_DELTA_COMMITS]
     merge_batch: Annotated[
         int,
-        Option("hoodie.timeline.compaction.batch.size", int, "10", "files of one level of the history that are merged"),
+        MERGE_BATCH,
     ]
     cleaning: CleaningSettings
 
@@ -73,7 +74,7 @@ class ArchivalSettings:
                 f"({self.min_commits}), and that at least 1"
             )
         if self.merge_batch < 2:
-            raise InvalidRequest(f"hoodie.timeline.compaction.batch.size has to be at least 2, not {self.merge_batch}")
+            raise InvalidRequest(f"{MERGE_BATCH} has to be at least 2, not {self.merge_batch}")
 
     @classmethod
     def of(cls, options: Options) -> ArchivalSettings:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +23,15 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.names import parse_bucket
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.records.keys import KeySpec
+from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileSlice
 
 MAX_BUCKETS = 99_999_999
 """As many as eight digits can number."""
+
+
+BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
+HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +41,17 @@ class BucketLayout:
     count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.
     """
 
-    count: int
-    hash_fields: tuple[str, ...] = ()
+    count: Annotated[int, BUCKET_COUNT]
+    hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_BUCKETS:
-            raise InvalidRequest(f"option hoodie.bucket.index.num.buckets={self.count} has to be from 1 to {MAX_BUCKETS}")
+            raise InvalidRequest(f"option {BUCKET_COUNT}={self.count} has to be from 1 to {MAX_BUCKETS}")
+
+    @classmethod
+    def of(cls, options: Options) -> BucketLayout:
+        """From checked options."""
+        return read_settings(cls, options)
 
     def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
         """The hashed fields.  Raises InvalidRequest for fields that are no record key fields."""
@@ -73,7 +84,7 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
             )
         if bucket >= layout.count:
             raise TableState(
-                f"file group {slice_.file_id} in {place} is bucket {bucket}, and hoodie.bucket.index.num.buckets={layout.count} "
+                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {BUCKET_COUNT}={layout.count} "
                 "has no such bucket; every write has to give the number with which the table was begun"
             )
         other = found.setdefault((slice_.partition, bucket), slice_)

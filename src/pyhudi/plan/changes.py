@@ -28,6 +28,7 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.plan.cleaning import COMMITS_RETAINED
 from pyhudi.plan.read import Pruning, ReadPlan
 from pyhudi.table.slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 
@@ -292,5 +293,5 @@ def _in(partition: str, name: str) -> str:
 def _gone(instant_time: str, path: str) -> TableState:
     return TableState(
         f"the changes of instant {instant_time} cannot be told any more: {path} was cleaned or is missing; begin after that "
-        f"instant, or retain more (hoodie.clean.commits.retained)"
+        f"instant, or retain more ({COMMITS_RETAINED})"
     )

@@ -76,6 +76,15 @@ HOURS_RETAINED = Option(
     aliases=("hoodie.cleaner.hours.retained",),
 )
 
+TRIGGER_COMMITS = Option(
+    "hoodie.clean.trigger.max.commits",
+    int,
+    "1",
+    "commits since the last clean that make the next one due",
+    aliases=("hoodie.clean.max.commits",),
+)
+TRIGGER_STRATEGY = Option("hoodie.clean.trigger.strategy", ("NUM_COMMITS",), "NUM_COMMITS", "what makes a clean due")
+
 _RETAINED = {
     COMMITS_RETAINED: CleaningPolicy.KEEP_LATEST_COMMITS,
     VERSIONS_RETAINED: CleaningPolicy.KEEP_LATEST_FILE_VERSIONS,
@@ -95,17 +104,7 @@ class CleaningSettings:
     commits_retained: Annotated[int, COMMITS_RETAINED]
     hours_retained: Annotated[int, HOURS_RETAINED]
     versions_retained: Annotated[int, VERSIONS_RETAINED]
-    trigger_commits: Annotated[
-        int,
-        Option(
-            "hoodie.clean.trigger.max.commits",
-            int,
-            "1",
-            "commits since the last clean that make the next one due",
-            aliases=("hoodie.clean.max.commits",),
-        ),
-        Option("hoodie.clean.trigger.strategy", ("NUM_COMMITS",), "NUM_COMMITS", "what makes a clean due"),
-    ]
+    trigger_commits: Annotated[int, TRIGGER_COMMITS, TRIGGER_STRATEGY]
     incremental: Annotated[
         bool,
         Option(
@@ -132,7 +131,7 @@ class CleaningSettings:
             if value < 1:
                 raise InvalidRequest(f"a clean has to retain at least one of its file {name}, not {value}")
         if self.hours_retained < 0 or self.trigger_commits < 0:
-            raise InvalidRequest("hoodie.clean.hours.retained and hoodie.clean.trigger.max.commits cannot be negative")
+            raise InvalidRequest(f"{HOURS_RETAINED} and {TRIGGER_COMMITS} cannot be negative")
 
     @classmethod
     def of(cls, options: Options) -> CleaningSettings:

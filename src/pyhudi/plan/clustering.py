@@ -35,6 +35,9 @@ LAYOUTS = ("LINEAR", "ZORDER", "HILBERT")
 SORT_COLUMNS = Option(
     "hoodie.clustering.plan.strategy.sort.columns", str, None, "columns by which a clustering sorts; unset: it only sizes files"
 )
+SELECTED_PARTITIONS = Option(
+    "hoodie.clustering.plan.strategy.partition.selected", str, None, "partitions that are clustered, by name"
+)
 LAYOUT = Option(
     "hoodie.layout.optimize.strategy", LAYOUTS, "LINEAR", "order of several sort columns: one after the other, or a curve"
 )
@@ -94,10 +97,7 @@ class ClusteringSettings:
         str | None,
         Option("hoodie.clustering.plan.strategy.partition.regex.pattern", str, None, "partitions that may be clustered"),
     ]
-    selected_partitions: Annotated[
-        tuple[str, ...],
-        Option("hoodie.clustering.plan.strategy.partition.selected", str, None, "partitions that are clustered, by name"),
-    ]
+    selected_partitions: Annotated[tuple[str, ...], SELECTED_PARTITIONS]
     begin_partition: Annotated[
         str | None,
         Option(

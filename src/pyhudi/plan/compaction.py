@@ -71,7 +71,7 @@ class Strategy(StrEnum):
             return cls(name.strip().rsplit(".", 1)[-1])
         except ValueError:
             known = ", ".join(cls)
-            raise InvalidRequest(f"hoodie.compaction.strategy={name} is no strategy of Hudi's; those are {known}") from None
+            raise InvalidRequest(f"{STRATEGIES}={name} is no strategy of Hudi's; those are {known}") from None
 
 
 COMPACTION_TRIGGER = Option(
@@ -159,13 +159,11 @@ class CompactionSettings:
                 "and hoodie.log.compaction.blocks.threshold have to be positive"
             )
         if Strategy.PARTITION_REGEX in self.strategies and not self.partition_regex:
-            raise InvalidRequest(f"{Strategy.PARTITION_REGEX} needs hoodie.compaction.partition.path.regex")
+            raise InvalidRequest(f"{Strategy.PARTITION_REGEX} needs {PARTITION_REGEX}")
         try:
             re.compile(self.partition_regex)
         except re.error as error:
-            raise InvalidRequest(
-                f"hoodie.compaction.partition.path.regex={self.partition_regex!r} is no pattern: {error}"
-            ) from None
+            raise InvalidRequest(f"{PARTITION_REGEX}={self.partition_regex!r} is no pattern: {error}") from None
 
     @classmethod
     def of(cls, options: Options) -> CompactionSettings:

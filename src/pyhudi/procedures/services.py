@@ -10,6 +10,10 @@ from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.ttl import DAYS
+from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS
+from pyhudi.plan.cleaning import COMMITS_RETAINED, HOURS_RETAINED, POLICY, TRIGGER_COMMITS, TRIGGER_STRATEGY, VERSIONS_RETAINED
+from pyhudi.plan.clustering import LAYOUT, SELECTED_PARTITIONS, SORT_COLUMNS
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
@@ -17,12 +21,12 @@ from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.store import TimelineStore
 
 _CLEAN_ARGUMENTS = {
-    "clean_policy": "hoodie.clean.policy",
-    "retain_commits": "hoodie.clean.commits.retained",
-    "hours_retained": "hoodie.clean.hours.retained",
-    "file_versions_retained": "hoodie.clean.fileversions.retained",
-    "trigger_strategy": "hoodie.clean.trigger.strategy",
-    "trigger_max_commits": "hoodie.clean.max.commits",
+    "clean_policy": POLICY.key,
+    "retain_commits": COMMITS_RETAINED.key,
+    "hours_retained": HOURS_RETAINED.key,
+    "file_versions_retained": VERSIONS_RETAINED.key,
+    "trigger_strategy": TRIGGER_STRATEGY.key,
+    "trigger_max_commits": TRIGGER_COMMITS.key,
 }
 
 
@@ -77,11 +81,11 @@ def run_clustering(call: Call) -> Rows:
     if call.text("predicate"):
         raise Unsupported("predicate= of run_clustering is not carried out; name the partitions in selected_partitions=")
     options = call.options(
-        order="hoodie.clustering.plan.strategy.sort.columns",
-        selected_partitions="hoodie.clustering.plan.strategy.partition.selected",
+        order=SORT_COLUMNS.key,
+        selected_partitions=SELECTED_PARTITIONS.key,
     )
     if call.text("order_strategy"):
-        options["hoodie.layout.optimize.strategy"] = call.text("order_strategy")
+        options[LAYOUT.key] = call.text("order_strategy")
     wanted = _names(call.text("instants"))
     if wanted and operation != "execute":
         raise InvalidRequest("instants of run_clustering name pending plans: they go with op=execute")
@@ -133,7 +137,7 @@ def run_ttl(call: Call) -> Rows:
     policy = call.text("ttl_policy")
     if policy and policy.upper() != "KEEP_BY_TIME":
         raise Unsupported(f"ttl_policy={policy!r} of run_ttl is not carried out; there is KEEP_BY_TIME")
-    options = call.options(retain_days="hoodie.partition.ttl.strategy.days.retain")
+    options = call.options(retain_days=DAYS.key)
     result = call.table.run_ttl(options=options)
     if result.instant is None:
         return
@@ -148,9 +152,9 @@ def archive_commits(call: Call) -> Rows:
     if not call.flag("enable_metadata"):
         raise Unsupported("enable_metadata=false of archive_commits is refused: a table's metadata table stays in step")
     options = {
-        "hoodie.keep.min.commits": call.number("min_commits"),
-        "hoodie.keep.max.commits": call.number("max_commits"),
-        "hoodie.clean.commits.retained": call.number("retain_commits"),
+        MIN_COMMITS.key: call.number("min_commits"),
+        MAX_COMMITS.key: call.number("max_commits"),
+        COMMITS_RETAINED.key: call.number("retain_commits"),
     }
     call.table.archive(options=options)
     yield {"result": 0}

@@ -53,7 +53,7 @@ def test_rows_keep_everything_but_their_file(table_type: str, layout: str) -> No
 def test_columns_stay_known_when_no_write_that_names_them_is_active() -> None:
     table = table_with_small_files("memory://cluster-archived", "cow")
     before = table.scan(["*"]).to_arrow()
-    few = {**OPTIONS, "hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    few = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
     for _ in range(2):
         table.cluster(options=OPTIONS)
     table.archive(options=few)

@@ -57,7 +57,7 @@ from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
 from pyhudi.operations.metadata.defined import DefinedIndexes, is_defined, load_defined_indexes, result_type
 from pyhudi.operations.metadata.mirror import CommitMirror, columns_to_index, first_columns, store_definition
 from pyhudi.operations.metadata.prepare import find_expressions, index_reader, key_sources
-from pyhudi.operations.metadata.settings import BUILD_ORDER, MetadataSettings
+from pyhudi.operations.metadata.settings import BUILD_ORDER, RECORD_INDEX_SWITCH, MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,
     commit_of,
@@ -189,8 +189,7 @@ def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, .
     secondary = [name for name in there if parse_partition(name) is PartitionKind.SECONDARY_INDEX]
     if RECORD_INDEX in unwanted and secondary:
         raise InvalidRequest(
-            f"hoodie.metadata.record.index.enable=false would drop the record index, which {', '.join(secondary)} needs; "
-            "drop that index first"
+            f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(secondary)} needs; drop that index first"
         )
     return unwanted
 
