@@ -59,6 +59,7 @@ LEASE_MARGIN_MS = 500
 _FIRST_PAUSE_MS = 20
 _LAST_PAUSE_MS = 1000
 _LAST_THREAD_PAUSE_MS = 100
+_PAUSE_PER_PLACE_MS = 50
 
 # A renewal or release that another request of ours overtook is tried again; a store that goes on so is not answering.
 _WRITE_ATTEMPTS = 3
@@ -226,7 +227,8 @@ class StorageLock(LockProvider):
                         self._give_back(_Lease(owner, 0))
                     raise StorageUnavailable(f"{self._where}: the table's lock was not free ({wait}): {obstacle}")
                 queue.wait()
-                wait.pause(None if ahead else self._watched[1])
+                # Whoever is next looks often, or the lock lies free while everybody sleeps.
+                wait.pause(None if ahead else self._watched[1], ahead * _PAUSE_PER_PLACE_MS or None)
         finally:
             queue.leave()
         try:
@@ -610,16 +612,17 @@ class _Wait:
         """Whether the time is out."""
         return self._left_ms() <= 0
 
-    def pause(self, since_ms: int | None = None) -> bool:
+    def pause(self, since_ms: int | None = None, longest_ms: int | None = None) -> bool:
         """Sleep a while; False, without sleeping, when the time is out.
 
-        since_ms: since when nothing has happened, by the steady clock; None for since the wait began.  A pause grows with it.
+        since_ms: since when nothing has happened, by the steady clock; None for since the wait began.  A pause grows with it, to
+        `longest_ms` at the most.
         """
         left_ms = self._left_ms()
         if left_ms <= 0:
             return False
         idle_ms = self._env.monotonic_ms() - max(self._begun_ms, since_ms or 0)
-        self._env.sleep_ms(min(max(_FIRST_PAUSE_MS, idle_ms // 2), self._longest_ms, left_ms))
+        self._env.sleep_ms(min(max(_FIRST_PAUSE_MS, idle_ms // 2), longest_ms or self._longest_ms, self._longest_ms, left_ms))
         return True
 
     def _left_ms(self) -> int:
