@@ -9,6 +9,7 @@
         InstantNotFound    the timeline has no such instant
       CorruptData          bytes break their format; says path, offset, expected and found
       WriteConflict        another writer won; this write did not land and may be planned again
+        SnapshotOutdated   files or instants of the state that was loaded are gone by now: load the table again
       CommitUnknown        the store did not say whether the commit landed: reload and look, delete nothing
       ServiceFailed        the write is committed and stands; a table service that followed it by itself failed
       StorageUnavailable   a store or a lock did not answer: the same step may be tried again
@@ -119,6 +120,13 @@ class WriteConflict(HudiError):
     def __init__(self, message: str, *, instants: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.instants = instants
+
+
+class SnapshotOutdated(WriteConflict):
+    """The state of the table that was loaded is no longer whole: what it speaks of was cleaned, rolled back or archived since.
+
+    Nothing was written, and no row of it was given out.  Load the table again; our verbs do so themselves, a few times.
+    """
 
 
 class CommitUnknown(HudiError):

@@ -51,7 +51,7 @@ from pyhudi.table.metadata.indexes import (
 )
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import LogFile
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
 
 TIMELINE_SCHEMA = pa.schema(
     [
@@ -216,6 +216,7 @@ class Inspection:
         kept = writes if limit is None else writes[max(0, len(writes) - limit) :]
         return pa.Table.from_pylist([_commit_row(write, read_commit(store, write)) for write in kept], schema=COMMITS_SCHEMA)
 
+    @planned_anew
     def files(self, *, on_storage: bool = False) -> pa.Table:
         """FILES_SCHEMA: the data files that the metadata table lists; without one, those in the table's folders.
 
@@ -244,6 +245,7 @@ class Inspection:
                 )
         return pa.Table.from_pylist(sorted(rows, key=lambda row: str(row["path"])), schema=FILES_SCHEMA)
 
+    @planned_anew
     def file_slices(self, as_of: str | None = None) -> pa.Table:
         """FILE_SLICES_SCHEMA: what a snapshot query reads now, or as of a request time."""
         rows = [
@@ -261,6 +263,7 @@ class Inspection:
         ]
         return pa.Table.from_pylist(rows, schema=FILE_SLICES_SCHEMA)
 
+    @planned_anew
     def partitions(self, *, on_storage: bool = False) -> pa.Table:
         """PARTITIONS_SCHEMA.  on_storage: as for `files`."""
         snapshot = self._listed(on_storage)
@@ -281,6 +284,7 @@ class Inspection:
             )
         return pa.Table.from_pylist(rows, schema=PARTITIONS_SCHEMA)
 
+    @planned_anew
     def sizes(self) -> pa.Table:
         """SIZES_SCHEMA."""
         rows = []
@@ -301,6 +305,7 @@ class Inspection:
             )
         return pa.Table.from_pylist(rows, schema=SIZES_SCHEMA)
 
+    @planned_anew
     def column_stats(self) -> pa.Table:
         """COLUMN_STATS_SCHEMA: of all files in the metadata table's index; without one, of the present base files by their
         footers.

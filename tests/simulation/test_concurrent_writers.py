@@ -136,6 +136,82 @@ def test_a_new_key_that_both_bring_is_there_once(index: str) -> None:
     assert values(world) == {"k0": 60}
 
 
+FITS = {"hoodie.parquet.small.file.limit": 1 << 20}
+"""New records go into the file groups that are there."""
+OPENS = {"hoodie.parquet.small.file.limit": 0}
+"""New records go into file groups of their own."""
+
+
+def changed_by(world: World, operation: WriteOperation, **options: object) -> WriteSettings:
+    return WriteSettings.of(parse_options({**world.options, **options}), operation)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("index", ["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "RECORD_INDEX", "INMEMORY"])
+@pytest.mark.parametrize(("theirs", "mine"), [(FITS, OPENS), (OPENS, FITS), (OPENS, OPENS)])
+def test_a_new_key_is_there_once_wherever_each_puts_it(
+    kind: str, index: str, theirs: dict[str, object], mine: dict[str, object]
+) -> None:
+    world = World(kind, {**OPTIONS, "hoodie.index.type": index, "hoodie.metadata.enable": index == "RECORD_INDEX"})
+    world.upsert({"k0": 0})
+    context = meeting(world, lambda: world.table.upsert(rows(world, k4=50), options=theirs))
+    settings = changed_by(world, WriteOperation.UPSERT, **mine)
+    assert run_write(context, LocalEngine(1), rows(world, k4=60), settings).conflict_retries == 1
+    assert values(world) == {"k0": 0, "k4": 60}
+
+
+@pytest.mark.parametrize("operation", [WriteOperation.INSERT, WriteOperation.UPSERT])
+@pytest.mark.parametrize("policy", ["none", "drop"])
+def test_inserts_of_a_new_key_meet_who_looked_it_up(world: World, operation: WriteOperation, policy: str) -> None:
+    """Theirs is an insert into a file group that is there; ours has looked the key up, to change it or to pass over it."""
+    key = "hoodie.datasource.insert.dup.policy"
+    context = meeting(world, lambda: world.table.insert(rows(world, k4=50), options={**FITS, key: policy}))
+    result = run_write(context, LocalEngine(1), rows(world, k4=60), changed_by(world, operation, **OPENS, **{key: "drop"}))
+    assert result.conflict_retries == 1
+    expected = 60 if operation is WriteOperation.UPSERT else 50
+    assert values(world) == {"k0": 0, "k1": 1, "k2": 2, "k3": 3, "k4": expected}
+
+
+def test_an_overwrite_does_not_leave_a_new_key_beside_its_own(world: World) -> None:
+    context = meeting(world, lambda: world.table.upsert(rows(world, k4=50), options=OPENS))
+    settings = changed_by(world, WriteOperation.INSERT_OVERWRITE)
+    assert run_write(context, LocalEngine(1), rows(world, k4=60), settings).conflict_retries == 1
+    assert values(world) == {"k1": 1, "k3": 3, "k4": 60}
+
+
+@pytest.mark.parametrize("ends", ["dropped", "carried out"])
+def test_a_new_key_when_a_clustering_ends_in_between(ends: str) -> None:
+    """While it is pending its file groups take no new records, so ours opens one; afterwards theirs takes one that is there."""
+    world = World("cow", {**OPTIONS, **FITS})
+    world.upsert({"k0": 0, "k2": 2})
+    planned = world.table.schedule_clustering(order_by="value").instant
+    assert planned is not None
+
+    def end() -> None:
+        if ends == "dropped":
+            world.table.unschedule_clustering(planned)
+        else:
+            world.table.cluster(planned)
+        world.table.upsert(rows(world, k4=50))
+
+    assert upsert(world, meeting(world, end), rows(world, k4=60)).conflict_retries == 1
+    assert values(world) == {"k0": 0, "k2": 2, "k4": 60}
+
+
+def test_new_keys_of_another_partition_and_changed_ones_are_no_conflict(world: World) -> None:
+    def others() -> None:
+        world.table.upsert(rows(world, "b", k7=7), options=FITS)
+        world.table.upsert(rows(world, k0=50))
+
+    assert (
+        run_write(
+            meeting(world, others), LocalEngine(1), rows(world, k4=60), changed_by(world, WriteOperation.UPSERT, **OPENS)
+        ).conflict_retries
+        == 0
+    )
+    assert values(world) == {"k0": 50, "k1": 1, "k2": 2, "k3": 3, "k4": 60, "k7": 7}
+
+
 def test_new_file_groups_of_another_partition_are_no_conflict() -> None:
     world = World("cow", OPTIONS)
     context = meeting(world, lambda: world.table.upsert(rows(world, "b", k1=51)))

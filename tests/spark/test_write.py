@@ -557,3 +557,27 @@ def test_what_chooses_other_rows_is_refused_by_readers(spark: SparkSession, tmp_
         hs.read(spark, path, filter="ts > 0", options={"pyhudi.filter": "ts > 1"})
     job = {**OPTIONS, "hoodie.datasource.write.operation": "insert", "hoodie.datasource.write.streaming.retry.count": "1"}
     assert hs.read(spark, path, options=job).count() == 1
+
+
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+def test_others_commit_clean_and_archive_while_rows_are_fetched(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    written(spark, tmp_path / "t", [("old", "sf", 1, 1.0)])
+    forgetful = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+    fetched = spark_engine.SparkIncoming.partitions
+    left = [5]
+
+    def partitions(self: spark_engine.SparkIncoming) -> dict[str, int]:
+        counts = fetched(self)
+        while left[0]:
+            left[0] -= 1
+            rows = {"id": ["old", "new"], "city": ["sf", "sf"], "ts": [2, 2], "fare": [float(left[0])] * 2}
+            hp.Table(str(tmp_path / "t"), options=forgetful).upsert(pa.table(rows))
+        return counts
+
+    monkeypatch.setattr(spark_engine.SparkIncoming, "partitions", partitions)
+    result = written(spark, tmp_path / "t", [("old", "sf", 3, 9.0), ("new", "sf", 3, 9.0)], operation)
+    assert (left, result.conflict_retries) == ([0], 0)
+    expected = [("new", "sf", 3, 9.0), ("old", "sf", 3, 9.0)] if operation == "upsert" else []
+    assert rows_of(spark, tmp_path / "t") == expected

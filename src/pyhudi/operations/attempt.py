@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyhudi.errors import InstantNotFound
+from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.transaction import Transaction
@@ -34,11 +34,25 @@ class Phases:
         return dict(self._seconds)
 
 
+def give_way(env: Environment, attempt_ms: int, number: int) -> None:
+    """Wait before a write that lost is attempted again: a random time, up to as long as its attempt took, twice that after the
+    next one and so on.
+
+    Writers that keep meeting would otherwise plan at the same moment each time, and all but one of them in vain.
+    number: how many attempts lost before this one.
+    """
+    longest_ms = min(max(attempt_ms, 1) << min(number, _LAST_DOUBLING), _LONGEST_WAIT_MS)
+    env.sleep_ms(int.from_bytes(env.token_bytes(4), "big") % longest_ms)
+
+
 class taken_back_on_error:
     """Roll a transaction back when its block raises one of our errors or an ordinary exception.
 
     Should that fail as well, or the process die, the instant is left without a heartbeat and the next writer rolls it back.
     After CommitUnknown nothing is touched: the commit may have landed, or may land yet.
+
+    Where others took the writer for dead and rolled it back, what its block raised tells of files that they removed, whatever it
+    is: that is raised as WriteConflict, and the write may be planned again.
     """
 
     def __init__(self, transaction: Transaction) -> None:
@@ -52,13 +66,30 @@ class taken_back_on_error:
             return
         transaction = self._transaction
         transaction.let_go(error)
-        if transaction.may_take_back(error):
-            try:
-                abandon(transaction)
-            except Exception as failure:
-                error.add_note(
-                    f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
-                )
+        if not transaction.may_take_back(error):
+            return
+        conflict = _overtaken(transaction, error)
+        try:
+            abandon(transaction)
+        except Exception as failure:
+            (conflict or error).add_note(
+                f"taking instant {transaction.instant_time} back failed as well ({failure}); the next writer will do it"
+            )
+        if conflict is not None:
+            raise conflict from error
+
+
+def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict | None:
+    """What a failure means where others have rolled the attempt back meanwhile; None where it speaks for itself."""
+    if isinstance(error, WriteConflict) or not isinstance(error, Exception) or transaction.action in _PLANNED:
+        return None
+    try:
+        transaction.check_ours(transaction.context.timeline.load_files(), State.REQUESTED)
+    except WriteConflict as conflict:
+        return conflict
+    except HudiError:
+        return None
+    return None
 
 
 def abandon(transaction: Transaction) -> None:
@@ -78,5 +109,8 @@ def abandon(transaction: Transaction) -> None:
         markers.delete()
     transaction.heartbeat.stop(delete=True)
 
+
+_LAST_DOUBLING = 6
+_LONGEST_WAIT_MS = 10_000
 
 _PLANNED = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})

@@ -31,7 +31,7 @@ from pyhudi.plan.read import Pruning
 from pyhudi.records.predicates import bind, parse_filter
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import build_file_groups
-from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
 
 _DEFAULT_SETTINGS = ReadSettings()
 
@@ -64,6 +64,7 @@ class ChangeQuery:
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
 
 
+@planned_anew
 def plan_change_query(
     context: TableContext,
     range_: CompletionRange | RequestRange,

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState
 from pyhudi.execute.engine import Engine
 from pyhudi.format.actions.clean import (
     SAVEPOINTED_TIMESTAMPS_KEY,
@@ -69,6 +69,7 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 _DELETING_THREADS = 16
 _STRANGERS_PATIENCES = 10
 """How many times as long as for one of ours a clean without a heartbeat is waited for."""
+_RELOADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class PlannedClean:
 
 def preview_clean(context: TableContext, settings: CleanSettings) -> CleanResult:
     """What a clean would delete now; nothing is changed."""
-    planned = plan_clean(context, context.timeline.load(), settings.cleaning)
+    _, planned = _plan_on(context, context.timeline.load(), settings.cleaning)
     return CleanResult(
         dry_run=True,
         instant=None,
@@ -145,15 +146,16 @@ def run_clean(
         finished.append(pending.request_time)
     if finished or now.pending(Action.CLEAN):
         now = store.load()
-    planned = plan_clean(context, now, settings.cleaning)
+    now, planned = _plan_on(context, now, settings.cleaning)
     done: Instant | None = None
     missing = 0
     partitions: tuple[str, ...] = ()
     plan = planned.plan
     if plan is not None:
-        requested = _request(context, settings, plan)
+        requested = _request(context, settings, plan, now)
         if requested is None:
-            planned = PlannedClean(None, "another process cleans, or made a savepoint", planned.earliest, {}, {}, ())
+            why = "another process cleans, made a savepoint or rolled a write back"
+            planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
             instant, heartbeat = requested
             with _beating(heartbeat):
@@ -226,6 +228,16 @@ def plan_clean(
         extra_metadata={SAVEPOINTED_TIMESTAMPS_KEY: ",".join(savepoints)} if savepoints else {},
     )
     return PlannedClean(plan, "", earliest, files, sizes, emptied)
+
+
+def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningSettings) -> tuple[Timeline, PlannedClean]:
+    """The plan, and the timeline that it is made on: a newer one where plans or savepoints were dropped since it was loaded."""
+    for _ in range(_RELOADS):
+        try:
+            return timeline, plan_clean(context, timeline, settings)
+        except InstantNotFound:
+            timeline = context.timeline.load()
+    return timeline, plan_clean(context, timeline, settings)
 
 
 def load_last_clean(store: TimelineStore, timeline: Timeline) -> LastClean | None:
@@ -328,12 +340,17 @@ def _beating(heartbeat: RunningWrite) -> Iterator[None]:
     heartbeat.stop(delete=True)
 
 
-def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan) -> tuple[Instant, RunningWrite] | None:
+def _request(
+    context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline
+) -> tuple[Instant, RunningWrite] | None:
     """Put the plan on the timeline, with a heartbeat; None when another clean or a savepoint has come first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
         refuse_while_restoring(context, timeline)
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
+            return None
+        if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
+            # What was older than a write that was rolled back since is the newest there is.
             return None
         if set(savepointed_times(timeline)) - set((plan.extra_metadata or {}).get(SAVEPOINTED_TIMESTAMPS_KEY, "").split(",")):
             # A savepoint that came after the plan may need what the plan deletes.

@@ -474,7 +474,7 @@ def _since_plan(timeline: Timeline, planned: str) -> WriteStart:
     after = {i.request_time for i in timeline.completed_writes() if (i.completion_time or i.request_time) > planned}
     last = timeline.last_completed_write()
     pending = {i.request_time for i in timeline.pending_writes()}
-    return WriteStart(last.request_time if last else "", frozenset(after | pending))
+    return WriteStart(last.request_time if last else "", frozenset(after | pending), latest=planned)
 
 
 def _check_not_overtaken(
@@ -483,7 +483,7 @@ def _check_not_overtaken(
     """Raises WriteConflict when a write has changed one of the groups, before any work is done; the commit looks again."""
     mine = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
     others = {
-        instant: touched_groups(context, instant)[0]
+        instant: touched_groups(context, instant)
         for instant in instants_to_check(planned, start, timeline)
         if instant.state is State.COMPLETED
     }

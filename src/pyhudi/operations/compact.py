@@ -472,7 +472,7 @@ def _check_still_newest(context: TableContext, plan: CompactionPlan, request_tim
         if older_write and instant.state is not State.COMPLETED:
             shared: Iterable[FileGroupId] = groups
         elif older_write or newer_service:
-            shared = groups.intersection(touched_groups(context, instant)[0])
+            shared = groups.intersection(touched_groups(context, instant))
         else:
             continue
         if shared:

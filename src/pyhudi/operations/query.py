@@ -39,7 +39,7 @@ from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
-from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, planned_anew, read_commit
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -134,6 +134,7 @@ class Query:
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
 
 
+@planned_anew
 def plan_snapshot_query(
     context: TableContext,
     columns: Sequence[str] | None = None,
@@ -167,6 +168,7 @@ def incremental_range(options: Options, version: TableVersion, start: str, end: 
     return (CompletionRange if layout.has_completion_time_in_names else RequestRange).parse(start, end)
 
 
+@planned_anew
 def plan_incremental_query(
     context: TableContext,
     range_: CompletionRange | RequestRange,

@@ -65,7 +65,7 @@ class CommitSettings:
         Option(
             "hoodie.write.num.retries.on.conflict.failures",
             int,
-            "3",
+            "10",
             "times that a write is planned anew when another writer won",
             at_least=0,
         ),

@@ -17,7 +17,7 @@ Source: timeline document, "Write protocol"; writing and services, "Commit: exac
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
@@ -28,14 +28,15 @@ from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.operations.courtesy import let_strangers_finish
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.plan.conflicts import (
-    NEW_GROUPS_ANYWHERE,
+    NEW_KEYS_ANYWHERE,
     FileGroupId,
     WriteStart,
     describe_conflicts,
     find_conflicts,
     instants_to_check,
+    looked_up_beside,
     new_bucket,
-    new_groups,
+    new_keys,
     schema_to_commit,
 )
 from pyhudi.storage.base import settle_put_if_absent
@@ -43,7 +44,8 @@ from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
-from pyhudi.table.snapshot import load_rollback_targets, load_schema, read_commit
+from pyhudi.table.snapshot import load_archived_commits, load_rollback_targets, load_schema, read_commit
+from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
 
@@ -88,7 +90,8 @@ class Transaction:
         heartbeat: RunningWrite | None = None
         try:
             with context.locked(settings.lock_wait_ms) as held:
-                timeline = held.timeline.load()
+                # The writer plans on it when the lock is long given back.
+                timeline = context.timeline.load()
                 restoring = timeline.pending(Action.RESTORE)
                 if restoring:
                     raise TableState(
@@ -122,7 +125,7 @@ class Transaction:
 
         start: what the write saw when it was planned; None skips the conflict check (table services, which hold their file groups
         by plan).
-        touched: what this commit touches beside the file groups that it writes: those that it replaces, and `new_groups` of
+        touched: what this commit touches beside the file groups that it writes: those that it replaces, and `new_keys` of
         partitions in which it looked keys up and did not find them.
         verify: looks at the timeline under the lock and raises when the action may not complete any more.
         mirror: writes the metadata table; a table that has one is not committed to without.
@@ -134,8 +137,9 @@ class Transaction:
             let_strangers_finish(self.context, self.settings, self.begun_on, self.instant_time, groups)
         with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
-            now = held.timeline.load()
-            self._check_ours(now)
+            files = held.timeline.load_files()
+            self.check_ours(files, State.INFLIGHT)
+            now = held.timeline.timeline_of(files)
             if verify is not None:
                 verify(now)
             if start is not None:
@@ -154,6 +158,22 @@ class Transaction:
             self.completed = done
         self._tidy_up()
         return done
+
+    def check_ours(self, files: Collection[Instant], state: State) -> None:
+        """Raises WriteConflict when another process has rolled the action back, or is about to.
+
+        files: every instant file of the timeline.  state: how far the action is; a file of it that a writer stored after its
+        instant was rolled back stands without those before it.
+        """
+        mine = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
+        now = self.context.timeline.timeline_of(files)
+        if mine.issubset(files) and self.instant_time not in load_rollback_targets(self.context.timeline, now):
+            return
+        raise WriteConflict(
+            f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
+            f"it was under way",
+            instants=(self.instant_time,),
+        )
 
     def may_take_back(self, error: BaseException) -> bool:
         """Whether a failure proves that the commit did not land, so that its files may be removed by this process."""
@@ -181,21 +201,6 @@ class Transaction:
             self.heartbeat.stop(delete=False)
             _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
 
-    def _check_ours(self, now: Timeline) -> None:
-        if self.instant_time not in load_rollback_targets(self.context.timeline, now):
-            for instant in now.instants:
-                if (
-                    instant.request_time == self.instant_time
-                    and instant.action is self.action
-                    and instant.state is State.INFLIGHT
-                ):
-                    return
-        raise WriteConflict(
-            f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
-            f"it was under way",
-            instants=(self.instant_time,),
-        )
-
     def _with_schema(self, metadata: CommitMetadata, start: str, now: Timeline) -> CommitMetadata:
         """The metadata with the table's present schema, where another write changed it and this one did not."""
         extra = dict(metadata.extra_metadata)
@@ -211,7 +216,7 @@ class Transaction:
         return replace(metadata, extra_metadata={**extra, SCHEMA_KEY: schema})
 
     def _check_conflicts(self, now: Timeline, start: WriteStart, touched: set[FileGroupId]) -> None:
-        if start.last_completed and not now.is_completed(start.last_completed):
+        if start.last_completed and not self._still_stands(now, start.last_completed):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
                 "which was rolled back meanwhile; plan the write again",
@@ -219,11 +224,20 @@ class Transaction:
             )
         others: dict[Instant, set[FileGroupId]] = {}
         compactions: set[str] = set()
-        for instant in instants_to_check(self.instant_time, start, now):
-            groups, is_compaction = touched_groups(self.context, instant)
-            others[instant] = groups
-            if is_compaction:
+        compacted: set[FileGroupId] = set()
+        met = instants_to_check(self.instant_time, start, now)
+        for instant in met:
+            if instant.is_pending:
+                others[instant] = touched_groups(self.context, instant)
+                if instant.action is Action.COMPACTION:
+                    compactions.add(instant.request_time)
+        commits = [(i, read_commit(self.context.timeline, i)) for i in met if i.is_completed]
+        for instant, metadata in (*commits, *self._archived_since(now, start)):
+            others[instant] = groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
+            if metadata.operation_type == "COMPACT":
                 compactions.add(instant.request_time)
+                compacted |= others[instant]
+        touched |= looked_up_beside(touched, compacted)
         conflicts = find_conflicts(self.instant_time, touched, others, frozenset(compactions))
         if conflicts:
             raise WriteConflict(
@@ -232,6 +246,18 @@ class Transaction:
                 f"{describe_conflicts(conflicts)}; plan the write again",
                 instants=tuple(c.instant.request_time for c in conflicts),
             )
+
+    def _still_stands(self, now: Timeline, request_time: str) -> bool:
+        """Whether a write that had completed still has: on the active timeline, or in the history."""
+        return now.is_completed(request_time) and now.completion_time(request_time) is not None
+
+    def _archived_since(self, now: Timeline, start: WriteStart) -> Iterator[tuple[Instant, CommitMetadata]]:
+        """The writes and services that completed since the start and left the timeline since."""
+        if start.is_archived(now):
+            active = {i.step for i in now.instants}
+            for instant, metadata in load_archived_commits(self.context.timeline, Bounds(start.latest)):
+                if (instant.completion_time or "") > start.latest and instant.step not in active:
+                    yield instant, metadata
 
     def _delete_unreported_files(self, held: TableContext, metadata: CommitMetadata) -> None:
         """Files of task attempts that were repeated have a marker and stand in no statistic; they must not become data."""
@@ -264,24 +290,39 @@ def written_groups(metadata: CommitMetadata) -> set[FileGroupId]:
     return {(partition, stat.file_id or "") for partition, stats in metadata.partition_to_write_stats.items() for stat in stats}
 
 
-def touched_groups(context: TableContext, instant: Instant) -> tuple[set[FileGroupId], bool]:
-    """The file groups that an instant writes, replaces or will rewrite; and whether it is a compaction."""
+def touched_groups(context: TableContext, instant: Instant) -> set[FileGroupId]:
+    """The file groups that an instant writes, replaces or will rewrite."""
     store = context.timeline
     if instant.state is State.COMPLETED:
-        metadata = read_commit(store, instant)
-        groups = written_groups(metadata)
-        if metadata.operation_type not in _MOVES_RECORDS:
-            added = {p for p, stats in metadata.partition_to_write_stats.items() if any(_is_new(stat) for stat in stats)}
-            groups.update(map(new_groups, added), (NEW_GROUPS_ANYWHERE,) if added else ())
-            for partition, stats in metadata.partition_to_write_stats.items():
-                groups.update(group for s in stats if _is_new(s) for group in new_bucket(partition, s.file_id or ""))
-        for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
-            groups.update((partition, file_id) for file_id in file_ids)
-        return groups, metadata.operation_type == "COMPACT"
+        return groups_of_commit(read_commit(store, instant))
     if instant.action is Action.COMPACTION:
         plan = load_compaction_plan(store, instant)
-        return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}, True
-    return set(_clustered_groups(context, instant)), False
+        return {(operation.partition_path or "", operation.file_id or "") for operation in plan.operations or ()}
+    return set(_clustered_groups(context, instant))
+
+
+def groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) -> set[FileGroupId]:
+    """The file groups that a commit wrote to or replaced, and `new_keys` of the partitions into which it inserted.
+
+    appends_insert: what it appended to logs counts as inserted.
+    """
+    groups = written_groups(metadata)
+    if metadata.operation_type not in _MOVES_RECORDS:
+        added = {
+            partition
+            for partition, stats in metadata.partition_to_write_stats.items()
+            if any(_adds_records(stat) or (appends_insert and stat.log_files) for stat in stats)
+        }
+        groups.update(map(new_keys, added), (NEW_KEYS_ANYWHERE,) if added else ())
+        for partition, stats in metadata.partition_to_write_stats.items():
+            groups.update(group for s in stats if _is_new(s) for group in new_bucket(partition, s.file_id or ""))
+    for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
+        groups.update((partition, file_id) for file_id in file_ids)
+    return groups
+
+
+def _adds_records(stat: WriteStat) -> bool:
+    return stat.num_inserts > 0 or _is_new(stat)
 
 
 def _is_new(stat: WriteStat) -> bool:

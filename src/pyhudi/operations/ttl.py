@@ -19,7 +19,7 @@ from pyhudi.operations.results import WriteResult
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import load_snapshot
+from pyhudi.table.snapshot import load_snapshot, planned_anew
 
 DAY_MS = 86_400_000
 
@@ -64,6 +64,7 @@ class TtlSettings:
         )
 
 
+@planned_anew
 def find_expired_partitions(context: TableContext, settings: TtlSettings) -> tuple[str, ...]:
     """The partitions whose time is over, those longest unwritten first."""
     if settings.days < 1 or not context.config.keys.partition_fields:

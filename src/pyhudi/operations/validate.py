@@ -77,7 +77,7 @@ from pyhudi.table.metadata.indexes import (
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
 
 FINDINGS_SCHEMA = pa.schema(
     [
@@ -163,6 +163,7 @@ class ValidationResult:
 
 
 @observed("validate")
+@planned_anew
 def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None) -> ValidationResult:
     """Make every check that the table gives reason for.
 

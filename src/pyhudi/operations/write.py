@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -33,7 +33,7 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
-from pyhudi.operations.attempt import Phases, taken_back_on_error
+from pyhudi.operations.attempt import Phases, give_way, taken_back_on_error
 from pyhudi.operations.batches import StreamBatch, check_not_landed
 from pyhudi.operations.claim import PlanTaken
 from pyhudi.operations.cluster import drop_clustering, settle_clustering
@@ -60,7 +60,7 @@ from pyhudi.operations.settings import (
 )
 from pyhudi.operations.transaction import Transaction, commit_metadata, touched_groups
 from pyhudi.operations.ttl import DeletePartitions
-from pyhudi.plan.conflicts import NEW_GROUPS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_groups
+from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
     InsertTarget,
@@ -76,6 +76,7 @@ from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_ma
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, evolve, field_at, normalise, with_meta_fields, without_meta_fields
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.clock import Environment
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
@@ -388,16 +389,17 @@ def run_delete_where(
         query = plan_snapshot_query(context.reloaded(), names, where)
         return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
 
-    return _until_no_conflict(attempt, settings.commit.conflict_retries)
+    return _until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
 
 
-def _until_no_conflict(attempt: Callable[[], WriteResult], retries: int) -> WriteResult:
+def _until_no_conflict(env: Environment, attempt: Callable[[], WriteResult], retries: int) -> WriteResult:
     """Attempt a write that plans itself anew each time, and `retries` times more while other writers win."""
     for number in range(retries):
+        begun_ms = env.now_ms()
         try:
             return replace(attempt(), conflict_retries=number)
         except WriteConflict:
-            continue
+            give_way(env, env.now_ms() - begun_ms, number)
     return replace(attempt(), conflict_retries=retries)
 
 
@@ -416,7 +418,7 @@ def run_delete_partitions(
     check_writable(context)
     patterns = tuple(partitions)
     attempt = partial(_delete_partitions, context, patterns, settings, engine)
-    return _until_no_conflict(attempt, settings.commit.conflict_retries)
+    return _until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
 
 
 def _delete_partitions(
@@ -425,15 +427,15 @@ def _delete_partitions(
     phases = Phases(context.env)
     context = context.reloaded()
     rolled_back = settle_failed_writes(context, settings.commit)
-    snapshot = load_snapshot(context)
     wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
-    replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
-    _settle_groups_under_service(snapshot, [(p, f) for p, ids in replaced.items() for f in ids], settings)
-    start = _start_of(snapshot)
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
     )
     with taken_back_on_error(transaction):
+        snapshot = load_snapshot(context, timeline=transaction.begun_on)
+        replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
+        groups = [(p, f) for p, ids in replaced.items() for f in ids]
+        _settle_groups_under_service(snapshot, groups, settings)
         transaction.start(CommitMetadata(operation_type="DELETE_PARTITION").encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata("DELETE_PARTITION", (), schema_text, dict(settings.extra_metadata), replaced)
@@ -442,7 +444,7 @@ def _delete_partitions(
         mirror = mirror_of(
             context, engine, indexing, schema, (), snapshot, transaction.instant_time, "DELETE_PARTITION", replaced
         )
-        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
+        done = transaction.commit(metadata, _start_of(snapshot), groups, mirror)
     phases.end("commit")
     result = WriteResult(
         operation=str(settings.operation),
@@ -622,9 +624,11 @@ class _Write:
             if not counts and not self.settings.allow_empty and self.operation is not WriteOperation.INSERT_OVERWRITE_TABLE:
                 return WriteResult(str(self.operation), None, None, rolled_back=self.rolled_back, seconds=self.phases.seconds)
             for attempt in range(retries):
+                begun_ms = self.context.env.now_ms()
                 try:
                     return self._attempt(incoming, counts, snapshot, attempt)
                 except WriteConflict:
+                    give_way(self.context.env, self.context.env.now_ms() - begun_ms, attempt)
                     self.context = self.context.reloaded()
                     snapshot = load_snapshot(self.context)
                     schemas = _Schemas.of(self.context, snapshot, self.columns, self.settings)
@@ -675,18 +679,18 @@ class _Write:
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if replaces else b""
         transaction = Transaction.begin(self.context, self.action, self.settings.commit, requested)
         with taken_back_on_error(transaction):
-            snapshot = self._beside_compactions(snapshot, transaction)
-            start = _start_of(snapshot)
-            spec = self._writer_spec(transaction, snapshot)
-            replaced = self._replaced(snapshot, counts) if replaces else None
-            lookup = None
-            if (self.operation is WriteOperation.BULK_INSERT or replaces) and not self.settings.routes:
-                transaction.start(b"" if not replaces else self._inflight(WorkloadProfile({}, counts), snapshot))
-                statuses = incoming.write_bulk(
-                    BulkPlan(spec, self.settings.sort_mode, self.context.env.uuid4, self.settings.bulk_parallelism)
-                )
-            else:
-                statuses, lookup = self._write_by_key(incoming, counts, snapshot, transaction, spec)
+            snapshot, start = self._state_to_plan_on(snapshot, transaction)
+            with _outdated_where_files_are_gone(snapshot):
+                spec = self._writer_spec(transaction, snapshot)
+                replaced = self._replaced(snapshot, counts) if replaces else None
+                lookup = None
+                if (self.operation is WriteOperation.BULK_INSERT or replaces) and not self.settings.routes:
+                    transaction.start(b"" if not replaces else self._inflight(WorkloadProfile({}, counts), snapshot))
+                    statuses = incoming.write_bulk(
+                        BulkPlan(spec, self.settings.sort_mode, self.context.env.uuid4, self.settings.bulk_parallelism)
+                    )
+                else:
+                    statuses, lookup = self._write_by_key(incoming, counts, snapshot, transaction, spec)
             self.phases.end("write")
             batch = self.settings.batch
             extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
@@ -721,39 +725,40 @@ class _Write:
         self.context = drop_for_new_columns(self.context, settings.metadata, settings.commit.lock_wait_ms, before.arrow)
         return replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
 
-    def _beside_compactions(self, snapshot: Snapshot, transaction: Transaction) -> Snapshot:
-        """The state to plan by: where compactions completed between the state that was loaded and this write's request, today's.
+    def _state_to_plan_on(self, snapshot: Snapshot, transaction: Transaction) -> tuple[Snapshot, WriteStart]:
+        """The state that the attempt is planned on, and what its commit is compared with.
 
-        A key that such a compaction found deleted is not in the base file that it wrote.  A log of this write is one of the new
-        slice, whose keys nobody looks for in logs of writes that were requested after the compaction (see `logs_beside_base`).
-        Raises WriteConflict when more than compactions came between and the rows were chosen by what was loaded, or fitted to it.
+        That is the state in which the attempt's instant was requested, not the one that was loaded before the rows were taken in,
+        perhaps hours ago.  From the request on cleans and archivals leave in place what that state counts, and what completes
+        from then on is a conflict if it meets this write.  Everything that it counts was requested before this write, so that no
+        file which this write puts in place of another is older than that one.
+
+        Rows that were chosen by a state are planned on that state: another one may hold others that are to be chosen.  Where
+        another writer changed the columns since the rows were made to fit them, what it wrote remains to be met.
         """
         begun_on = transaction.begun_on
-        if begun_on is None or self.context.config.is_cow:
-            return snapshot
-        known = set(snapshot.timeline.completed())
-        if known.issuperset(begun_on.completed(Action.COMMIT)):
-            return snapshot
-        now = load_snapshot(self.context)
-        schemas = _Schemas.of(self.context, now, self.columns, self.settings)
-        others = tuple(i.request_time for i in now.timeline.completed(Action.DELTACOMMIT, Action.REPLACECOMMIT) if i not in known)
-        if others and (self.chosen or schemas.data_schema != self.schemas.data_schema):
-            raise WriteConflict(
-                f"{', '.join(others)} completed in {self.context.storage.uri} beside a compaction while this write was prepared; "
-                "plan the write again",
-                instants=others,
-            )
-        return now
+        if self.chosen or begun_on is None or begun_on.instants == snapshot.timeline.instants:
+            return snapshot, _start_of(snapshot)
+        now = load_snapshot(self.context, timeline=begun_on)
+        if now.schema == snapshot.schema:
+            return now, _start_of(now)
+        if self.schemas.keys_only:
+            self.schemas = _Schemas.of(self.context, now, self.columns, self.settings)
+            return now, _start_of(now)
+        return now, _start_of(snapshot)
 
     def _claims(self, statuses: Iterable[WriteStatus], lookup: PlannedLookup | None) -> list[FileGroupId]:
-        """What the write read of the table by finding keys nowhere: that no other group has them."""
+        """What the write read of the table by finding keys nowhere: that no other group has them.
+
+        What overwrites partitions says so of everything that it does not replace.
+        """
         stats = [status.stat for status in statuses if status.stat.num_inserts]
-        if lookup is None or not stats:
+        if not stats or (lookup is None and not self.operation.replaces):
             return []
         if self.settings.routes:
             return [group for s in stats for group in new_bucket(s.partition_path or "", s.file_id or "")]
-        everywhere = [NEW_GROUPS_ANYWHERE] if self.global_keys else []
-        return [new_groups(s.partition_path or "") for s in stats] + everywhere
+        everywhere = [NEW_KEYS_ANYWHERE] if self.global_keys or self.operation is WriteOperation.INSERT_OVERWRITE_TABLE else []
+        return [new_keys(s.partition_path or "") for s in stats] + everywhere
 
     def _write_by_key(
         self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, transaction: Transaction, spec: WriterSpec
@@ -819,9 +824,10 @@ class _Write:
         try:
             return incoming.tag(request)
         except TableState as error:
-            # The record index may speak of commits that this write has not seen.
+            # The index may speak of commits that this write has not seen, or its files may have been cleaned beside it.
+            known = set(snapshot.timeline.instants)
             now = self.context.timeline.load()
-            if self.settings.index.kind is IndexType.RECORD_INDEX and now.latest_time() > snapshot.timeline.latest_time():
+            if any(instant not in known and instant.request_time != spec.instant_time for instant in now.instants):
                 raise WriteConflict(f"the table was written while keys were looked up ({error}); plan the write again") from error
             raise
 
@@ -950,6 +956,16 @@ class _Write:
         )
 
 
+@contextmanager
+def _outdated_where_files_are_gone(snapshot: Snapshot) -> Iterator[None]:
+    """A file that is gone from a state which is no longer whole is no damage: the write is planned anew."""
+    try:
+        yield
+    except TableState:
+        snapshot.check_whole()
+        raise
+
+
 def _start_of(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
@@ -1010,7 +1026,7 @@ def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
     carried out is left alone: whichever of the two commits later finds the other.
     """
     context, timeline, wanted = snapshot.context, snapshot.timeline, frozenset(groups)
-    pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_groups(context, i)[0]] if wanted else []
+    pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_groups(context, i)] if wanted else []
     clustered = [i.request_time for i in pending if not settle_clustering(context, settings.commit, i)]
     if clustered and settings.clustering_updates == "reject":
         count = len(snapshot.pending_clusterings.intersection(wanted))

@@ -216,10 +216,12 @@ def _counts(timeline: Timeline, completed: tuple[Instant, ...], settings: Archiv
 
 
 def _pending_bound(timeline: Timeline, completed: tuple[Instant, ...]) -> str | None:
-    pending = timeline.pending(*SLICING_ACTIONS)
-    if not pending:
+    """The newest write that everything pending has seen.  What completed since, a write under way or the carrying out of a plan
+    still has to meet.
+    """
+    first = timeline.first_unsettled()
+    if first is None:
         return None
-    first = min(i.request_time for i in pending)
     before = [i.request_time for i in completed if i.request_time < first]
     return before[-1] if before else first
 

@@ -5,7 +5,7 @@
     2. the partitions to look at: those that commits between the last clean's E and this one changed, or all
     3. in each partition, by file group, newest slice first:
            KEEP_LATEST_COMMITS, KEEP_LATEST_BY_HOURS   keep the newest slice, the newest one before E, and all from E on
-           KEEP_LATEST_FILE_VERSIONS                   keep the newest n slices
+           KEEP_LATEST_FILE_VERSIONS                   keep the newest n slices, and what a write under way reads
        a slice that a savepoint names or that a pending compaction will read is kept under every policy; groups that were replaced
        before E (under KEEP_LATEST_FILE_VERSIONS: at all) go whole
     4. a partition goes too when nothing but replaced groups was left in it
@@ -195,12 +195,11 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningSettings, n
         earliest = found
     else:
         return None
-    # A write under way may still read what stood when it began, whatever the policy.
-    pending = timeline.pending(
-        Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT, Action.CLUSTERING, Action.COMPACTION, Action.LOGCOMPACTION
-    )
-    if pending and earliest.request_time > pending[0].request_time:
-        before = [i for i in completed if i.request_time < pending[0].request_time]
+    # A write under way may still read what stood when it began, whatever the policy.  Of two that were under way together, the
+    # one that completes first is not yet part of that state, whatever its request time.
+    unsettled = timeline.first_unsettled()
+    if unsettled is not None and earliest.request_time > unsettled:
+        before = [i for i in completed if i.request_time < unsettled]
         return before[-1] if before else None
     return earliest
 
@@ -279,6 +278,7 @@ def plan_partition(
     """
     files: list[str] = []
     emptied = True
+    unsettled = state.timeline.first_unsettled()
     for group in groups:
         slices = _completed_slices(group, state)
         if len(slices) < len(group.slices):
@@ -295,7 +295,7 @@ def plan_partition(
             if settings.policy.has_earliest_instant:
                 going = _before_earliest(slices, free, earliest)
             else:
-                going = free[settings.versions_retained - (needed is not None) :]
+                going = _not_read(slices, free[settings.versions_retained - (needed is not None) :], unsettled)
             going = [s for s in going if not _is_saved(s, savepointed)]
         for slice_ in going:
             files.extend(_files(slice_))
@@ -319,6 +319,14 @@ def _before_earliest(slices: list[FileSlice], free: list[FileSlice], earliest: I
     older = [s.base_instant for s in slices if s.base_instant < earliest.request_time]
     kept = {slices[0].base_instant if slices else "", older[0] if older else ""}
     return [s for s in free if s.base_instant < earliest.request_time and s.base_instant not in kept]
+
+
+def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | None) -> list[FileSlice]:
+    """Those of the old slices that no write under way may read: it reads the newest one before what it found not completed."""
+    if unsettled is None:
+        return old
+    read = max((s.base_instant for s in slices if s.base_instant < unsettled), default="")
+    return [s for s in old if s.base_instant < read]
 
 
 def _is_saved(slice_: FileSlice, savepointed: frozenset[str]) -> bool:

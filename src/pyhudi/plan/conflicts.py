@@ -3,10 +3,17 @@
 A write conflicts with another instant when both touch one file group, and the other instant either completed since the write
 read the table or is a service that will rewrite the group.
 
-A write that looked keys up and found some nowhere has also read that there are no other file groups.  So it touches the *new
-groups* of each partition into which it inserts, and a write touches them when it adds some: of two upserts that bring the same
-new key, the later one finds the key when it is planned again.  Plain inserts look nothing up and do not meet here.
+A write that looked keys up and found some nowhere has also read that no file group has them.  So it touches the *new keys* of
+each partition into which it inserts, and every write touches them that inserts there, into a file group that it makes or one that
+was there: of two upserts that bring the same new key, the later one finds the key when it is planned again.  Plain inserts look
+nothing up; they meet those that do, and not each other.
+A compaction leaves out what logs had deleted.  A write that was requested before it completed may bring such a key back in a log,
+where it still found the key in the base file; a write that was requested later finds the key nowhere and inserts it.  So where a
+compaction completed beside a write, what the write appends to the compacted file groups counts as inserted and as looked up.
 Under a bucket index a write has read of a bucket that it has no file group; two writes that make one for it meet.
+
+The timeline may have moved on so far that instants which completed since the write's start are in the history by now; they are
+met there.
 
 Source: writing and services, "OCC check".
 """
@@ -23,15 +30,15 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 FileGroupId = tuple[str, str]
 """(partition path, file id)."""
 
-NEW_GROUPS_ANYWHERE: FileGroupId = ("", "*")
-"""Stands for the file groups that a write adds to any partition; no file id is `*`."""
+NEW_KEYS_ANYWHERE: FileGroupId = ("", "*")
+"""Stands for the records that a write adds to any partition; no file id is `*`."""
 
 _NEW = ""
 _BUCKET = "bucket "
 
 
-def new_groups(partition: str) -> FileGroupId:
-    """Stands for the file groups that a write adds to a partition; no file id is empty."""
+def new_keys(partition: str) -> FileGroupId:
+    """Stands for the records that a write adds to a partition; no file id is empty."""
     return partition, _NEW
 
 
@@ -47,18 +54,29 @@ class WriteStart:
 
     last_completed: request time of the newest completed write, '' for none.  pending: request times of writes and services that
     were under way.  schema: Avro text of the table's columns, '' for a table that has none yet; None when the write has no say in
-    them.
+    them.  latest: the largest time on the timeline; whatever completed later has a larger completion time.  compacted: when the
+    newest compaction completed, '' for none.
     """
 
     last_completed: str
     pending: frozenset[str]
     schema: str | None = None
+    latest: str = ""
+    compacted: str = ""
 
     @classmethod
     def of(cls, timeline: Timeline, schema: str | None = None) -> WriteStart:
         """From the timeline that the write was planned on, and the table's schema then."""
         last = timeline.last_completed_write()
-        return cls(last.request_time if last else "", frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT)), schema)
+        pending = frozenset(i.request_time for i in timeline.pending(*_LOOKED_AT))
+        # In a table without logs these are writes; nothing is appended there.
+        compacted = max((i.completion_time or "" for i in timeline.completed(Action.COMMIT)), default="")
+        return cls(last.request_time if last else "", pending, schema, timeline.latest_time(), compacted)
+
+    def is_archived(self, now: Timeline) -> bool:
+        """Whether what completed since may have left the active timeline."""
+        oldest = min((self.last_completed, *self.pending))
+        return now.start is None or oldest < now.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,12 @@ def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Insta
     return tuple(found)
 
 
+def looked_up_beside(touched: Iterable[FileGroupId], compacted: Iterable[FileGroupId]) -> set[FileGroupId]:
+    """The new keys that a write touches because a compaction of its file groups completed beside it."""
+    partitions = {partition for partition, _ in set(touched).intersection(compacted)}
+    return {*map(new_keys, partitions), *((NEW_KEYS_ANYWHERE,) if partitions else ())}
+
+
 def find_conflicts(
     own: str, touched: Iterable[FileGroupId], others: Mapping[Instant, Iterable[FileGroupId]], compactions: frozenset[str]
 ) -> tuple[Conflict, ...]:
@@ -129,8 +153,8 @@ def _describe_groups(groups: tuple[FileGroupId, ...]) -> str:
     made = [f"{file_id} in {partition or 'the table'}" for partition, file_id in groups if file_id.startswith(_BUCKET)]
     if made:
         return f"the new file group of {made[0]}"
-    present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_GROUPS_ANYWHERE[1])]
+    present = [file_id for _, file_id in groups if file_id not in (_NEW, NEW_KEYS_ANYWHERE[1])]
     if present:
         return f"{len(present)} file groups, such as {present[0]}"
     partition = next((partition for partition, file_id in groups if partition and file_id == _NEW), "the table")
-    return f"new file groups in {partition}, in which no keys were looked up"
+    return f"records new to {partition}, among which no keys were looked up"

@@ -1,16 +1,22 @@
 """The state of a table at one moment: settings, timeline, schema and file slices, loaded together and not changed afterwards.
 
+Files are listed when they are asked for.  What a clean took away between the loading of the timeline and the listing is found out
+and raised as `SnapshotOutdated`, so nobody ever plans on half a state.
+
 Source: storage format, "File slices" and "Table schema"; reading and merging, sections 1 and 7.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, InstantNotFound, SnapshotOutdated
 from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.clustering import ClusteringPlan
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
@@ -26,9 +32,16 @@ from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.metadata.listing import MetadataListing, choose_listing
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
+from pyhudi.table.wholeness import find_loss
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_RELOADS = 4
+_COMMIT_WORDS = frozenset(action.value for action in COMMIT_LIKE)
 
 _NO_SCHEMA_OPERATIONS = frozenset({"CLUSTER", "COMPACT", "INDEX", "LOG_COMPACT"})
 
@@ -68,8 +81,10 @@ class Snapshot:
         return self.context.config
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
-        """All file groups of the partitions."""
-        return self._grouped(self.listing.files(partitions))
+        """All file groups of the partitions.  Raises SnapshotOutdated when files may be gone that the state counts."""
+        found = self._grouped(self.listing.files(partitions))
+        self.check_whole()
+        return found
 
     def slices(
         self,
@@ -80,7 +95,29 @@ class Snapshot:
         """The slices that a snapshot query sees, by partition; of all partitions when None.
 
         as_of: a request time.  file_ids: partition -> the only file groups to look at, in place of `partitions`.
+        Raises SnapshotOutdated when files may be gone that the state counts.
         """
+        found = self._slices(partitions, as_of, file_ids)
+        self.check_whole(as_of)
+        return found
+
+    def check_whole(self, as_of: str | None = None) -> None:
+        """Raises SnapshotOutdated when files may be gone by now that the state, or the one as of a request time, counts.
+
+        Whoever lists files asks afterwards.  A table without commits has nothing to lose.
+        """
+        if self.timeline.last_visible is None:
+            return
+        loss = find_loss(self.context.timeline, self.timeline, as_of)
+        if loss is not None:
+            raise SnapshotOutdated(
+                f"the state of {self.context.storage.uri} that was loaded is no longer whole: {loss.reason}; load it again",
+                instants=loss.instants,
+            )
+
+    def _slices(
+        self, partitions: Collection[str] | None, as_of: str | None, file_ids: Mapping[str, Collection[str]] | None
+    ) -> dict[str, tuple[FileSlice, ...]]:
         if isinstance(self.listing, MetadataListing):
             wanted = self.listing.partitions() if partitions is None else partitions
             rows = self.listing.rows(wanted if file_ids is None else list(file_ids), file_ids)
@@ -90,7 +127,7 @@ class Snapshot:
         if file_ids is not None:
             found = self._grouped(self.listing.files_of_groups(file_ids))
         else:
-            found = self.groups(self.listing.partitions() if partitions is None else partitions)
+            found = self._grouped(self.listing.files(self.listing.partitions() if partitions is None else partitions))
         return {partition: visible_slices(groups, self.slicing, as_of) for partition, groups in found.items()}
 
     def _grouped(self, files: Mapping[str, tuple[FileInfo, ...]]) -> dict[str, tuple[FileGroup, ...]]:
@@ -105,14 +142,30 @@ def directory_listing(context: TableContext, timeline: Timeline) -> FileListing:
     return DirectoryListing(context.storage)
 
 
-def load_snapshot(context: TableContext, listing: ListingFactory = choose_listing, as_of: str | None = None) -> Snapshot:
+def load_snapshot(
+    context: TableContext,
+    listing: ListingFactory = choose_listing,
+    as_of: str | None = None,
+    timeline: Timeline | None = None,
+) -> Snapshot:
     """Load the state of a table now; as_of restricts the schema to commits requested at or before that time.
 
-    listing: by default the metadata table's where the table has one, else that of its directories.
-    Raises Unsupported for a table that stays closed (`table.closed`).
+    listing: by default the metadata table's where the table has one, else that of its directories.  timeline: one that was loaded
+    before, to load the state that it tells of.
+    Raises Unsupported for a table that stays closed (`table.closed`), SnapshotOutdated when instants of that timeline were rolled
+    back or dropped meanwhile; without one, when that happens again and again.
     """
+    for _ in range(_RELOADS if timeline is None else 0):
+        with suppress(InstantNotFound):
+            return _load_snapshot(context, listing, as_of, context.timeline.load())
+    try:
+        return _load_snapshot(context, listing, as_of, timeline or context.timeline.load())
+    except InstantNotFound as error:
+        raise SnapshotOutdated(f"an instant of the state that was loaded is gone: {error}") from error
+
+
+def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
     store = context.timeline
-    timeline = store.load()
     check_open(context, timeline)
     return Snapshot(
         context=context,
@@ -129,6 +182,21 @@ def load_snapshot(context: TableContext, listing: ListingFactory = choose_listin
         listing=listing(context, timeline),
         pending_clusterings=load_pending_clusterings(store, timeline),
     )
+
+
+def planned_anew(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that loads a state, lists its files and changes nothing.  It is called again where the state was outdated then;
+    only when that happens again and again is SnapshotOutdated raised.
+    """
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        for _ in range(_RELOADS):
+            with suppress(SnapshotOutdated):
+                return function(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return wrapped
 
 
 def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
@@ -229,3 +297,16 @@ def _archived_commits(store: TimelineStore, until: str | None) -> Iterator[Commi
         metadata = decode_completed(instant.action, row.metadata or b"") if row else None
         if isinstance(metadata, CommitMetadata):
             yield metadata
+
+
+def load_archived_commits(store: TimelineStore, completed: Bounds) -> tuple[tuple[Instant, CommitMetadata], ...]:
+    """The archived writes whose completion times lie within the bounds, each with its metadata, by request time."""
+    found = []
+    for row in store.history.all_rows(completed=completed, documents=True):
+        if row.action not in _COMMIT_WORDS:
+            continue
+        action = Action(row.action)
+        metadata = decode_completed(action, row.metadata or b"")
+        if isinstance(metadata, CommitMetadata):
+            found.append((Instant(row.instant_time, action, State.COMPLETED, row.completion_time), metadata))
+    return tuple(sorted(found, key=lambda pair: pair[0].sort_key))

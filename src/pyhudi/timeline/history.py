@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -123,11 +124,17 @@ class HistoryStore:
         """The archived instant of a request time, with its documents; of the given completed actions, or of any."""
         words = {action.value for action in actions}
         bounds = Bounds(request_time, request_time)
-        for entry in self._files(bounds):
-            for row in self._rows_of(entry, bounds, Bounds(), True):
-                if not words or row.action in words:
-                    return row
-        return None
+        found = self.all_rows(bounds, documents=True)
+        return next((row for row in found if not words or row.action in words), None)
+
+    def all_rows(
+        self, requested: Bounds = Bounds(), completed: Bounds = Bounds(), *, documents: bool = False
+    ) -> tuple[HistoryRow, ...]:
+        """As `rows`, read to the end: begun anew when a file was merged away and cleaned meanwhile."""
+        for _ in range(_ATTEMPTS - 1):
+            with suppress(TableState):
+                return tuple(self.rows(requested, completed, documents=documents))
+        return tuple(self.rows(requested, completed, documents=documents))
 
     def instants(self, requested: Bounds = Bounds(), completed: Bounds = Bounds()) -> tuple[Instant, ...]:
         """The archived instants within the bounds, completed, by request time."""

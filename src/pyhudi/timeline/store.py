@@ -12,8 +12,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, tzinfo
 
 from pyhudi.errors import InstantNotFound, TableState
-from pyhudi.format.avro import seal_container
-from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_file, shift_instant_time
+from pyhudi.format.actions.archived import decode_completed, decode_plan
+from pyhudi.format.avro import MAGIC, seal_container
+from pyhudi.format.instants import (
+    Action,
+    Instant,
+    State,
+    completed_action,
+    format_instant_time,
+    parse_instant_file,
+    shift_instant_time,
+)
 from pyhudi.format.versions import TimelineLayout
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
@@ -71,11 +80,17 @@ class TimelineStore:
         return f"{self.folder}/{instant.file_name(self.layout)}"
 
     def read(self, instant: Instant) -> bytes:
-        """The content of an instant's file.  Raises InstantNotFound when the file is gone."""
+        """The content of an instant's file; that of its row in the history where it was archived since it was listed.
+
+        Raises InstantNotFound when neither is there: the instant was rolled back or dropped.
+        """
         data = self.storage.read(self.path(instant))
         if data is None:
+            data = self._read_archived(instant)
+        if data is None:
             raise InstantNotFound(
-                f"instant file {self.storage.absolute(self.path(instant))} is missing (archived meanwhile?); load the table again"
+                f"instant file {self.storage.absolute(self.path(instant))} is missing, and the history does not have it either; "
+                "load the table again"
             )
         return data
 
@@ -109,6 +124,19 @@ class TimelineStore:
     def remove_completed(self, instant: Instant) -> None:
         """Delete a completed file."""
         self.storage.delete([self.path(instant)])
+
+    def _read_archived(self, instant: Instant) -> bytes | None:
+        """What the file of an instant held that is in the history now: its document, or the plan it began with."""
+        if not self.history.folder:
+            return None
+        row = self.history.find(instant.request_time, completed_action(instant.action))
+        if row is None:
+            return None
+        data = row.metadata if instant.state is State.COMPLETED else row.plan
+        if not data or data[: len(MAGIC)] == MAGIC:
+            return data or b""
+        decode = decode_completed if instant.state is State.COMPLETED else decode_plan
+        return decode(instant.action, data).encode()
 
     def _create(self, instant: Instant, content: bytes) -> Instant:
         if not self.storage.put_if_absent(self.path(instant), seal_container(content)):

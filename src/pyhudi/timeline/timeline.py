@@ -86,6 +86,20 @@ class Timeline:
         """
         return self.pending(*WRITE_ACTIONS)
 
+    def first_unsettled(self) -> str | None:
+        """The first request time at which the oldest pending write or service may have found nothing completed; None when none
+        is pending.
+
+        Everything requested before it had completed when whatever is pending now was requested.  What was requested from it on, a
+        write under way may still have to meet, and of what it replaced a write under way may still read the files.
+        """
+        pending = self.pending(*SLICING_ACTIONS)
+        if not pending:
+            return None
+        first = pending[0].request_time
+        late = (time for time, completed in self._completions.items() if time < first < completed)
+        return min(late, default=first)
+
     def find(self, request_time: str, *actions: Action) -> Instant:
         """The instant of a request time.  Raises InstantNotFound."""
         for instant in self.instants:

@@ -88,6 +88,13 @@ def test_pending_writes_and_services_hold_the_completed_one_before_them(action: 
     assert "up to 9 are kept" in plan(pending(35, action)).reason
 
 
+def test_what_a_pending_write_still_has_to_meet_stays() -> None:
+    """30 completed when the pending write had begun, so the write has not seen it, though newer ones it has."""
+    late = Instant("030", Action.COMMIT, State.COMPLETED, "057")
+    commits = tuple(late if i.request_time == "030" else i for i in COMMITS)
+    assert times(plan(pending(55), commits=commits, settings=BY_VERSIONS)) == [10]
+
+
 def test_delta_commits_that_compaction_counts_stay() -> None:
     deltas = tuple(done(time, Action.DELTACOMMIT) for time in range(10, 90, 10))
     assert times(plan(commits=deltas, is_cow=False)) == [10, 20, 30]

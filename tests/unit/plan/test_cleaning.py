@@ -64,6 +64,8 @@ def test_policy_is_that_of_the_one_option_given() -> None:
         ([done(10), done(20), done(30), done(40), pending(35)], "30"),
         ([done(10), done(20), done(30), done(40), pending(5)], None),
         ([done(10), done(20), done(30), done(40), pending(25, Action.COMPACTION)], "20"),
+        # The write under way began while 15 was: it read what stood before that.
+        ([done(10), done(15, completed=28), done(20), done(30), done(40), pending(25)], "10"),
         # Cleans and rollbacks are no writes.
         ([done(10), done(20), done(25, Action.CLEAN), done(30), pending(15, Action.CLEAN)], "20"),
     ],
@@ -194,6 +196,17 @@ def test_pending_compactions_keep_what_they_read() -> None:
     assert names(planned(files, compaction=("15", "60"), instants=waiting)) == ["10"]
     assert names(planned(files, compaction=("15", "60"), settings=VERSIONS, earliest=None, instants=waiting)) == []
     assert names(planned(files, compaction=("22", "60"), settings=VERSIONS, earliest=None, instants=waiting)) == ["10", "15"]
+
+
+def test_what_a_write_under_way_reads_stays() -> None:
+    """It began when 30 and 40 were requested and had not completed, so it reads the slice of 20."""
+    late = [done(30, completed=61), done(40, completed=62)]
+    instants = [done(10), done(20), *late, done(45), pending(50), done(70), done(80)]
+    files = [base("f", t) for t in (10, 20, 30, 40, 70, 80)]
+    earliest = earliest_instant_to_retain(Timeline.of(instants), SETTINGS, 0, UTC)
+    assert earliest is not None
+    assert names(planned(files, instants=instants, earliest=int(earliest.request_time))) == []
+    assert names(planned(files, instants=instants, settings=VERSIONS, earliest=None)) == ["10"]
 
 
 def test_by_file_versions() -> None:

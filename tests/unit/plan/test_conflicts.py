@@ -6,13 +6,13 @@ import pytest
 
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.plan.conflicts import (
-    NEW_GROUPS_ANYWHERE,
+    NEW_KEYS_ANYWHERE,
     Conflict,
     WriteStart,
     describe_conflicts,
     find_conflicts,
     instants_to_check,
-    new_groups,
+    new_keys,
     schema_to_commit,
 )
 from pyhudi.timeline.timeline import Timeline
@@ -85,12 +85,12 @@ def test_a_compaction_from_before_is_no_conflict() -> None:
     assert len(find_conflicts("130", [("p", "a")], others, frozenset())) == 2
 
 
-def test_new_groups_are_compared_by_partition() -> None:
-    others = {done("140"): {("p", "x"), new_groups("p"), NEW_GROUPS_ANYWHERE}}
-    assert find_conflicts("130", [new_groups("q"), ("q", "y")], others, frozenset()) == ()
-    found = find_conflicts("130", [new_groups("p")], others, frozenset())
-    assert "new file groups in p" in describe_conflicts(found)
-    assert "new file groups in the table" in describe_conflicts(find_conflicts("1", [NEW_GROUPS_ANYWHERE], others, frozenset()))
+def test_new_keys_are_compared_by_partition() -> None:
+    others = {done("140"): {("p", "x"), new_keys("p"), NEW_KEYS_ANYWHERE}}
+    assert find_conflicts("130", [new_keys("q"), ("q", "y")], others, frozenset()) == ()
+    found = find_conflicts("130", [new_keys("p")], others, frozenset())
+    assert "records new to p" in describe_conflicts(found)
+    assert "records new to the table" in describe_conflicts(find_conflicts("1", [NEW_KEYS_ANYWHERE], others, frozenset()))
 
 
 @pytest.mark.parametrize(

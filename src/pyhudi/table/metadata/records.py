@@ -15,19 +15,20 @@ Source: storage format, "Metadata table".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.index_definitions import DEFAULT_PATH, IndexDefinition, parse_index_definitions
 from pyhudi.format.instants import Action
 from pyhudi.format.metadata.partitions import parse_file_group_index
-from pyhudi.storage.base import Storage
+from pyhudi.format.names import parse_base_file
+from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.files import MetadataFiles
@@ -36,6 +37,7 @@ from pyhudi.table.metadata.merge import GroupCells
 from pyhudi.table.metadata.validity import BlockValidity
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.wholeness import find_loss
 from pyhudi.timeline.timeline import Timeline
 
 METADATA_FOLDER = ".hoodie/metadata"
@@ -101,11 +103,14 @@ class MetadataTable:
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest merged slice of each file group of a partition, by group number; no group for a partition that is not there.
 
-        Raises CorruptData when group numbers are missing: keys could not be found then.
+        Raises CorruptData when group numbers are missing: keys could not be found then; SnapshotOutdated when files were cleaned
+        between the loading of the timeline and the listing.
         """
         found = self._slices.get(partition)
         if found is None:
-            groups = build_file_groups(partition, self.storage.list(partition).files, self._slicing)
+            files = self.storage.list(partition).files
+            self._check_whole(partition, files)
+            groups = build_file_groups(partition, files, self._slicing)
             slices = visible_slices(groups, self._slicing)
             numbered = sorted((parse_file_group_index(slice_.file_id), slice_) for slice_ in slices)
             if [number for number, _ in numbered] != list(range(len(numbered))):
@@ -165,6 +170,19 @@ class MetadataTable:
     @cached_property
     def _validity(self) -> BlockValidity:
         return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
+
+    def _check_whole(self, partition: str, files: Iterable[FileInfo]) -> None:
+        # A clean leaves the newest slice of a file group.  Where every base file counts, so does what a clean left.
+        bases = (parse_base_file(info.name) for info in files)
+        if all(base is None or self.timeline.is_completed(base.instant_time) for base in bases):
+            return
+        loss = find_loss(self.context.timeline, self.timeline)
+        if loss is not None:
+            raise SnapshotOutdated(
+                f"the state of {self.storage.absolute(partition)} that was loaded is no longer whole: {loss.reason}; load the "
+                "table again",
+                instants=loss.instants,
+            )
 
     def _require(self, partition: str) -> tuple[FileSlice, ...]:
         if partition not in self.partitions:
