@@ -387,7 +387,8 @@ def run_delete_where(
 
     def attempt() -> WriteResult:
         query = plan_snapshot_query(context.reloaded(), names, where)
-        return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
+        with _outdated_where_files_are_gone(query.snapshot):
+            return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
 
     return _until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
 
