@@ -41,7 +41,6 @@ KEPT: dict[str, Kept] = {
             ],
         ),
         "keys stand twice",
-        known="only writes that open file groups meet, not those whose new keys went into present ones",
     ),
     "a write whose snapshot was cleaned away looks keys up in nothing": Kept(
         Schedule(
@@ -50,7 +49,6 @@ KEPT: dict[str, Kept] = {
             ["A 1: lock 1: B"],
         ),
         "keys stand twice",
-        known="files that the loaded timeline does not know are passed over, and those that it knows are gone",
     ),
     "archival takes commits away that a write has to meet": Kept(
         Schedule(
@@ -59,7 +57,6 @@ KEPT: dict[str, Kept] = {
             ["A 1: delete .hoodie/timeline/T.commit.requested 1: B"],
         ),
         "archived meanwhile",
-        known="a write that reads the timeline while it is archived ends with InstantNotFound",
     ),
     "a clustering that was planned on a lease that ran out": Kept(
         Schedule(
@@ -72,7 +69,6 @@ KEPT: dict[str, Kept] = {
     "a death in a clustering": Kept(
         Schedule("cow", {"A": "cluster"}, ["A 1: put_if_absent .hoodie/timeline/T_T.replacecommit 1: kill before"]),
         "the next writer: TableState: upsert would change .* pending clustering",
-        known="clusterings whose executor died are not settled by writers",
     ),
     "a write that a pending clustering reads is rolled back": Kept(
         Schedule("cow", {"A": "upsert a1; schedule_clustering; rollback"}),
@@ -94,7 +90,6 @@ KEPT: dict[str, Kept] = {
             ["C 1: open_input a/F_W_T.parquet 2: B"],
         ),
         "is gone: where a clean removed it",
-        known="the write is not planned anew",
     ),
     "an insert that drops what is there, beside a delete": Kept(
         Schedule(
@@ -123,7 +118,6 @@ KEPT: dict[str, Kept] = {
             ],
         ),
         "files of no instant",
-        known="it writes its file when its markers are gone, and nobody removes that file",
     ),
 }
 
