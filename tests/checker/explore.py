@@ -48,7 +48,7 @@ def explore_one(seed: int, worlds: Sequence[str]) -> Found:
     """Draw the schedule of a seed, run it, and say what came of it; the schedule has the turns that were taken."""
     rng = random.Random(seed)
     world = worlds[seed % len(worlds)]
-    schedule = Schedule(world, _draw_actors(rng, world), (), seed)
+    schedule = Schedule(world, draw_actors(rng, world), (), seed)
     turns: list[str] = []
     verdict = run(schedule, _drawing(rng, schedule, turns), thorough=seed % 4 == 0)
     return Found(replace(schedule, turns=turns), verdict)
@@ -134,7 +134,8 @@ def _simpler(text: str) -> Iterator[str]:
             yield f"{left} | {extra}" if extra else left
 
 
-def _draw_actors(rng: random.Random, world: str) -> dict[str, str]:
+def draw_actors(rng: random.Random, world: str) -> dict[str, str]:
+    """The operations of two or three actors."""
     count = rng.choice((2, 2, 2, 3))
     long = rng.random() < 0.3
     actors = {}

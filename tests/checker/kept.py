@@ -73,7 +73,6 @@ KEPT: dict[str, Kept] = {
     "a write that a pending clustering reads is rolled back": Kept(
         Schedule("cow", {"A": "upsert a1; schedule_clustering; rollback"}),
         "the next writer: TableState: upsert would change .* pending clustering",
-        known="the rollback leaves a plan that can never be carried out",
     ),
     "the columns outlive the writes that named them": Kept(
         Schedule("cow kept", {"B": "cluster; cluster; archive; scan"}),

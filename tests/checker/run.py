@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.errors import CommitUnknown, HudiError, InstantNotFound, ServiceFailed, StorageUnavailable, TableState, WriteConflict
+from pyhudi.format.instants import Action, State
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import FaultyStorage
@@ -260,7 +261,7 @@ class _Run:
 
     def _write_again(self, table: ActorTable, last: _Done) -> None:
         # A plan that waits for its executor may refuse writers; one whose executor died is settled by the next writer.
-        begun = any(info.name.endswith(".clustering.inflight") for info in self.storage.list(".hoodie/timeline").files)
+        begun = any(i.state is State.INFLIGHT for i in table.timeline().pending(Action.CLUSTERING))
         try:
             self._carry_out(table, last)
         except TableState as error:
@@ -424,7 +425,7 @@ def _read(table: Table, where: str | None) -> list[tuple[str, int]]:
 
 _MEETINGS = re.compile(
     "lock was not free|lock was lost|pending clustering|pending compaction|lives|build on it|carries out|carried out|"
-    "the answer was lost|was rolled back|another executor|is planned to merge"
+    "the answer was lost|was rolled back|another executor|is planned to|another process completed or dropped it"
 )
 
 

@@ -504,6 +504,6 @@ def _translate(error: OSError, verb: str, full: str) -> HudiError:
     reason = error.strerror or str(error)
     if advice is not None:
         return InvalidRequest(f"cannot {verb} {full}: {reason}: {advice}")
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return StorageFull(f"cannot {verb} {full}: {reason}: free some space or raise the quota")
     return StorageUnavailable(f"cannot {verb} {full}: {reason}")
