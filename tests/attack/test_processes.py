@@ -1,0 +1,39 @@
+"""Short attacks by real processes; each module goes on from other seeds by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.attack import flaky
+from tests.attack.processes import killed, suspended
+from tests.checker.kept import excused
+from tests.checker.quick import quickly
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
+    assert killed(tmp_path, 1, writers=2, turns=2) == []
+
+
+def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) -> None:
+    assert suspended(tmp_path, 1) == []
+
+
+def test_a_full_disk_loses_nothing() -> None:
+    program = [sys.executable, "-m", "tests.attack.full_disk", "--seed", "1", "--rounds", "2"]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_store_that_often_does_not_answer(seed: int) -> None:
+    with quickly():
+        schedule, verdict = flaky.attack(seed)
+    if not excused(verdict):
+        pytest.fail("\n".join((repr(schedule), *verdict.outcomes, *verdict.faults)))
