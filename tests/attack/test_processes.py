@@ -13,7 +13,6 @@ from tests.attack.processes import killed, suspended
 from tests.checker.kept import excused
 from tests.checker.quick import quickly
 
-
 pytestmark = pytest.mark.slow
 
 
