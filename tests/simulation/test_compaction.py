@@ -407,3 +407,31 @@ def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> N
     every_file_counts(world)
     world.table.compact(plans[0])
     assert world.scanned() == world.rows
+
+
+@pytest.mark.slow
+def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
+    def compact(run: World, context: TableContext) -> object:
+        return run_compaction(context, ENGINE, settings(run))
+
+    def overwrites(run: World) -> None:
+        assert run.scanned() == run.rows
+        run.delete_partition("a")
+        assert run.scanned() == run.rows
+        assert not run.table.timeline().pending(Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+        run.upsert({"k1": 1001, "k2": 1002})
+        assert run.scanned() == run.rows
+
+    world = World("mor", {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False})
+    for number in range(3):
+        world.upsert({f"k{key}": number * 100 + key for key in range(4)})
+    assert killed_everywhere(world, compact, overwrites) >= 5
+
+
+def test_a_compaction_that_nobody_began_is_named() -> None:
+    world = World("mor", {"hoodie.clean.automatic": False, "hoodie.compact.inline": False})
+    for number in range(3):
+        world.upsert({f"k{key}": number * 100 + key for key in range(4)})
+    planned = world.table.schedule_compaction().planned
+    with pytest.raises(TableState, match=f"compaction {planned} rewrites.*unschedule_compaction"):
+        world.delete_partition("a")

@@ -114,6 +114,20 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
     return True
 
 
+def settle_plan(context: TableContext, settings: CommitSettings, instant: Instant, *, never: bool = False) -> bool:
+    """Drop a pending plan that nobody will carry out; False when somebody may, and it stays.
+
+    Such is one whose process died after it had begun, and one that can never run (never).
+    """
+    if not never and not was_begun_by_a_dead(context, instant, settings):
+        return False
+    try:
+        drop_plan(context, settings, instant.request_time, instant.action)
+    except PlanTaken:
+        return False
+    return True
+
+
 @contextmanager
 def started(held: TableContext, heartbeat: RunningWrite) -> Iterator[None]:
     """Start a heartbeat under the lock, for what the block publishes; it stops when that fails."""

@@ -36,7 +36,7 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim, drop_plan, mark_begun, was_begun_by_a_dead
+from pyhudi.operations.claim import PlanTaken, claim, drop_plan, mark_begun, settle_plan
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -327,13 +327,8 @@ def settle_clustering(context: TableContext, settings: CommitSettings, instant: 
     The rule: a clustering whose process died after it had begun goes, and one that can never run.  One that was planned and not
     begun waits, however long.
     """
-    if not was_begun_by_a_dead(context, instant, settings) and why_never(context, context.timeline.load(), instant) is None:
-        return False
-    try:
-        drop_clustering(context, settings, instant.request_time)
-    except PlanTaken:
-        return False
-    return True
+    never = why_never(context, context.timeline.load(), instant) is not None
+    return settle_plan(context, settings, instant, never=never)
 
 
 def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:

@@ -35,7 +35,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim, drop_plan
+from pyhudi.operations.claim import PlanTaken, claim, drop_plan, mark_begun
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -220,20 +220,22 @@ def _run_all(
     if not schedule or not go_on():
         return CompactionResult(kind.name, None, "no plan is made", tuple(runs), left, phases.seconds)
     if kind is _COMPACTION:
-        planned = _schedule(context, settings, if_due)
+        planned = _schedule(context, settings, if_due, runs_now=True)
     else:
         planned = _schedule_log(context, engine, settings, if_due)
     phases.end("plan")
     if planned.instant is not None and go_on():
         attempt(planned.instant)
         phases.end("run")
+    elif planned.instant is not None:
+        liveness.forget(context.storage, planned.instant)
     return CompactionResult(kind.name, planned.instant, planned.reason, tuple(runs), left, phases.seconds)
 
 
 # Planning
 
 
-def _schedule(context: TableContext, settings: CompactSettings, if_due: bool) -> Planned:
+def _schedule(context: TableContext, settings: CompactSettings, if_due: bool, *, runs_now: bool = False) -> Planned:
     chosen = settings.compaction
     with context.locked(settings.commit.lock_wait_ms) as held:
         snapshot = load_snapshot(held)
@@ -250,6 +252,8 @@ def _schedule(context: TableContext, settings: CompactSettings, if_due: bool) ->
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
         if plan is None:
             return Planned(None, "no file slice with log files to compact")
+        if runs_now:
+            mark_begun(held, time, settings.commit)
         held.timeline.request(time, Action.COMPACTION, plan.encode(context.env.token_bytes(16)))
     return Planned(time, "")
 

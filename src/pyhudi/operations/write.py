@@ -35,7 +35,7 @@ from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.attempt import Phases, give_way, taken_back_on_error
 from pyhudi.operations.batches import StreamBatch, check_not_landed
-from pyhudi.operations.claim import PlanTaken
+from pyhudi.operations.claim import PlanTaken, settle_plan
 from pyhudi.operations.cluster import drop_clustering, settle_clustering
 from pyhudi.operations.create import TableSettings, check_columns
 from pyhudi.operations.gate import check_writable
@@ -1022,7 +1022,7 @@ def _check_delete_flag(schema: pa.Schema) -> None:
 def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:
     """Raises TableState when the write may not change groups that a service is about to rewrite.
 
-    A clustering that nobody will carry out is dropped (see `settle_clustering`) and in nobody's way.  Under the update strategy
+    A plan that nobody will carry out is dropped (see `settle_plan`) and in nobody's way.  Under the update strategy
     that allows it, the write goes on, and a pending clustering of its groups is dropped if the options say so.  One that is being
     carried out is left alone: whichever of the two commits later finds the other.
     """
@@ -1038,11 +1038,13 @@ def _settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str,
             f"{_UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
         )
     if settings.operation.replaces:
-        compacted = set(snapshot.slicing.pending_compactions).intersection(wanted)
-        if compacted:
+        compacted = {group: time for group, time in snapshot.slicing.pending_compactions.items() if group in wanted}
+        planned = [i for i in timeline.pending(Action.COMPACTION) if i.request_time in compacted.values()]
+        waiting = [i.request_time for i in planned if not settle_plan(context, settings.commit, i)]
+        if waiting:
             raise TableState(
-                f"{settings.operation} would drop {len(compacted)} file groups that a pending compaction rewrites; run the "
-                f"compaction first"
+                f"{settings.operation} would drop {len(compacted)} file groups that compaction {', '.join(waiting)} rewrites; "
+                f"run it first with compact({waiting[0]!r}), or drop it with unschedule_compaction({waiting[0]!r})"
             )
     if settings.drops_clusterings:
         for instant in clustered:
