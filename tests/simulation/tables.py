@@ -89,9 +89,6 @@ class World:
         for info in source.walk(""):
             data = source.read(info.path)
             assert data is not None
-            if info.path.startswith(".hoodie/timeline/"):
-                # Plans name files by full URI; all these are of one length.
-                data = data.replace(self.uri.encode(), other.uri.encode())
             target.put(info.path, data)
         return other
 

@@ -14,7 +14,7 @@ import pytest
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError, TableState
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.archive import ArchiveSettings, run_archive
 from pyhudi.operations.clean import CleanSettings, run_clean
 from pyhudi.operations.cluster import ClusteringOptions, schedule_clustering
@@ -23,7 +23,7 @@ from pyhudi.operations.index import IndexSettings, drop_index, index_request, re
 from pyhudi.operations.metadata.initialise import ensure_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.restore import run_restore
-from pyhudi.operations.rollback import rollback_instant
+from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.savepoint import run_savepoint
 from pyhudi.operations.settings import CommitSettings
 from pyhudi.options import Options, parse_options
@@ -217,3 +217,46 @@ def metadata_table(context: TableContext, options: Options) -> object:
 )
 def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object], every: int) -> None:
     assert everywhere(grown(kind, options), act, every) >= 3
+
+
+@pytest.mark.parametrize("kind", ["compaction", "clustering"])
+def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(kind: str) -> None:
+    """It was to undo a dead attempt; meanwhile another process undid it and carried the plan out, under the same instant."""
+    world = grown("mor", PLAIN)
+    if kind == "compaction":
+        planned = world.table.schedule_compaction().planned
+        action = Action.COMPACTION
+    else:
+        planned = world.table.schedule_clustering().instant
+        action = Action.CLUSTERING
+    assert planned is not None
+    world.table.context.timeline.start(Instant(planned, action, State.REQUESTED))
+
+    def carry_out(run: World) -> None:
+        run.table.compact(planned) if kind == "compaction" else run.table.cluster(planned)
+
+    call = 0
+    while True:
+        call += 1
+        run = world.copy()
+        context = run.table.context
+        lock = StorageLock(context.storage, run.environment)
+        done: list[int] = []
+
+        def watch(
+            number: int, _: Call, at: int = call, run: World = run, lock: StorageLock = lock, done: list[int] = done
+        ) -> None:
+            if number >= at and lock.owner is None and not done:
+                done.append(number)
+                with suppress(TableState):
+                    carry_out(run)
+
+        context = replace(context, storage=FaultyStorage(context.storage, watch=watch), lock=lock)
+        rollback_failed_attempt(context, planned, action, CommitSettings.of(parse_options(run.options)))
+        if not done:
+            break
+        with suppress(TableState):
+            carry_out(run)
+        assert planned in {i.request_time for i in run.table.timeline().completed_writes()}
+        assert run.scanned() == run.rows
+    assert call > 3

@@ -187,9 +187,12 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         raise CorruptData("a rollback plan names no instant").with_path(storage.absolute(store.path(requested)))
     target, action = plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
     begun_ms = context.env.now_ms()
-    for done in store.load().completed():
-        if done.request_time == target and done.action in WRITE_ACTIONS:
-            store.remove_completed(done)
+    if action in WRITE_ACTIONS:
+        # The attempt at a plan has no completed file; where one stands there, somebody has undone the attempt before us and
+        # carried the plan out again.
+        for done in store.load().completed():
+            if done.request_time == target and done.action in WRITE_ACTIONS:
+                store.remove_completed(done)
     partitions: dict[str, RollbackPartitionMetadata] = {}
     deleted: list[str] = []
     for partition, files in _files_by_partition(plan.rollback_requests or ()).items():
