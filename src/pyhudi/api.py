@@ -614,13 +614,14 @@ class Table:
         self._context = self._context.reloaded()
         return result
 
-    def validate(self, *, sample: int | None = None) -> ValidationResult:
+    def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
         """Compare the timeline, the data files, the metadata table and its indexes with one another.  Nothing is changed.
 
-        sample: how many base files to open for their footers; None for all.
+        sample: how many base files to open for their footers; None for all.  keys: look for keys that stand twice in a partition
+        too, which reads the keys of all rows.
         """
         engine = LocalEngine(self._options.integer(THREADS))
-        return run_validate(self._context.reloaded(), engine, sample=sample)
+        return run_validate(self._context.reloaded(), engine, sample=sample, keys=keys)
 
     @property
     def index(self) -> Indexes:

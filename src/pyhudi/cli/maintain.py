@@ -194,9 +194,14 @@ def downgrade(
     print_value(opened.downgrade(), output)
 
 
-def validate(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """Compare data, metadata table and indexes.  Exit code 4 when something does not fit."""
-    result = open_table(table, storage).validate()
+def validate(
+    table: TableArgument,
+    keys: Annotated[bool, typer.Option(help="Look for keys that stand twice in a partition; reads all keys.")] = False,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Compare data, metadata table and indexes.  Exit code 4 when something does not fit or could not be checked."""
+    result = open_table(table, storage).validate(keys=keys)
     if output is Format.TABLE:
         say(result)
     else:

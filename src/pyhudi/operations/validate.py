@@ -3,6 +3,7 @@
     timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way;
                      clusterings that can never run
     files            base files that cannot be opened
+    logs, plans      what log files hold, what pending compactions read: see `validate_data`; doubled keys too, when asked for
     metadata files   the metadata table's partitions and files against the directories
     column stats     its column ranges against the footers of base files: a range must cover what the file holds
     record index     its keys against the keys of the rows: each where it says, and none besides
@@ -12,7 +13,7 @@ Nothing is changed.  Directories are listed whatever the table's properties say;
 error is something that makes a reader miss rows, see too many or fail; a warning is something that the next writer sorts out.
 What is there and cannot be checked is passed over: nothing is known to be wrong with it, and the table is not called in order.
 
-Memory: names and sizes of all files, and the keys of one file slice.
+Memory: names and sizes of all files, and the keys of one file slice, or of one partition when doubled keys are looked for.
 
 Source: storage format, "Metadata table"; timeline document, "Timeline files".
 """
@@ -50,6 +51,7 @@ from pyhudi.operations.cluster import why_never
 from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
 from pyhudi.operations.observe import observed
 from pyhudi.operations.query import read_spec
+from pyhudi.operations.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.validate_indexes import (
     Check,
     CheckedTable,
@@ -164,10 +166,11 @@ class ValidationResult:
 
 @observed("validate")
 @planned_anew
-def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None) -> ValidationResult:
+def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
     """Make every check that the table gives reason for.
 
-    sample: how many base files to open, chosen evenly; None for all.  Raises InvalidRequest for a sample below 0.
+    sample: how many base files to open, chosen evenly; None for all.  keys: look for keys that stand twice in a partition, which
+    reads the keys of all rows.  Raises InvalidRequest for a sample below 0.
     """
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
@@ -175,6 +178,9 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     work = _Validation(context, engine, snapshot, sample)
     work.check_timeline()
     work.check_base_files()
+    work.check_logs_and_plans()
+    if keys:
+        work.check_keys()
     if context.config.has_metadata_table:
         metadata = MetadataTable(context, snapshot.timeline)
         work.guarded(FILES, partial(work.check_metadata_files, metadata))
@@ -279,6 +285,22 @@ class _Validation:
             if isinstance(found, str):
                 self._error("base files", path, found, _LOST)
         self.checks.append(("base files", f"{len(chosen):,} opened"))
+
+    def check_logs_and_plans(self) -> None:
+        """Log files against their commits, and pending compactions: see `validate_data`."""
+        if any(slice_.logs for slice_ in self._slices):
+            commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
+            logs = partial(check_logs, self._context, self._engine, self._timeline, self._slices, commits)
+            self._made("logs", logs, _LOST)
+        if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
+            present = frozenset(file.info.path for file in self._files)
+            self._made("plans", partial(check_plans, self._context, self._timeline, present), "")
+
+    def check_keys(self) -> None:
+        """Keys that stand twice in a partition."""
+        if self._snapshot.schema is not None:
+            spec = read_spec(self._snapshot, self._key_columns(), None)
+            self._made("keys", partial(check_keys, self._engine, spec, self._slices), "")
 
     def check_metadata_files(self, metadata: MetadataTable) -> None:
         """The lists of the metadata table against the directories."""
@@ -412,10 +434,10 @@ class _Validation:
         columns = [name for name in definition.source_fields if _has_column(table.schema, name)] if definition else []
         return partial(check_partition_stats, table, columns)
 
-    def _made(self, name: str, check: Check) -> None:
+    def _made(self, name: str, check: Check, remedy: str = _MISLED) -> None:
         found = check()
         for path, detail in found.errors:
-            self._error(name, path, detail)
+            self._error(name, path, detail, remedy)
         for path, detail in found.warnings:
             self._warn(name, path, detail)
         self.checks.append((name, found.looked_at))

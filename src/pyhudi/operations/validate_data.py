@@ -1,0 +1,139 @@
+"""Do logs hold what their commits say, can pending plans run, does every key stand there once?  A part of `validate`.
+
+    logs     every block of the present log files is read; it holds as many records and deletes as its commit says
+    plans    the files that pending compactions read are there
+    keys     no key stands twice in a partition; asked for, as it reads the keys of every row
+
+Source: storage format, "Log file format"; writing and services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
+from pyhudi.execute.read_slice import ReadSpec, read_live_keys
+from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.instants import Action
+from pyhudi.format.log.data import decode_content
+from pyhudi.format.log.deletes import decode_deletes
+from pyhudi.format.log.framing import BlockType, HeaderKey
+from pyhudi.operations.validate_indexes import IndexFindings
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.schema import avro_to_arrow
+from pyhudi.storage import open_storage
+from pyhudi.storage.base import StorageSpec, join_path
+from pyhudi.table.context import TableContext
+from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.slices import FileSlice, LogFile
+from pyhudi.timeline.timeline import Timeline
+
+_NAMED_KEYS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LogCount:
+    """Count what a log file holds."""
+
+    storage: StorageSpec
+    log: LogFile
+    validity: InstantValidity
+
+
+def run_log_count(task: LogCount) -> tuple[int, int] | str:
+    """How many records and deletes there are, all of them decoded; or why they cannot be read."""
+    storage = open_storage(task.storage)
+    records = deletes = 0
+    try:
+        for found in find_blocks(storage, [task.log], task.validity, skip_compacted=False)[0]:
+            content = found.block.read_content(lambda offset, size: storage.read_range(task.log.path, offset, size))
+            if found.block.kind is BlockType.DELETE:
+                deletes += sum(batch.num_rows for batch in decode_deletes(content))
+                continue
+            text = found.block.required(HeaderKey.SCHEMA)
+            batches = decode_content(found.block.kind, text, content, avro_to_arrow(text).names, hfile_entries, RECORD_KEY)
+            records += sum(batch.num_rows for batch in batches)
+    except CorruptData as error:
+        return str(error)
+    return records, deletes
+
+
+def check_logs(
+    context: TableContext,
+    engine: Engine,
+    timeline: Timeline,
+    slices: Sequence[FileSlice],
+    commits: Mapping[str, CommitMetadata],
+) -> IndexFindings:
+    """The log files of the present state against their commits.  commits: of the active timeline, by request time."""
+    found = IndexFindings()
+    validity, spec = InstantValidity.of(timeline), context.storage.spec()
+    logs = [log for slice_ in slices for log in slice_.logs]
+    counted = engine.map(run_log_count, [LogCount(spec, log, validity) for log in logs])
+    said: dict[str, WriteStat] = {}
+    # Logs of older versions have blocks of several commits.
+    for metadata in commits.values() if context.config.version.has_one_log_file_per_commit else ():
+        if metadata.operation_type != "LOG_COMPACT":
+            said.update((stat.path or "", stat) for stats in metadata.partition_to_write_stats.values() for stat in stats)
+    for log, count in zip(logs, counted, strict=True):
+        stat = said.get(log.path)
+        if isinstance(count, str):
+            found.errors.append((log.path, count))
+        elif stat is not None and (count[0] < stat.num_writes or count[1] < stat.num_deletes):
+            inside, expected = (f"{a} records and {b} deletes" for a, b in (count, (stat.num_writes, stat.num_deletes)))
+            found.errors.append((log.path, f"holds {inside}, and its commit says {expected}"))
+    found.looked_at = f"{len(logs):,} read"
+    return found
+
+
+def check_plans(context: TableContext, timeline: Timeline, present: frozenset[str]) -> IndexFindings:
+    """Pending compactions.  present: paths of all data files."""
+    found = IndexFindings()
+    pending = timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION)
+    for instant in pending:
+        for operation in load_compaction_plan(context.timeline, instant).operations or ():
+            names = [operation.data_file_path or "", *(operation.delta_file_paths or ())]
+            paths = [join_path(operation.partition_path or "", name.rpartition("/")[2]) for name in names if name]
+            gone = next((path for path in paths if path not in present), None)
+            if gone is not None:
+                what = f"can never run, as {gone} is gone: put the file back, or drop the plan with unschedule_compaction"
+                found.errors.append((context.timeline.path(instant), what))
+                break
+    found.looked_at = f"{len(pending):,} pending"
+    return found
+
+
+def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> IndexFindings:
+    """Keys that stand twice in a partition.  spec: as for all columns of keys.  Memory: the keys of one partition."""
+    found = IndexFindings()
+    by_partition: dict[str, list[FileSlice]] = {}
+    for slice_ in slices:
+        by_partition.setdefault(slice_.partition, []).append(slice_)
+    total = 0
+    for partition, there in sorted(by_partition.items()):
+        parts = engine.map(_KeysOf(spec), there)
+        keys = pa.concat_arrays([pa.array([], pa.string()), *parts])
+        total += len(keys)
+        if len(keys) == pc.count_distinct(keys).as_py():
+            continue
+        counted = keys.value_counts()
+        twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
+        named = ", ".join(map(repr, twice.take(pc.array_sort_indices(twice))[:_NAMED_KEYS].to_pylist()))
+        found.errors.append((partition, f"{len(twice)} keys stand there more than once, such as {named}"))
+    found.looked_at = f"{total:,} keys"
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _KeysOf:
+    spec: ReadSpec
+
+    def __call__(self, slice_: FileSlice) -> pa.StringArray:
+        parts = (part.cast(pa.string()) for part in read_live_keys(self.spec, slice_))
+        return pa.concat_arrays([pa.array([], pa.string()), *parts])
