@@ -244,3 +244,22 @@ def test_what_a_dead_process_leaves_to_the_next_one_is_no_damage(act: Act) -> No
             act(run, run.context(fault)[0])
         result = run.table.validate()
         assert result.ok, f"after {fault}: {result}"
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_rollback_after_a_compaction_of_the_metadata_table_that_died(kind: str) -> None:
+    """What the compaction was about to read goes with the write."""
+    world = grown(kind)
+    whole = world.copy()
+    context, storage = whole.context()
+    compact_metadata(whole, context)
+    for fault in crash_points(storage.calls):
+        run = world.copy()
+        with pytest.raises(SimulatedCrash):
+            compact_metadata(run, run.context(fault)[0])
+        run.rows = roll_back(run, run.context()[0])
+        assert run.scanned() == run.rows
+        run.upsert({"k2": 902})
+        compact_metadata(run, run.context()[0])
+        assert run.scanned() == run.rows
+        assert_metadata_is_true(run.table)

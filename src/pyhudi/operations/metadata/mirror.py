@@ -395,6 +395,7 @@ def mirror_rollback(context: TableContext, request_time: str, target: str, parti
         drop_partitions(context, late)
         if FILES in late:
             return
+    _drop_plans(store, timeline)
     _roll_back(store, request_time, target, now)
 
 
@@ -422,6 +423,13 @@ def _built_after(store: MetadataStore, timeline: Timeline, completed: str) -> fr
         if i.request_time.startswith(INIT_INSTANT_TIME) and (i.completion_time or "") > completed
     }
     return frozenset(path.rpartition("/")[0] for time in late for path in store.files_of(time))
+
+
+def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
+    """Drop compactions of the metadata table that died: they may read log files that are about to go, and are planned anew."""
+    for instant in timeline.pending(Action.COMPACTION):
+        store.storage.delete(store.files_of(instant.request_time))
+        store.context.timeline.remove_pending(instant.request_time, Action.COMPACTION)
 
 
 def _lists_files_of(reader: MetadataTable, target: str, partitions: Iterable[str]) -> bool:
