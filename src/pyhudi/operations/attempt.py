@@ -8,10 +8,13 @@ from collections.abc import Mapping
 
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.transaction import Transaction
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.markers import Markers
+from pyhudi.table.context import TableContext
+from pyhudi.table.listing import DirectoryListing
 
 
 class Phases:
@@ -103,11 +106,19 @@ def abandon(transaction: Transaction) -> None:
     try:
         rollback_instant(context, pending, transaction.settings)
     except InstantNotFound:
-        # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them.
+        # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them,
+        # also where their markers stood before and went with the rollback.
         markers = Markers(context.storage, transaction.instant_time)
-        context.storage.delete([path for path, _ in markers.list()])
+        context.storage.delete([*(path for path, _ in markers.list()), *_written_files(context, transaction.instant_time)])
         markers.delete()
     transaction.heartbeat.stop(delete=True)
+
+
+def _written_files(context: TableContext, instant_time: str) -> list[str]:
+    """The paths of data files that bear the time of an instant."""
+    listing = DirectoryListing(context.storage)
+    found = listing.files(listing.partitions()).values()
+    return [info.path for files in found for info in files if parse_data_file_instant(info.name) == instant_time]
 
 
 _LAST_DOUBLING = 6
