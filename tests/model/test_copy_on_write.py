@@ -216,7 +216,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
             return
         self.only_upserts = False
         write = self.table.bulk_insert if bulk else self.table.insert
-        options = {"hoodie.bulkinsert.sort.mode": sort}
+        options = {"hoodie.bulkinsert.sort.mode": sort} if bulk else {}
         self.commit(lambda: write(self.frame(rows), options=options), lambda instant: self.add(rows, instant))
 
     @precondition(lambda self: self.undo)

@@ -112,11 +112,11 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
     table.delete(pa.table({"id": ["k0", "k5"], "part": ["p", "p"]}), options=OPTIONS)
     if not copied:
         # Its own commit is requested before the compaction, and completes after the compaction was planned.
-        table.schedule_compaction(options=OPTIONS)
+        table.schedule_compaction(options=UPGRADE)
     else:
-        table.compact(options=OPTIONS)
+        table.compact(options=UPGRADE)
     wide(table, 7, range(2, 10), **OPTIONS)
-    table.compact(options=OPTIONS)
+    table.compact(options=UPGRADE)
     table.delete(where="id = 'k9'", options=OPTIONS)
     wide(table, 9, range(30, 33), **OPTIONS)
     moments = [i.request_time for i in table.timeline().completed_writes() if i.action is not Action.COMMIT]
@@ -135,7 +135,7 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
         return [(row["id"], row["n"]) for row in scan.to_arrow().to_pylist()]
 
     before = told(table)
-    table.downgrade(options=OPTIONS)
+    table.downgrade(options=UPGRADE)
     if copied:
         for file in (tmp_path / "t/.hoodie").iterdir():
             os.utime(file)
@@ -145,7 +145,7 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
 def test_incremental_queries_of_version_6_go_by_request_times(tmp_path: Path) -> None:
     table = hp.Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts", options=OPTIONS)
     instants = [wide(table, ts, range(3 * ts, 3 * ts + 3), **OPTIONS) for ts in range(3)]
-    table.downgrade(options=OPTIONS)
+    table.downgrade(options=UPGRADE)
     table = hp.Table(tmp_path / "t")
 
     def changed(start: str, end: str | None = None, **options: object) -> set[str]:
