@@ -97,7 +97,6 @@ KEPT: dict[str, Kept] = {
             ["A 1: lock 1: C", "C 1: put_if_absent .hoodie/timeline/T.inflight 1: A"],
         ),
         "no order of the operations explains",
-        known="that a key stands in a file group is read and not claimed",
     ),
     "an archival that wakes after its lease": Kept(
         Schedule(

@@ -172,6 +172,21 @@ def test_inserts_of_a_new_key_meet_who_looked_it_up(world: World, operation: Wri
     assert values(world) == {"k0": 0, "k1": 1, "k2": 2, "k3": 3, "k4": expected}
 
 
+def test_a_delete_meets_who_brings_a_key_that_it_found_nowhere(world: World) -> None:
+    context = meeting(world, lambda: world.table.upsert(rows(world, k4=50), options=OPENS))
+    data = rows(world, k0=0, k4=0).select(["id", "part", "ts"])
+    assert run_write(context, LocalEngine(1), data, changed_by(world, WriteOperation.DELETE)).conflict_retries == 1
+    assert values(world) == {"k1": 1, "k2": 2, "k3": 3}
+
+
+def test_an_insert_meets_who_deletes_the_key_that_it_passes_over(world: World) -> None:
+    gone = rows(world, k0=0).select(["id", "part", "ts"])
+    context = meeting(world, lambda: world.table.delete(gone))
+    settings = changed_by(world, WriteOperation.INSERT, **OPENS, **{"hoodie.datasource.insert.dup.policy": "drop"})
+    assert run_write(context, LocalEngine(1), rows(world, k0=60, k4=60), settings).conflict_retries == 1
+    assert values(world) == {"k0": 60, "k1": 1, "k2": 2, "k3": 3, "k4": 60}
+
+
 def test_an_overwrite_does_not_leave_a_new_key_beside_its_own(world: World) -> None:
     context = meeting(world, lambda: world.table.upsert(rows(world, k4=50), options=OPENS))
     settings = changed_by(world, WriteOperation.INSERT_OVERWRITE)
@@ -322,8 +337,8 @@ class SlowEngine(LocalEngine):
         return results
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_a_writer_taken_for_dead_starts_over_and_leaves_nothing(world: World, begun: bool) -> None:
+@pytest.mark.parametrize(("begun", "marked"), [(True, True), (True, False), (False, False)])
+def test_a_writer_taken_for_dead_starts_over_and_leaves_nothing(world: World, begun: bool, marked: bool) -> None:
     inner = world.table.context.storage
 
     def take_over() -> None:
@@ -333,7 +348,8 @@ def test_a_writer_taken_for_dead_starts_over_and_leaves_nothing(world: World, be
         if begun:
             # The writer lives after all, and goes on.
             late = f"a/late-0_0-0-0_{own}.parquet"
-            Markers(inner, own).create(late, MarkerType.CREATE)
+            if marked:
+                Markers(inner, own).create(late, MarkerType.CREATE)
             inner.put(late, b"")
 
     settings = WriteSettings.of(parse_options(world.options), WriteOperation.UPSERT)

@@ -685,19 +685,20 @@ class _Write:
                 spec = self._writer_spec(transaction, snapshot)
                 replaced = self._replaced(snapshot, counts) if replaces else None
                 lookup = None
+                read: list[FileGroupId] = []
                 if (self.operation is WriteOperation.BULK_INSERT or replaces) and not self.settings.routes:
                     transaction.start(b"" if not replaces else self._inflight(WorkloadProfile({}, counts), snapshot))
                     statuses = incoming.write_bulk(
                         BulkPlan(spec, self.settings.sort_mode, self.context.env.uuid4, self.settings.bulk_parallelism)
                     )
                 else:
-                    statuses, lookup = self._write_by_key(incoming, counts, snapshot, transaction, spec)
+                    statuses, lookup, read = self._write_by_key(incoming, counts, snapshot, transaction, spec)
             self.phases.end("write")
             batch = self.settings.batch
             extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
             metadata = commit_metadata(self.operation.name, statuses, self.schemas.schema_text, extra, replaced)
             touched = [(p, f) for p, ids in (replaced or {}).items() for f in ids]
-            touched += self._claims(statuses, lookup)
+            touched += [*read, *self._claims(statuses, lookup)]
             mirror = mirror_of(
                 self.context,
                 self.engine,
@@ -763,8 +764,11 @@ class _Write:
 
     def _write_by_key(
         self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, transaction: Transaction, spec: WriterSpec
-    ) -> tuple[list[WriteStatus], PlannedLookup | None]:
-        """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts."""
+    ) -> tuple[list[WriteStatus], PlannedLookup | None, list[FileGroupId]]:
+        """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts.
+
+        The last of the result is what the write read about keys for which it writes nothing.
+        """
         routes = self.settings.routes
         slices = {} if self.operation.replaces else self._slices_to_search(snapshot, counts)
         by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
@@ -776,6 +780,7 @@ class _Write:
             tagged = self._tagged(incoming, lookup, spec, snapshot)
         else:
             tagged = incoming.untagged()
+        read = [] if lookup is None or routes else self._read_only(tagged)
         if self.operation is WriteOperation.INSERT and lookup is not None and not routes:
             tagged = self._apply_duplicate_policy(tagged)
         profile = tagged.profile()
@@ -806,7 +811,19 @@ class _Write:
                 unknown_keys=routes,
             )
         )
-        return statuses, lookup
+        return statuses, lookup, read
+
+    def _read_only(self, tagged: Tagged) -> list[FileGroupId]:
+        """What was read about keys for which nothing is written: that those which an insert passes over are in a file group, and
+        that what is to be deleted, or changed in part, is in none.
+        """
+        if self.operation is WriteOperation.INSERT:
+            return list(tagged.profile().updates)
+        if not (self.operation is WriteOperation.DELETE or self.settings.partial):
+            return []
+        nowhere = [partition for partition, count in tagged.profile().inserts.items() if count]
+        everywhere = [NEW_KEYS_ANYWHERE] if nowhere and (self.global_keys or self.schemas.unplaced) else []
+        return [*map(new_keys, nowhere), *everywhere]
 
     def _tagged(self, incoming: Incoming, lookup: PlannedLookup, spec: WriterSpec, snapshot: Snapshot) -> Tagged:
         unplaced = self.schemas.unplaced

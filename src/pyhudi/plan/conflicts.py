@@ -7,6 +7,8 @@ A write that looked keys up and found some nowhere has also read that no file gr
 each partition into which it inserts, and every write touches them that inserts there, into a file group that it makes or one that
 was there: of two upserts that bring the same new key, the later one finds the key when it is planned again.  Plain inserts look
 nothing up; they meet those that do, and not each other.
+What a write reads about keys for which it writes nothing counts too: file groups with keys that an insert passes over, and the
+new keys of partitions in which what is to be deleted stands nowhere.
 A compaction leaves out what logs had deleted.  A write that was requested before it completed may bring such a key back in a log,
 where it still found the key in the base file; a write that was requested later finds the key nowhere and inserts it.  So where a
 compaction completed beside a write, what the write appends to the compacted file groups counts as inserted and as looked up.
