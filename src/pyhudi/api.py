@@ -96,6 +96,7 @@ from pyhudi.operations.upkeep import BackgroundServices, Outcomes, UpkeepSetting
 from pyhudi.operations.validate import ValidationResult, run_validate
 from pyhudi.operations.write import (
     PARTIAL_UPDATE,
+    SCHEMA_MODE,
     WriteOperation,
     WriteSettings,
     run_delete_partitions,
@@ -247,31 +248,48 @@ class Table:
 
     # Writing
 
-    def upsert(self, data: Any, *, partial: bool = False, options: Mapping[str, object] | None = None) -> WriteResult:
+    def upsert(
+        self,
+        data: Any,
+        *,
+        partial: bool = False,
+        schema_mode: str | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
         """Insert records with new keys and merge those whose keys are there, by the table's merge mode.
 
         partial: the data holds key, partition and ordering fields and some other columns; columns that it lacks keep their
         values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
+        schema_mode: what the data may change of the table's columns.  "strict": nothing.  "widen", the default: it may bring new
+        columns, and wider types that hold all values exactly (int32 to int64 or double, float to double).  "evolve": as Hudi
+        does, also whole numbers to floating point and numbers to text.  Record key, partition and ordering fields keep their
+        types.  The result tells what changed.  (Option `pyhudi.schema.mode`.)
         """
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
-        return self._write(data, WriteOperation.UPSERT, options)
+        return self._write(data, WriteOperation.UPSERT, _with_mode(options, schema_mode))
 
-    def insert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Add records without looking for their keys; small files are filled up first."""
-        return self._write(data, WriteOperation.INSERT, options)
+    def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Add records without looking for their keys; small files are filled up first.  schema_mode: as of `upsert`."""
+        return self._write(data, WriteOperation.INSERT, _with_mode(options, schema_mode))
 
-    def bulk_insert(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Add records to new files only: the fastest way to fill a table."""
-        return self._write(data, WriteOperation.BULK_INSERT, options)
+    def bulk_insert(
+        self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
+        """Add records to new files only: the fastest way to fill a table.  schema_mode: as of `upsert`."""
+        return self._write(data, WriteOperation.BULK_INSERT, _with_mode(options, schema_mode))
 
-    def insert_overwrite(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Replace all records of the partitions that the data touches."""
-        return self._write(data, WriteOperation.INSERT_OVERWRITE, options)
+    def insert_overwrite(
+        self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
+        """Replace all records of the partitions that the data touches.  schema_mode: as of `upsert`."""
+        return self._write(data, WriteOperation.INSERT_OVERWRITE, _with_mode(options, schema_mode))
 
-    def insert_overwrite_table(self, data: Any, *, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Replace all records of the table."""
-        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, options)
+    def insert_overwrite_table(
+        self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
+    ) -> WriteResult:
+        """Replace all records of the table.  schema_mode: as of `upsert`."""
+        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, _with_mode(options, schema_mode))
 
     def delete(
         self,
@@ -1079,6 +1097,10 @@ def _as_of(argument: str | None, options: Options) -> str | None:
     if argument is not None and option is not None and argument != option:
         raise InvalidRequest(f"as_of={argument} and option {AS_OF}={option} disagree")
     return option if argument is None else argument
+
+
+def _with_mode(options: Mapping[str, object] | None, schema_mode: str | None) -> Mapping[str, object] | None:
+    return options if schema_mode is None else {**(options or {}), SCHEMA_MODE.key: schema_mode}
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

@@ -108,6 +108,39 @@ def test_deletes_with_decimals_as_ordering_values(hudi: RealHudi, tmp_path: Path
     assert seen(tmp_path, "note") == {"a": "newer", "c": "newer"}
 
 
+def test_a_compaction_by_path_does_not_know_the_ordering_field(hudi: RealHudi, tmp_path: Path) -> None:
+    """`CALL run_compaction(path => ...)` merges as if all ordering values were the Integer 0: late rows win, and deletes that
+    have a value end it.  With the field among its options, or by the name of the table, it is right.
+    """
+    due = "hoodie.metadata.enable=false,hoodie.compact.inline.max.delta.commits=1"
+    known = f"{due},{ORDERING}=ts"
+
+    def rows(ids: str, ts: int, note: str, *, gone: bool = False) -> pa.Table:
+        return made(ids, ts, note=note, _hoodie_is_deleted=pa.array([gone] * len(ids)))
+
+    late = [rows("ab", 1, "old"), rows("ab", 5, "new"), rows("a", 3, "late")]
+    deleted = [*late, rows("b", 7, "gone", gone=True), rows("c", 7, "new")]
+    for name in ("theirs", "ours"):
+        kept, ended = tmp_path / name / "late", tmp_path / name / "deleted"
+        for path, batches in ((kept, late), (ended, deleted)):
+            if name == "ours":
+                table = Table.create(path, options=MOR)
+                for batch in batches:
+                    table.upsert(batch)
+            else:
+                for batch in batches:
+                    hudi.write(batch, path, **MOR)
+        hudi.call("run_compaction", op="scheduleAndExecute", path=str(kept), options=due)
+        assert seen(kept, "note") == {"a": "late", "b": "new"}
+        with pytest.raises(HudiFailure, match="ClassCastException"):
+            hudi.call("run_compaction", op="scheduleAndExecute", path=str(ended), options=due)
+        assert seen(ended, "note") == {"a": "new", "c": "new"}
+        hudi.call("run_compaction", op="run", path=str(ended), options=known)
+        assert Table(ended).timeline().pending() == ()
+        assert {row["id"]: row["note"] for row in hudi.read(ended, **READ).to_pylist()} == {"a": "new", "c": "new"}
+        assert seen(ended, "note") == {"a": "new", "c": "new"}
+
+
 def test_logs_without_meta_columns(hudi: RealHudi, tmp_path: Path) -> None:
     options = MOR | {"hoodie.populate.meta.fields": False}
     hudi.write(made("abc", 1, note="old"), tmp_path, **options)

@@ -365,6 +365,28 @@ def test_schema_evolves_and_old_files_are_cast(spark: SparkSession, tmp_path: Pa
     assert hs.read(spark, path, filter="n > 6").count() == 2
 
 
+def test_no_batch_changes_what_records_are_found_and_compared_by(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    options = {key: value for key, value in OPTIONS.items() if not key.endswith("partitionpath.field")}
+    first = spark.createDataFrame([(1, 10, (1 << 53) + 1, 1.5)], "id long, ts long, n long, x double")
+    hs.write(first, path, options=options)
+
+    def written(select: list[str], **more: str) -> hp.WriteResult:
+        frame = spark.createDataFrame([(1,)], "one int").selectExpr(*select)
+        return hs.write(frame, path, options={**options, **more})
+
+    for select in (["1D as id", "11L as ts"], ["1L as id", "'9' as ts"], ["1L as id", "11D as ts"]):
+        with pytest.raises(InvalidRequest, match="no batch changes"):
+            written([*select, "5L as n", "1D as x"], **{"pyhudi.schema.mode": "evolve"})
+    with pytest.raises(InvalidRequest, match=r"pyhudi\.schema\.mode=evolve"):
+        written(["1L as id", "11L as ts", "1.5D as n", "1D as x"])
+    with pytest.raises(InvalidRequest, match="9007199254740993 cannot be held by double"):
+        written(["1L as id", "11L as ts", "5L as n", "9007199254740993L as x"])
+    result = written(["1L as id", "12 as ts", "null as n", "7L as x", "'a' as new"])
+    assert result.schema_changes == ("new string is new",)
+    assert hs.read(spark, path).select("id", "ts", "n", "x", "new").collect() == [(1, 12, None, 7.0, "a")]
+
+
 TYPES_SCHEMA = (
     "i int, l long, s string, d date, b boolean, m decimal(10,2), fine decimal(20,8), t timestamp, x double, raw binary, "
     "byte tinyint, nest struct<`in`:string,n:int>, tags map<string,int>, ts long"

@@ -23,7 +23,7 @@ from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import column_at, conform, relabel, without_meta_fields
+from pyhudi.records.schema import column_at, conform, refuse_rounding, relabel, without_meta_fields
 
 Ints = npt.NDArray[np.int64]
 
@@ -46,7 +46,9 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     """
     if request.keys_only:
         return _key_rows(request, batch)
-    rows = conform(without_meta_fields(batch), request.data_schema)
+    given = without_meta_fields(batch)
+    refuse_rounding(given, request.data_schema)
+    rows = conform(given, request.data_schema)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
     else:

@@ -74,9 +74,20 @@ from pyhudi.records.keys import KeySpec, partition_columns
 from pyhudi.records.merge import IS_DELETED, DeleteMarker, MergeRule, PickByCommitTime
 from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import arrow_to_avro, evolve, field_at, normalise, with_meta_fields, without_meta_fields
+from pyhudi.records.schema import (
+    SchemaMode,
+    arrow_to_avro,
+    evolve,
+    field_at,
+    normalise,
+    schema_changes,
+    typed_nulls,
+    with_meta_fields,
+    without_meta_fields,
+)
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
+from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
@@ -158,6 +169,13 @@ _COMBINE_INSERTS = Option(
     "of several rows of one key in an insert or overwrite one is written",
     verbs=_WITH_ROWS,
 )
+SCHEMA_MODE = Option(
+    "pyhudi.schema.mode",
+    tuple(SchemaMode),
+    SchemaMode.WIDEN.value,
+    "what rows may change of the table's columns: nothing, what loses nothing, or what Hudi changes by itself",
+    verbs=_WITH_ROWS,
+)
 _NULL_FOR_MISSING = Option(
     "hoodie.write.set.null.for.missing.columns",
     bool,
@@ -232,6 +250,7 @@ class WriteSettings:
             verbs=("bulk_insert",),
         ),
     ]
+    schema_mode: Annotated[SchemaMode, SCHEMA_MODE]
     null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
     allow_drop: Annotated[
         bool,
@@ -289,6 +308,7 @@ class WriteSettings:
             operation=operation,
             combine=options.flag(_COMBINE.get(operation, _COMBINE_INSERTS)),
             duplicate_policy=policy,
+            schema_mode=SchemaMode(options.word(SCHEMA_MODE)),
             null_for_missing=options.flag(_NULL_FOR_MISSING) or options.flag(_RECONCILE),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
@@ -489,7 +509,8 @@ class _Schemas:
     """The table's columns after the write, and how records are named and merged.
 
     rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
-    unplaced: they name no partition, so all partitions are searched.  given: the columns of a partial update.
+    unplaced: they name no partition, so all partitions are searched.  given: the columns of a partial update.  changes: of the
+    table's columns, for the result.
     """
 
     data_schema: pa.Schema
@@ -500,6 +521,7 @@ class _Schemas:
     keys_only: bool
     unplaced: bool
     given: pa.Schema | None = None
+    changes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> _Schemas:
@@ -510,14 +532,19 @@ class _Schemas:
             _check_delete_columns(config.keys, incoming)
             if current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to delete")
+            _check_delete_types(config.keys, incoming, current.arrow)
             data_schema, text = current.arrow, current.avro
         else:
             columns = without_meta_fields(incoming)
             if settings.partial and current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to update")
+            if current is not None:
+                columns = typed_nulls(columns, current.arrow)
             data_schema = evolve(
                 current.arrow if current else None,
                 columns,
+                settings.schema_mode,
+                fixed=_fixed_columns(config),
                 null_for_missing=settings.null_for_missing or settings.partial,
                 allow_drop=settings.allow_drop and not settings.partial,
             )
@@ -543,12 +570,23 @@ class _Schemas:
             among_rows = PickByCommitTime()
         elif some and not rule.picks:
             among_rows = PartialRows(rule)
-        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given)
+        changes = schema_changes(current.arrow, data_schema) if current else ()
+        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes)
 
     @property
     def partial(self) -> bool:
         """True when the rows lack columns, which keep their values."""
         return self.given is not None and len(self.given) < len(self.data_schema)
+
+
+def _fixed_columns(config: TableConfig) -> Mapping[str, str]:
+    """The columns by which records are found and compared, and what each is: another type would make other keys of them, and
+    another order.
+    """
+    keys = config.keys
+    ordering = {config.ordering_field: "the ordering field"} if config.ordering_field else {}
+    partition = dict.fromkeys(partition_columns(keys), "a partition field")
+    return {**ordering, **partition, **dict.fromkeys(keys.record_fields, "a record key field")}
 
 
 def _check_partial(context: TableContext, rule: MergeRule, current: pa.Schema | None, after: pa.Schema) -> None:
@@ -970,6 +1008,7 @@ class _Write:
             index_source=None if index is None else index.source,
             conflict_retries=attempt,
             rolled_back=self.rolled_back,
+            schema_changes=self.schemas.changes,
             seconds=self.phases.seconds,
         )
 
@@ -1024,6 +1063,21 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
         raise InvalidRequest(
             f"the rows to delete lack record key field {', '.join(missing)}; their columns are: {', '.join(schema.names)}"
         )
+
+
+def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema) -> None:
+    """Keys of another type are other keys: 1.0 and 1 are two texts, and a delete of either does not find the other."""
+    if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
+        return
+    for name in (*keys.record_fields, *partition_columns(keys)):
+        head = name.split(".")[0]
+        if head not in schema.names:
+            continue
+        given, stored = field_at(normalise(pa.schema([schema.field(head)])), name).type, field_at(table, name).type
+        families = (pa.types.is_integer, pa.types.is_floating)
+        alike = given == stored or any(family(given) and family(stored) for family in families)
+        if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
+            raise InvalidRequest(f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast it")
 
 
 def _names_partition(keys: KeySpec, schema: pa.Schema) -> bool:

@@ -30,9 +30,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import numpy as np
@@ -80,6 +81,7 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("string", "uuid"): pa.string(),
 }
 _INTEGER_BITS = {"int32": 32, "int64": 64}
+_MODE_OPTION = "set pyhudi.schema.mode"
 # What a table's column may become, by the type of the incoming column: only what both the writer rules and the checks of
 # reading back agree on.  Everything here is readable from the old files by `conform`.
 _WIDENINGS: Mapping[str, tuple[str, ...]] = {
@@ -88,6 +90,8 @@ _WIDENINGS: Mapping[str, tuple[str, ...]] = {
     "float": ("double", "string"),
     "double": ("string",),
 }
+# Of these the ones in which each value stays what it is.
+_LOSSLESS: Mapping[str, tuple[str, ...]] = {"int32": ("int64", "double"), "float": ("double",)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -662,6 +666,18 @@ def _refusal(type_: pa.DataType) -> str:
 # Evolution
 
 
+class SchemaMode(StrEnum):
+    """What a batch may change of a table's columns.
+
+    STRICT: nothing.  WIDEN: it may bring new columns, and types that hold every value of the table's and every value exactly.
+    EVOLVE: as Hudi does by itself, also whole numbers to floating point, which rounds the large ones, and numbers to text.
+    """
+
+    STRICT = "strict"
+    WIDEN = "widen"
+    EVOLVE = "evolve"
+
+
 @dataclass(frozen=True, slots=True)
 class _Difference:
     column: str
@@ -670,16 +686,35 @@ class _Difference:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Evolution:
+    """What a write may do to the columns, and what it may not that its batch asks for (`problems`, collected)."""
+
+    mode: SchemaMode
+    fixed: Mapping[str, str]
+    null_for_missing: bool
+    allow_drop: bool
+    problems: list[_Difference]
+
+
 def evolve(
-    table: pa.Schema | None, incoming: pa.Schema, *, null_for_missing: bool = False, allow_drop: bool = False
+    table: pa.Schema | None,
+    incoming: pa.Schema,
+    mode: SchemaMode = SchemaMode.WIDEN,
+    *,
+    fixed: Mapping[str, str] | None = None,
+    null_for_missing: bool = False,
+    allow_drop: bool = False,
 ) -> pa.Schema:
     """The table's schema after a write of `incoming`: what the commit states and what batches are conformed to.
 
-    table: canonical, None for a new table; incoming: any, it is normalised first; both without meta columns.
-    - The table's column order wins; new columns come at the end, nullable, at every level of nesting.
-    - A wider incoming number widens the table (int to long, float, double, string; long to float, double, string; float to
-      double, string; double to string); a narrower one, and text for a decimal or date column, is cast to the table's type.
-    - A column is nullable when it is so on either side.
+    table: canonical, None for a new table; incoming: any, it is normalised first; both without meta columns.  fixed: columns
+    whose type no batch changes, by dotted name, and what each is to the table.
+    - The table's column order wins; new columns come at the end, nullable, at every level of nesting; not under STRICT.
+    - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float and
+      string, long to float, double and string, float and double to string; under STRICT none.  A narrower one, and text for a
+      decimal or date column, is cast to the table's type.
+    - A column is nullable when it is so on either side; under STRICT as it was.
     - A column that the table has and `incoming` lacks is an error, unless null_for_missing (it stays, the written rows get
       null) or allow_drop (it leaves the schema).  With both, null_for_missing wins, because it keeps data.
     - A name that differs in case is not the table's column; it is refused even as a new one.
@@ -691,21 +726,46 @@ def evolve(
     incoming = normalise(incoming)
     if table is None:
         return incoming
-    problems: list[_Difference] = []
-    fields = _evolve_fields(list(table), list(incoming), "", problems, null_for_missing, allow_drop)
-    if problems:
-        raise InvalidRequest(_difference_text(problems))
+    rules = _Evolution(mode, fixed or {}, null_for_missing, allow_drop, [])
+    fields = _evolve_fields(list(table), list(incoming), "", rules)
+    if rules.problems:
+        raise InvalidRequest(_difference_text(rules.problems))
     return pa.schema(fields)
 
 
-def _evolve_fields(
-    table: Sequence[pa.Field],
-    incoming: Sequence[pa.Field],
-    path: str,
-    problems: list[_Difference],
-    null_for_missing: bool,
-    allow_drop: bool,
-) -> list[pa.Field]:
+def typed_nulls(incoming: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """The incoming columns; those that hold nulls alone have the type of the table's column."""
+    return pa.schema(
+        [
+            field.with_type(table.field(field.name).type) if pa.types.is_null(field.type) and field.name in table.names else field
+            for field in incoming
+        ],
+        metadata=incoming.metadata,
+    )
+
+
+def schema_changes(before: pa.Schema, after: pa.Schema) -> tuple[str, ...]:
+    """What differs between two states of a table's columns, one short text for each column."""
+    return tuple(_changes_of(list(before), list(after), ""))
+
+
+def _changes_of(before: Sequence[pa.Field], after: Sequence[pa.Field], path: str) -> Iterator[str]:
+    known = {field.name: field for field in before}
+    for field in after:
+        here = path + field.name
+        old = known.pop(field.name, None)
+        if old is None:
+            yield f"{here} {field.type} is new"
+        elif pa.types.is_struct(old.type) and pa.types.is_struct(field.type):
+            yield from _changes_of(list(old.type.fields), list(field.type.fields), here + ".")
+        elif not same_type(old.type, field.type):
+            yield f"{here} was {old.type} and is {field.type}"
+        if old is not None and field.nullable and not old.nullable:
+            yield f"{here} may be null"
+    yield from (f"{path}{name} is dropped" for name in known)
+
+
+def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path: str, rules: _Evolution) -> list[pa.Field]:
     arriving = {field.name: field for field in incoming}
     names = {field.name for field in table}
     folded = {field.name.lower(): field.name for field in table}
@@ -714,12 +774,12 @@ def _evolve_fields(
         here = path + field.name
         other = arriving.get(field.name)
         if other is not None:
-            type_ = _evolve_type(field.type, other.type, here, problems, null_for_missing, allow_drop)
-            result.append(field.with_type(type_).with_nullable(field.nullable or other.nullable))
-        elif null_for_missing:
+            type_ = _evolve_type(field.type, other.type, here, rules)
+            result.append(field.with_type(type_).with_nullable(_either_nullable(field, other, rules)))
+        elif rules.null_for_missing:
             result.append(field.with_nullable(True))
-        elif not allow_drop:
-            problems.append(
+        elif not rules.allow_drop:
+            rules.problems.append(
                 _Difference(
                     here,
                     str(field.type),
@@ -732,39 +792,49 @@ def _evolve_fields(
         if field.name in names:
             continue
         twin = folded.get(field.name.lower())
+        problem = None
         if twin is not None:
-            problems.append(
-                _Difference(
-                    path + field.name, "missing", str(field.type), f"the table calls it {path}{twin}: names are case sensitive"
-                )
-            )
+            problem = f"the table calls it {path}{twin}: names are case sensitive"
+        elif rules.mode is SchemaMode.STRICT:
+            problem = f"a new column is not taken by schema mode strict: leave it out, or {_MODE_OPTION}=widen to add it"
+        if problem is not None:
+            rules.problems.append(_Difference(path + field.name, "missing", str(field.type), problem))
         result.append(field.with_nullable(True))
     return result
 
 
-def _evolve_type(
-    table: pa.DataType, incoming: pa.DataType, path: str, problems: list[_Difference], null_for_missing: bool, allow_drop: bool
-) -> pa.DataType:
+def _either_nullable(ours: pa.Field, theirs: pa.Field, rules: _Evolution) -> bool:
+    return bool(ours.nullable or (theirs.nullable and rules.mode is not SchemaMode.STRICT))
+
+
+def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _Evolution) -> pa.DataType:
     types = pa.types
     if table == incoming:
         return table
     if types.is_struct(table) and types.is_struct(incoming):
-        fields = _evolve_fields(list(table.fields), list(incoming.fields), path + ".", problems, null_for_missing, allow_drop)
-        return pa.struct(fields)
+        return pa.struct(_evolve_fields(list(table.fields), list(incoming.fields), path + ".", rules))
     if types.is_list(table) and types.is_list(incoming):
         ours, theirs = table.value_field, incoming.value_field
-        type_ = _evolve_type(ours.type, theirs.type, path + "[]", problems, null_for_missing, allow_drop)
-        return pa.list_(pa.field("element", type_, ours.nullable or theirs.nullable))
+        type_ = _evolve_type(ours.type, theirs.type, path + "[]", rules)
+        return pa.list_(pa.field("element", type_, _either_nullable(ours, theirs, rules)))
     if types.is_map(table) and types.is_map(incoming):
         ours, theirs = table.item_field, incoming.item_field
-        type_ = _evolve_type(ours.type, theirs.type, path + "{}", problems, null_for_missing, allow_drop)
-        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, ours.nullable or theirs.nullable))
+        type_ = _evolve_type(ours.type, theirs.type, path + "{}", rules)
+        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, _either_nullable(ours, theirs, rules)))
     if _casts_to_table(incoming, table):
         return table
     # Text never widens a decimal or date column: those were the cases above.
-    if str(incoming) in _WIDENINGS.get(str(table), ()):
+    if str(incoming) not in _WIDENINGS.get(str(table), ()):
+        problem = _why_not(table, incoming)
+    elif path in rules.fixed:
+        problem = f"it is {rules.fixed[path]}, whose type no batch changes: cast the column to the table's type"
+    elif rules.mode is SchemaMode.EVOLVE or (rules.mode is SchemaMode.WIDEN and str(incoming) in _LOSSLESS.get(str(table), ())):
         return incoming
-    problems.append(_Difference(path, str(table), str(incoming), _why_not(table, incoming)))
+    elif rules.mode is SchemaMode.STRICT:
+        problem = f"another type is not taken by schema mode strict: cast the column, or {_MODE_OPTION}=widen or evolve"
+    else:
+        problem = f"that would change what the table holds: cast the column to the table's type, or {_MODE_OPTION}=evolve"
+    rules.problems.append(_Difference(path, str(table), str(incoming), problem))
     return table
 
 
@@ -834,6 +904,43 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         # A batch without columns still has rows.
         return batch.select([])
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def refuse_rounding(batch: pa.RecordBatch, target: pa.Schema) -> None:
+    """Refuse whole numbers that the target's floating point columns, at any depth, cannot hold as they are.
+
+    Old files are read with rounding, as Java widens; what a caller brings is never changed.  Raises InvalidRequest.
+    """
+    for field in target:
+        if field.name in batch.schema.names:
+            _refuse_rounding(batch.column(field.name), field.type, field.name)
+
+
+def _refuse_rounding(array: pa.Array, type_: pa.DataType, path: str) -> None:
+    types = pa.types
+    source = array.type
+    if types.is_dictionary(source):
+        _refuse_rounding(array.dictionary, type_, path)
+    elif types.is_struct(type_) and types.is_struct(source):
+        for child in type_.fields:
+            if source.get_field_index(child.name) >= 0:
+                _refuse_rounding(pc.struct_field(array, child.name), child.type, f"{path}.{child.name}")
+    elif types.is_list(type_) and _is_list_like(source):
+        _refuse_rounding(array.flatten(), type_.value_type, path + "[]")
+    elif types.is_map(type_) and types.is_map(source):
+        _refuse_rounding(array.items, type_.item_type, path + "{}")
+    elif types.is_floating(type_) and types.is_integer(source) and source.bit_width > _WHOLE_BITS[type_.bit_width]:
+        rounded = pc.cast(pc.cast(array, type_, safe=False), source, safe=False)
+        wrong = pc.index(pc.not_equal(rounded, array), True).as_py()
+        if wrong >= 0:
+            raise InvalidRequest(
+                f"column {path!r}: {array[wrong].as_py()} cannot be held by {type_}, which would round it; "
+                "cast the column before writing"
+            )
+
+
+_WHOLE_BITS = {32: 24, 64: 53}
+"""Bits of the whole numbers that a floating point type of so many bits holds, without gaps."""
 
 
 def conform_table(rows: pa.Table, schema: pa.Schema) -> pa.Table:

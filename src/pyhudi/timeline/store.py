@@ -155,10 +155,11 @@ def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]
     """Instants whose completion times are file times: request times in their place where the files were copied.
 
     Of a copy every file is younger than the last request.  Where nobody copied, all but the last instants completed before it.
+    One instant alone tells nothing, and nothing is told apart by it.
     """
     last = max((i.request_time for i in instants), default="")
     completed = [i.completion_time or "" for i in instants if i.is_completed]
-    if min(completed, default="") <= last:
+    if len(completed) < 2 or min(completed) <= last:
         return tuple(instants)
     return tuple(replace(i, completion_time=i.request_time) if i.is_completed else i for i in instants)
 

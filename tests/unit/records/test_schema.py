@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
 from pyhudi.records.schema import (
     META_FIELDS,
+    SchemaMode,
     arrow_to_avro,
     avro_to_arrow,
     column_at,
@@ -26,8 +27,11 @@ from pyhudi.records.schema import (
     is_meta_field,
     minimal_decimal_size,
     normalise,
+    refuse_rounding,
     relabel,
     sanitized_name,
+    schema_changes,
+    typed_nulls,
     with_meta_fields,
     without_meta_fields,
 )
@@ -321,9 +325,9 @@ KIND = {
 }
 
 
-def evolved(table: str, incoming: str) -> pa.DataType | None:
+def evolved(table: str, incoming: str, mode: SchemaMode) -> pa.DataType | None:
     try:
-        return evolve(pa.schema([("v", KIND[table])]), pa.schema([("v", KIND[incoming])])).field("v").type
+        return evolve(pa.schema([("v", KIND[table])]), pa.schema([("v", KIND[incoming])]), mode).field("v").type
     except InvalidRequest:
         return None
 
@@ -346,7 +350,74 @@ def evolved(table: str, incoming: str) -> pa.DataType | None:
     ],
 )  # fmt: skip
 def test_types_evolve_as_both_readers_understand(table: str, incoming: str, result: str | None) -> None:
-    assert evolved(table, incoming) == (None if result is None else KIND[result])
+    assert evolved(table, incoming, SchemaMode.EVOLVE) == (None if result is None else KIND[result])
+    # What changes no column, and what loses nothing, needs no leave.
+    kept = result if result == table else None
+    lossless = {("int", "long"), ("int", "double"), ("float", "double")}
+    widened = incoming if (table, incoming) in lossless else kept
+    assert evolved(table, incoming, SchemaMode.WIDEN) == (None if widened is None else KIND[widened])
+    assert evolved(table, incoming, SchemaMode.STRICT) == (None if kept is None else KIND[kept])
+
+
+def test_strict_keeps_columns_and_what_may_be_null() -> None:
+    table = pa.schema([pa.field("a", pa.int64(), False), pa.field("s", pa.struct([pa.field("x", pa.int64(), False)]))])
+    same = pa.schema([("s", pa.struct([("x", pa.int32())])), ("a", pa.int32())])
+    assert evolve(table, same, SchemaMode.STRICT).equals(table)
+    nested = pa.struct([("x", pa.int32()), ("y", pa.int32())])
+    for more in (pa.schema([*same, ("b", pa.int32())]), pa.schema([("s", nested), same.field("a")])):
+        with pytest.raises(InvalidRequest, match="schema mode strict"):
+            evolve(table, more, SchemaMode.STRICT)
+
+
+def test_fixed_columns_keep_their_type_in_every_mode() -> None:
+    table = pa.schema([("k", pa.int32()), ("s", pa.struct([("t", pa.int64())])), ("text", pa.string()), ("d", pa.float64())])
+    fixed = {"k": "a record key field", "s.t": "the ordering field", "text": "a partition field", "d": "a record key field"}
+    for wider in ({"k": pa.int64()}, {"k": pa.string()}, {"s": pa.struct([("t", pa.float64())])}, {"d": pa.string()}):
+        incoming = pa.schema([field.with_type(wider.get(field.name, field.type)) for field in table])
+        for mode in SchemaMode:
+            with pytest.raises(InvalidRequest, match="whose type no batch changes"):
+                evolve(table, incoming, mode, fixed=fixed)
+    narrow = {"k": pa.int8(), "s": pa.struct([("t", pa.int32())]), "text": pa.int64(), "d": pa.int32()}
+    incoming = pa.schema([field.with_type(narrow[field.name]) for field in table])
+    assert evolve(table, incoming, fixed=fixed).equals(table)
+
+
+def test_changes_are_told() -> None:
+    old, new = pa.struct([("x", pa.float32()), ("y", pa.int32())]), pa.struct([("x", pa.float64()), ("z", pa.date32())])
+    before = pa.schema([pa.field("a", pa.int32(), False), ("s", old), ("b", pa.int32())])
+    after = pa.schema([("a", pa.int64()), ("s", new), ("c", pa.string())])
+    assert schema_changes(before, after) == (
+        "a was int32 and is int64", "a may be null", "s.x was float and is double", "s.z date32[day] is new", "s.y is dropped",
+        "c string is new", "b is dropped",
+    )  # fmt: skip
+    assert schema_changes(before, before) == ()
+
+
+def test_numbers_that_would_be_rounded_are_refused() -> None:
+    fits, large = [1, 2**53, -(2**53), 2**53 + 2, None], [*[1] * 3, 2**53 + 1]
+    shapes: list[tuple[Callable[[Any], pa.Array], Callable[[pa.DataType], pa.DataType]]] = [
+        (lambda v: pa.array(v, pa.int64()), lambda t: t),
+        (lambda v: pa.array(v, pa.int64()).dictionary_encode(), lambda t: t),
+        (lambda v: pa.array([{"x": n} for n in v]), lambda t: pa.struct([("x", t)])),
+        (lambda v: pa.array([None, v]), lambda t: pa.list_(t)),
+        (lambda v: pa.array([[("k", n)] for n in v], pa.map_(pa.string(), pa.int64())), lambda t: pa.map_(pa.string(), t)),
+    ]
+    for build, kind in shapes:
+        target = pa.schema([("v", kind(pa.float64()))])
+        refuse_rounding(pa.record_batch({"v": build(fits)}), target)
+        with pytest.raises(InvalidRequest, match="9007199254740993 cannot be held by double"):
+            refuse_rounding(pa.record_batch({"v": build(large)}), target)
+    narrow = pa.record_batch({"v": pa.array([2**24 + 1], pa.int32())})
+    refuse_rounding(narrow, pa.schema([("v", pa.float64())]))
+    for value, kind in ((2**24 + 1, pa.int32()), (2**63 - 1, pa.int64())):
+        with pytest.raises(InvalidRequest, match="would round"):
+            refuse_rounding(pa.record_batch({"v": pa.array([value], kind)}), pa.schema([("v", pa.float32())]))
+
+
+def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
+    table = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    incoming = pa.schema([("a", pa.null()), ("b", pa.string()), ("c", pa.null())])
+    assert typed_nulls(incoming, table).types == [pa.int64(), pa.string(), pa.null()]
 
 
 def test_a_new_table_takes_the_normalised_schema() -> None:
@@ -516,7 +587,7 @@ def test_what_may_not_be_null_is_checked() -> None:
 @given(SCHEMAS, SCHEMAS)
 def test_what_evolves_also_conforms(table: pa.Schema, incoming: pa.Schema) -> None:
     try:
-        target = evolve(table, incoming, null_for_missing=True)
+        target = evolve(table, incoming, SchemaMode.EVOLVE, null_for_missing=True)
     except InvalidRequest:
         return
     for schema in (table, incoming):

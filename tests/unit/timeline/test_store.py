@@ -105,6 +105,19 @@ def test_before_layout_2_a_file_completes_when_it_was_written() -> None:
     assert upgraded.read(found) == b"{}"
 
 
+def test_files_of_a_copied_table_tell_no_completion_times() -> None:
+    env = ReplayEnvironment(1, 1_767_225_600_123)
+    storage = MemoryStorage(f"memory://timeline-{next(_names)}", env)
+    timeline = store(storage, TimelineLayout.V1, ".hoodie")
+    times = ["20251231000000000", "20251231000000001", "20251231000000002"]
+    for time in times:
+        storage.put(f".hoodie/{time}.commit", b"{}")
+    assert [i.completion_time for i in timeline.load().instants] == times
+    # Here the first was complete when the last was requested: these are the files that were written then.
+    storage.put(".hoodie/20261231000000000.commit.requested", b"")
+    assert {i.completion_time for i in timeline.load().completed()} == {"20260101000000123"}
+
+
 def test_instant_times_grow() -> None:
     env = ReplayEnvironment(1, 1_767_225_600_000)
     assert next_instant_time(env, UTC, "") == "20260101000000000"

@@ -90,7 +90,7 @@ from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.keys import KeySpec, partition_columns
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import normalise, same_type
+from pyhudi.records.schema import normalise, same_type, typed_nulls
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -719,6 +719,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
     data: list[Column | str] = []
     types = to_spark_schema(request.data_schema)
+    given = typed_nulls(given, request.data_schema)
     columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
     for field, spark in zip(request.data_schema, types.fields, strict=True):
         if field.name not in columns.names:
@@ -784,7 +785,10 @@ def _safe_cast(source: pa.DataType, target: pa.DataType) -> bool:
     types = pa.types
     if types.is_integer(source) and types.is_integer(target):
         return bool(source.bit_width <= target.bit_width)
-    if types.is_integer(source) and (types.is_floating(target) or types.is_string(target)):
+    if types.is_integer(source) and types.is_floating(target):
+        # A number that would be rounded has to be refused, which Spark's cast does not.
+        return bool(source.bit_width <= 32 and types.is_float64(target))
+    if types.is_integer(source) and types.is_string(target):
         return True
     if types.is_decimal(source) and types.is_decimal(target):
         return bool(source.scale <= target.scale and source.precision - source.scale <= target.precision - target.scale)

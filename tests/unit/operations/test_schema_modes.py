@@ -1,0 +1,128 @@
+"""What a batch may change of a table's columns: keys, partitions and order by nothing, the others by what loses nothing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest
+
+_names = itertools.count()
+LARGE = 2**53 + 1
+
+
+def made(table_type: str = "cow", **types: pa.DataType) -> Table:
+    kinds = {"id": pa.int64(), "p": pa.int32(), "ts": pa.int64(), "n": pa.int64(), "i": pa.int32(), "f": pa.float32(), **types}
+    schema = pa.schema(list(kinds.items()))
+    table = Table.create(
+        f"memory://modes-{next(_names)}",
+        name="t",
+        record_key="id",
+        partition_by="p",
+        ordering="ts",
+        table_type=table_type,
+        options={"hoodie.index.bloom.num_entries": 100, "hoodie.compact.inline": False},
+    )
+    table.upsert(pa.Table.from_pylist([{"id": 1, "p": 1, "ts": 10, "n": 1.5 if types else LARGE, "i": 1, "f": 0.1}], schema))
+    return table
+
+
+def batch(**values: Any) -> pa.Table:
+    row = {"id": 1, "p": 1, "ts": 11, "n": 5, "i": 5, "f": 0.5, **values}
+    kinds = {"p": pa.int32(), "i": pa.int32(), "f": pa.float32()}
+    return pa.table({name: v if isinstance(v, pa.Array) else pa.array([v], kinds.get(name)) for name, v in row.items()})
+
+
+def read(table: Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("mode", ["strict", "widen", "evolve"])
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_key_partition_and_ordering_fields_never_change_their_type(table_type: str, mode: str) -> None:
+    table = made(table_type)
+    before = read(table), table.schema()
+    changes: dict[str, tuple[Any, ...]] = {
+        "id": ("1", 1.0, pa.array([1.0], pa.float32())),
+        "p": ("1", 1.0, pa.array([1], pa.int64())),
+        "ts": ("9", 12.0),
+    }
+    for name, values in changes.items():
+        for value in values:
+            data = batch(**{name: value if isinstance(value, pa.Array) else pa.array([value])})
+            for verb in (table.upsert, table.insert, table.bulk_insert, table.insert_overwrite, table.insert_overwrite_table):
+                with pytest.raises(InvalidRequest, match=rf"(?s){name} .*no batch changes"):
+                    verb(data, schema_mode=mode)
+    assert (read(table), table.schema()) == before
+    # What fits their type is cast to it.
+    table.upsert(batch(id=pa.array([1], pa.int16()), p=pa.array([1], pa.int8()), ts=pa.array([12], pa.int32())), schema_mode=mode)
+    assert [row["ts"] for row in read(table)] == [12] and table.schema() == before[1]
+
+
+def test_what_loses_nothing_needs_no_leave_and_is_told() -> None:
+    table = made()
+    result = table.upsert(batch(i=pa.array([2**40]), f=pa.array([0.25]), new=pa.array(["x"])))
+    assert result.schema_changes == ("i was int32 and is int64", "f was float and is double", "new string is new")
+    assert "schema        i was int32 and is int64" in str(result)
+    assert read(table) == [{"id": 1, "p": 1, "ts": 11, "n": 5, "i": 2**40, "f": 0.25, "new": "x"}]
+    assert table.upsert(batch(i=1, f=0.5, new="y", ts=12)).schema_changes == ()
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_what_loses_something_needs_the_option(table_type: str) -> None:
+    table = made(table_type)
+    before = table.schema()
+    for values in (
+        {"n": pa.array([1.5])},
+        {"n": pa.array(["text"])},
+        {"f": pa.array(["text"])},
+        {"i": pa.array([1.5], pa.float32())},
+    ):
+        for mode in ("strict", "widen", None):
+            with pytest.raises(InvalidRequest, match=r"pyhudi\.schema\.mode"):
+                table.upsert(batch(id=2, **values), schema_mode=mode)
+    assert table.schema() == before and read(table)[0]["n"] == LARGE
+    result = table.upsert(batch(id=2, n=pa.array(["text"])), schema_mode="evolve")
+    assert result.schema_changes == ("n was int64 and is string",)
+    assert {row["id"]: row["n"] for row in read(table)} == {1: str(LARGE), 2: "text"}
+
+
+def test_whole_numbers_are_not_rounded_on_their_way_in() -> None:
+    table = made(n=pa.float64())
+    for mode in ("strict", "widen", "evolve"):
+        with pytest.raises(InvalidRequest, match=f"'n': {LARGE} cannot be held by double"):
+            table.upsert(batch(n=LARGE), schema_mode=mode)
+    table.upsert(batch(n=2**53))
+    assert read(table)[0]["n"] == float(2**53)
+
+
+def test_strict_takes_no_new_columns_and_no_wider_types() -> None:
+    table = made()
+    for values in ({"new": 1}, {"i": pa.array([1], pa.int64())}):
+        with pytest.raises(InvalidRequest, match="schema mode strict"):
+            table.upsert(batch(**values), schema_mode="strict")
+    with pytest.raises(InvalidRequest, match=r"pyhudi\.schema\.mode"):
+        table.upsert(batch(), schema_mode="loose")
+    table.upsert(batch(n=pa.array([7], pa.int8())), options={"pyhudi.schema.mode": "strict"})
+    assert read(table)[0]["n"] == 7
+
+
+def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
+    table = made()
+    assert table.upsert(batch(n=pa.nulls(1), f=pa.nulls(1))).schema_changes == ()
+    assert read(table)[0]["n"] is None
+    with pytest.raises(InvalidRequest, match="nulls alone has no type"):
+        table.upsert(batch(new=pa.nulls(1)))
+
+
+def test_keys_to_delete_have_the_types_of_the_table() -> None:
+    table = made()
+    for keys in ({"id": [1.0]}, {"id": [1], "p": [1.0]}):
+        with pytest.raises(InvalidRequest, match="cast it"):
+            table.delete(pa.table(keys))
+    assert table.delete(pa.table({"id": pa.array([1], pa.int8()), "p": [1]})).rows_deleted == 1
