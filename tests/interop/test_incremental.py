@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,39 @@ def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     stale = hudi.read(path, where="id = 'k3'", **{KIND: "incremental", BEGIN: "000"})
     assert stale["ts"].to_pylist() == [1]
     assert table.incremental("000", filter="id = 'k3'").to_arrow()["ts"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_ranges_of_version_6_partitioned_by_time(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Request times, the start left out, whatever the files' times are; its writer does not store what the time's values are."""
+    options: dict[str, Any] = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.partitionpath.field": "moment",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.TimestampBasedKeyGenerator",
+        "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+        "hoodie.keygen.timebased.output.dateformat": "yyyy/MM/dd",
+        "hoodie.write.table.version": 6,
+        "hoodie.write.auto.upgrade": "false",
+        "hoodie.metadata.enable": "false",
+    }
+    path = tmp_path / "t"
+    for ts, numbers in enumerate(([0, 1, 2, 3], [0, 1, 4], [1, 5]), 1):
+        data = rows(numbers, ts)
+        moment = pa.array([1_767_225_600_000 + 86_400_000 * (n % 2) for n in numbers], pa.int64())
+        hudi.write(data.append_column("moment", moment), path, **options)
+    for copied in (False, True):
+        table = Table(path)
+        times = [instant.request_time for instant in table.timeline().completed_writes()]
+        assert table.scan(["id"], filter="ts >= 2").count() == 4
+        for begin, end, count in (("000", None, 6), (times[0], None, 4), (times[0], times[1], 3), (times[2], None, 0)):
+            found = table.incremental(begin, end, ["id", "ts", "_hoodie_commit_time"]).to_arrow()
+            real: dict[str, Any] = {KIND: "incremental", BEGIN: begin, **({} if end is None else {END: end})}
+            assert found.num_rows == count
+            assert_same_rows(found, hudi.read(path, **real).select(found.column_names))
+        if copied:
+            break
+        for file in (path / ".hoodie").iterdir():
+            os.utime(file)

@@ -63,6 +63,15 @@ def real_rows(hudi: RealHudi, path: Path, **options: object) -> Rows:
     return seen(hudi.read(path, **options))
 
 
+def assert_same_past(hudi: RealHudi, path: Path) -> None:
+    """As of some instants, and from them on: there are log files named after their delta commits, and after base instants."""
+    moments = [instant.request_time for instant in Table(path).timeline().completed_writes()]
+    for moment in (moments[1], moments[4], moments[-2]):
+        assert seen(Table(path).scan(as_of=moment).to_arrow()) == real_rows(hudi, path, **{"as.of.instant": moment})
+        changed = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": moment}
+        assert seen(Table(path).incremental(moment).to_arrow()) == real_rows(hudi, path, **changed)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_real_one_goes_on_where_we_upgraded(hudi: RealHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
@@ -95,12 +104,14 @@ def test_the_real_one_goes_on_where_we_downgraded(hudi: RealHudi, kind: str, tmp
     result = table.downgrade()
     assert result.after == 6 and (result.archived > 0) == (kind == "cow")
     assert our_rows(path) == expected == real_rows(hudi, path)
+    assert_same_past(hudi, path)
     # It writes version 6 there, reads our archive when it archives more, and upgrades it by itself in the end.
     for value in range(20, 22):
         hudi.write(rows(range(2, 10), value), path, **version_6(kind, **(FEW if kind == "cow" else {})))
     expected |= seen(rows(range(2, 10), 21))
     assert int(Table(path).config.version) == 6
     assert our_rows(path) == expected == real_rows(hudi, path)
+    assert_same_past(hudi, path)
     hudi.write(rows(range(1), 30), path, **real_options(kind))
     expected |= seen(rows(range(1), 30))
     assert int(Table(path).config.version) == 8

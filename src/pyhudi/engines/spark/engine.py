@@ -719,6 +719,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
     data: list[Column | str] = []
     types = to_spark_schema(request.data_schema)
+    nulls = {field.name for field in given if pa.types.is_null(field.type)}
     given = typed_nulls(given, request.data_schema)
     columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
     for field, spark in zip(request.data_schema, types.fields, strict=True):
@@ -733,7 +734,9 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
             why = f"column {field.name!r} may not be null, and is in a row"
         elif field.name == request.required_ordering:
             why = f"the ordering field {field.name!r} is null in a row"
-        if same_type(raw.type, field.type):
+        if field.name in nulls:
+            value = column(field.name).cast(spark.dataType)
+        elif same_type(raw.type, field.type):
             if not why:
                 data.append(quoted(field.name))
                 continue
