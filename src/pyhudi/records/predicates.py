@@ -744,7 +744,7 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     if isinstance(leaf, Compare):
         return _outcome(_PYTHON_OPERATORS[leaf.op](value, leaf.value))
     if isinstance(leaf, In):
-        found = any(_PYTHON_OPERATORS["="](value, literal) for literal in leaf.values)
+        found = value in leaf.values or (value != value and any(literal != literal for literal in leaf.values))
         return _outcome(True if found else None if leaf.has_null else False)
     if isinstance(leaf, Like):
         return _outcome(_matches(leaf.pattern, value))
