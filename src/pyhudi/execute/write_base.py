@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.execute.base_file import BaseFileWriter, FileSettings, WrittenFile, footer_filter, open_base_file
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
@@ -49,6 +49,7 @@ from pyhudi.records.schema import conform_table, with_meta_fields
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers
+from pyhudi.table.listing import check_own_folders
 
 EXTENSION = ".parquet"
 CHANGE_LOG_VERSION = 1
@@ -475,9 +476,19 @@ def _finished(writer: BaseFileWriter) -> WrittenFile:
 
 
 def ensure_partition(storage: Storage, partition: str, instant_time: str) -> None:
-    """Write the partition's metadata file unless it is there: without it listing readers do not see the partition."""
+    """Write the partition's metadata file unless it is there: without it listing readers do not see the partition.
+
+    Raises InvalidRequest for a new partition in the folder of another table.
+    """
     document = PartitionMetadata(instant_time, partition_depth(partition)).encode(parse_instant_time(instant_time, UTC))
-    storage.put_if_absent(path_in(partition, PARTITION_METADATA_FILE), document)
+    path = path_in(partition, PARTITION_METADATA_FILE)
+    if storage.put_if_absent(path, document):
+        try:
+            check_own_folders(storage, [partition])
+        except InvalidRequest:
+            # In the root of a table with partitions it would hide them from readers that go no further down.
+            storage.delete([path])
+            raise
 
 
 def path_in(partition: str, name: str) -> str:

@@ -89,6 +89,7 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
+from pyhudi.table.listing import check_own_folders
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
@@ -731,6 +732,9 @@ class _Write:
                     )
                 else:
                     statuses, lookup, read = self._write_by_key(incoming, counts, snapshot, transaction, spec)
+            # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
+            fresh = (status.stat for status in statuses if status.stat.prev_base_file is None and not status.stat.log_files)
+            check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
             self.phases.end("write")
             batch = self.settings.batch
             extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))

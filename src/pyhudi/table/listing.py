@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+from pyhudi.errors import InvalidRequest
 from pyhudi.storage.base import FileInfo, Listing, Storage
 
 PARTITION_METADATA_STEM = ".hoodie_partition_metadata"
@@ -97,6 +98,21 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
                     yield folder, listing
                     below.extend(path for path in listing.folders if path.rsplit("/", 1)[-1] != _META_FOLDER)
             level = below
+
+
+def check_own_folders(storage: Storage, partitions: Iterable[str]) -> None:
+    """Raises InvalidRequest when a partition would lie in the folder of another table, whose rows its rows are not."""
+    folders = {"/".join(parts[: n + 1]) for parts in (p.split("/") for p in partitions if p) for n in range(len(parts))}
+    if not folders:
+        return
+    with ThreadPoolExecutor(min(_LISTING_THREADS, len(folders))) as pool:
+        marks = pool.map(lambda folder: storage.stat(f"{folder}/{_META_FOLDER}/hoodie.properties"), sorted(folders))
+        for folder, mark in zip(sorted(folders), marks, strict=True):
+            if mark is not None:
+                raise InvalidRequest(
+                    f"rows of partition {folder!r} would lie in {storage.absolute(folder)}, the folder of another Hudi table: "
+                    "move that table, or leave these rows out"
+                )
 
 
 def _is_partition(listing: Listing) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from pyhudi import Table, procedures
+from pyhudi import InvalidRequest, Table, procedures
 
 QUIET = {"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"}
 
@@ -161,3 +161,17 @@ def test_an_upper_partition_that_loses_its_rows_leaves_those_below_it(tmp_path: 
     assert [row[0] for row in rows(table)] == [1, 2]
     _every_commit_but_the_last(table)
     assert [row[0] for row in rows(table)] == [1, 2]
+
+
+@pytest.mark.parametrize(("parts", "taken"), [(("p",), "other"), (("p",), "other/p"), (("",), "other"), (("p",), "other/new")])
+def test_no_partition_is_made_in_the_folder_of_another_table(tmp_path: Path, parts: tuple[str, ...], taken: str) -> None:
+    table = new_table(tmp_path / "t", "p", "q")
+    other = tmp_path / "t" / "other"
+    new_table(other, *parts, first_id=100)
+    before, theirs = rows(table), content(other)
+    moved = pa.table({"id": [0, 7], "part": ["p", taken], "ts": [9, 9]})
+    for write in (table.insert, table.bulk_insert, table.upsert, table.insert_overwrite):
+        with pytest.raises(InvalidRequest, match="another Hudi table"):
+            write(moved)
+        assert content(other) == theirs and rows(table) == before
+        assert not table.timeline().pending()
