@@ -425,7 +425,7 @@ def _read(table: Table, where: str | None) -> list[tuple[str, int]]:
 
 _MEETINGS = re.compile(
     "lock was not free|lock was lost|pending clustering|pending compaction|lives|build on it|carries out|carried out|"
-    "the answer was lost|was rolled back|another executor|is planned to|another process completed or dropped it"
+    "the answer was lost|was rolled back|another executor|is planned to|is not run: "
 )
 
 

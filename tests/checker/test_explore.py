@@ -1,4 +1,4 @@
-"""Some thousand random schedules, always the same ones; `python -m tests.checker.explore` goes on from other seeds."""
+"""Some two thousand random schedules, always the same ones; `python -m tests.checker.explore` goes on from other seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.checker.worlds import WORLDS
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many schedules are run."""
 
-PLAIN = 60
+PLAIN = 150
 WITH_METADATA = 8
 BLOCKS = 2
 
