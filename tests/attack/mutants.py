@@ -48,7 +48,7 @@ FILTER = "v >= 900 and city = 'rome'"
 
 @dataclass(frozen=True)
 class Subject:
-    """A table under attack.  files: those that a read of it opens, but for properties, with their bytes."""
+    """A table under attack.  files: its data files, and those of its metadata table, with their bytes."""
 
     kind: str
     table: Table
@@ -95,14 +95,12 @@ def subject(kind: str, folder: str) -> Subject:
     table.delete(pa.table({"id": ["k005", "k006"]}))
     table.upsert(batch(range(10, 30), 900))
     storage = open_storage(uri)
-    # Properties are not among them, nor versions that nobody reads any more.
+    # Documents of the timeline and properties are not among them, nor versions that nobody reads any more.
     slices = [slice_ for found in load_snapshot(table._context).slices().values() for slice_ in found]
     paths = [file.path for slice_ in slices for file in (slice_.base, *slice_.logs) if file is not None]
     metadata = storage.child(METADATA_FOLDER)
     paths += [f"{METADATA_FOLDER}/{info.path}" for info in metadata.walk("") if not info.path.startswith(".hoodie")]
     paths = [path for path in paths if not path.rsplit("/", 1)[-1].startswith(".hoodie")]
-    timeline = ".hoodie/timeline"
-    paths += [f"{timeline}/{info.path}" for info in storage.child(timeline).walk("") if "_" in info.name]
     files = {path: storage.read(path) or b"" for path in sorted(paths)}
     return Subject(kind, table, storage, files, *read(table))
 

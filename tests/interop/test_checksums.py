@@ -59,7 +59,7 @@ def test_the_real_hudi_passes_over_checks(hudi: RealHudi, kind: str, metadata: b
     table.delete(pa.table({"id": ["k003", "k004"], "p": ["a", "b"]}))
     table.upsert(rows(range(10, 30), 3))
     files = [file for file in (tmp_path / "t").rglob("*") if file.is_file()]
-    for mark, name in ((b"pyhudi crc32", ".log."), (b"pyhudi.footer.crc32", ".parquet"), (b"pyhudi", "deltacommit")):
+    for mark, name in ((b"pyhudi crc32", ".log."), (b"pyhudi.footer.crc32", ".parquet")):
         assert any(mark in file.read_bytes() for file in files if name in file.name), name
     ours = ids_and_values(table.scan().to_arrow())
     assert len(ours) == 38
