@@ -32,6 +32,7 @@ from pyhudi.operations.cluster import (
     ClusteringResult,
     drop_clustering,
     execute_clustering,
+    plan_and_run_clustering,
     schedule_clustering,
 )
 from pyhudi.operations.compact import (
@@ -405,10 +406,7 @@ class Table:
         settings = self._clustering_options(order_by, layout, parsed)
         context, engine = self._opened(parsed), self._service_engine(spark, parsed)
         if instant is None:
-            planned = schedule_clustering(context, engine, settings, runs_now=True)
-            if planned.instant is None:
-                return planned
-            instant = planned.instant
+            return plan_and_run_clustering(context, engine, settings)
         return execute_clustering(context, engine, instant, settings)
 
     def schedule_clustering(

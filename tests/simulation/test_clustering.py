@@ -11,6 +11,7 @@ from pyhudi.operations.cluster import (
     ClusteringOptions,
     drop_clustering,
     execute_clustering,
+    plan_and_run_clustering,
     run_clusterings,
     schedule_clustering,
     settle_clustering,
@@ -127,9 +128,7 @@ def writes_on(run: World) -> None:
 
 
 def cluster_now(run: World, context: TableContext) -> object:
-    planned = schedule_clustering(context, ENGINE, settings(run), runs_now=True).instant
-    assert planned is not None
-    return execute_clustering(context, ENGINE, planned, settings(run))
+    return plan_and_run_clustering(context, ENGINE, settings(run))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -79,12 +79,17 @@ def claim(
     return Transaction(context, settings, request_time, action, heartbeat)
 
 
-def mark_begun(held: TableContext, request_time: str, settings: CommitSettings) -> None:
-    """Say of a plan that is about to be stored that this process carries it out next.  The caller holds the lock."""
-    held.lock.check()
-    heartbeat = RunningWrite(held.storage, held.env, request_time, settings.heartbeats)
-    heartbeat.start()
-    heartbeat.stop(delete=False)
+def plan_and_claim(
+    context: TableContext, held: TableContext, request_time: str, action: Action, plan: bytes, settings: CommitSettings
+) -> Transaction:
+    """Store a plan that is this process's own from the start.
+
+    held: the table while the caller holds its lock.  A process that dies in between leaves a plan that was begun.
+    """
+    heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
+    with started(held, heartbeat):
+        held.timeline.start(held.timeline.request(request_time, action, plan))
+    return Transaction(context, settings, request_time, action, heartbeat)
 
 
 def was_begun_by_a_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:

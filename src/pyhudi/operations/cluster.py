@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
@@ -36,14 +37,14 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim, drop_plan, mark_begun, settle_plan
+from pyhudi.operations.claim import PlanTaken, claim, drop_plan, plan_and_claim, settle_plan
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.observe import observed
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
-from pyhudi.operations.transaction import commit_metadata, new_instant_time, touched_groups
+from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.plan.clustering import (
     FILTER_MODE,
     GROUPING,
@@ -66,7 +67,6 @@ from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
 from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage import liveness
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import planned_path
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
@@ -184,15 +184,31 @@ class ClusteringRuns:
 
 
 def schedule_clustering(
-    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False, runs_now: bool = False
+    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
 ) -> ClusteringResult:
     """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster.
 
     Clusterings that nobody will carry out are dropped before.
-    if_due: only when enough writes completed since the last one was planned.  runs_now: this process is about to carry it out;
-    should it die first, nobody waits for somebody to begin it.
+    if_due: only when enough writes completed since the last one was planned.
     Raises Unsupported when the options say that the table is bucketed: its records would leave the groups that their keys name.
     """
+    return _schedule(context, engine, options, if_due, claims=False)[0]
+
+
+def plan_and_run_clustering(
+    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
+) -> ClusteringResult:
+    """Plan a clustering and carry it out; it is this process's own from the start, and nobody else's in between.
+
+    Raises as `schedule_clustering` and `execute_clustering`.
+    """
+    planned, transaction = _schedule(context, engine, options, if_due, claims=True)
+    return planned if transaction is None else _execute(context, engine, transaction, options)
+
+
+def _schedule(
+    context: TableContext, engine: Engine, options: ClusteringOptions, if_due: bool, *, claims: bool
+) -> tuple[ClusteringResult, Transaction | None]:
     check_writable(context)
     if options.bucketed:
         raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
@@ -202,19 +218,21 @@ def schedule_clustering(
         if snapshot.timeline.pending(Action.RESTORE):
             raise TableState(f"a restore of {context.storage.uri} did not finish; run it again before clustering")
         if if_due and not due_now(context, snapshot.timeline, options).due:
-            return ClusteringResult(None, None)
+            return ClusteringResult(None, None), None
         groups = _plan(held, engine, snapshot, options.plan)
         if not groups:
-            return ClusteringResult(None, None)
+            return ClusteringResult(None, None), None
         time = new_instant_time(context, snapshot.timeline, options.commit)
         document = RequestedReplaceMetadata.of_clustering(_document(context, groups, options.plan))
-        if runs_now:
-            mark_begun(held, time, options.commit)
-        held.timeline.request(time, Action.CLUSTERING, document.encode(context.env.token_bytes(16)))
-    return _result(time, None, groups, (), options.plan.sort_columns)
+        content = document.encode(context.env.token_bytes(16))
+        transaction = None
+        if claims:
+            transaction = plan_and_claim(context, held, time, Action.CLUSTERING, content, options.commit)
+        else:
+            held.timeline.request(time, Action.CLUSTERING, content)
+    return _result(time, None, groups, (), options.plan.sort_columns), transaction
 
 
-@observed("cluster")
 def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusteringOptions) -> ClusteringResult:
     """Carry out a plan that is on the timeline.
 
@@ -222,17 +240,22 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     since it was planned; such a plan can never be carried out, and the next writer or plan drops it.
     """
     check_writable(context)
-    phases = Phases(context.env)
     timeline = context.timeline.load()
     if finish_pending_rollbacks(context, options.commit, timeline):
         timeline = context.timeline.load()
     instant = timeline.find(instant_time, Action.CLUSTERING)
     if instant.state is State.INFLIGHT:
         rollback_failed_attempt(context, instant_time, Action.CLUSTERING, options.commit)
-    transaction = claim(context, instant_time, Action.CLUSTERING, options.commit)
+    return _execute(context, engine, claim(context, instant_time, Action.CLUSTERING, options.commit), options)
+
+
+@observed("cluster")
+def _execute(context: TableContext, engine: Engine, transaction: Transaction, options: ClusteringOptions) -> ClusteringResult:
+    instant_time = transaction.instant_time
+    phases = Phases(context.env)
     with taken_back_on_error(transaction):
         snapshot = load_snapshot(context)
-        plan = _load_plan(context, instant)
+        plan = _load_plan(context, instant_time)
         groups, sort_columns, layout = _groups_of(context, plan, snapshot.timeline)
         start = _since_plan(snapshot.timeline, instant_time)
         _check_not_overtaken(context, snapshot.timeline, instant_time, start, groups)
@@ -273,9 +296,9 @@ def run_clusterings(
     runs: list[ClusteringResult] = []
     left: dict[str, str] = {}
 
-    def attempt(instant: str) -> None:
+    def attempt(instant: str, run: Callable[[], ClusteringResult]) -> None:
         try:
-            runs.append(execute_clustering(context, engine, instant, options))
+            runs.append(run())
         except InstantNotFound:
             left[instant] = "another process completed or dropped it"
         except ClusteringOvertaken as error:
@@ -285,19 +308,17 @@ def run_clusterings(
 
     for pending in context.timeline.load().pending(Action.CLUSTERING):
         if go_on():
-            attempt(pending.request_time)
+            attempt(pending.request_time, partial(execute_clustering, context, engine, pending.request_time, options))
     if not schedule or not go_on():
         return ClusteringRuns(tuple(runs), left, None, "no plan is made")
     timeline = context.timeline.load()
     due = due_now(context, timeline, options)
     if not due.due:
         return ClusteringRuns(tuple(runs), left, None, due.reason)
-    planned = schedule_clustering(context, engine, options, if_due=True, runs_now=True).instant
-    if planned is not None and go_on():
-        attempt(planned)
-    elif planned is not None:
-        liveness.forget(context.storage, planned)
-    return ClusteringRuns(tuple(runs), left, planned, "" if planned else "nothing to cluster")
+    planned, transaction = _schedule(context, engine, options, if_due=True, claims=True)
+    if planned.instant is not None and transaction is not None:
+        attempt(planned.instant, partial(_execute, context, engine, transaction, options))
+    return ClusteringRuns(tuple(runs), left, planned.instant, "" if planned.instant else "nothing to cluster")
 
 
 def due_now(context: TableContext, timeline: Timeline, options: ClusteringOptions) -> ClusteringDue:
@@ -340,7 +361,7 @@ def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:
 def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
     """Why a pending clustering can never run: files that it reads are gone, or were superseded since; None when it can."""
     try:
-        groups, _, _ = _groups_of(context, _load_plan(context, instant), timeline)
+        groups, _, _ = _groups_of(context, _load_plan(context, instant.request_time), timeline)
         _check_not_overtaken(context, timeline, instant.request_time, _since_plan(timeline, instant.request_time), groups)
     except (TableState, ClusteringOvertaken) as error:
         return str(error)
@@ -401,11 +422,11 @@ def _document(context: TableContext, groups: Iterable[ClusterGroup], settings: C
     return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
 
 
-def _load_plan(context: TableContext, instant: Instant) -> ClusteringPlan:
-    data = context.timeline.read_state(instant.request_time, Action.CLUSTERING, State.REQUESTED)
+def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:
+    data = context.timeline.read_state(request_time, Action.CLUSTERING, State.REQUESTED)
     plan = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
     if plan is None:
-        raise TableState(f"clustering {instant.request_time} of {context.storage.uri} has no plan; roll it back")
+        raise TableState(f"clustering {request_time} of {context.storage.uri} has no plan; roll it back")
     return plan
 
 

@@ -35,7 +35,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim, drop_plan, mark_begun
+from pyhudi.operations.claim import PlanTaken, claim, drop_plan, plan_and_claim
 from pyhudi.operations.gate import check_writable
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -43,7 +43,7 @@ from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CompactionResult, CompactionRun
 from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
-from pyhudi.operations.transaction import commit_metadata, new_instant_time, touched_groups
+from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.plan.compaction import (
     CompactionSettings,
     FileGroupId,
@@ -61,7 +61,6 @@ from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.settings import Options, read_settings
-from pyhudi.storage import liveness
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
@@ -89,10 +88,14 @@ class CompactSettings:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What scheduling came to.  instant: None when there was nothing to plan, and `reason` says why."""
+    """What scheduling came to.
+
+    instant: None when there was nothing to plan, and `reason` says why.  own: of a plan that this process has claimed with it.
+    """
 
     instant: str | None
     reason: str
+    own: Transaction | None = None
 
 
 def _always() -> bool:
@@ -202,9 +205,9 @@ def _run_all(
         return CompactionResult(kind.name, runs=(run,), seconds=phases.seconds)
     left: dict[str, str] = {}
 
-    def attempt(request_time: str) -> None:
+    def attempt(request_time: str, own: Transaction | None = None) -> None:
         try:
-            outcome = _execute(context, engine, settings, kind, request_time)
+            outcome = _execute(context, engine, settings, kind, request_time, own)
         except WriteConflict as error:
             # What overtook the plan stands; nothing is wrong with the table, and the next plan takes up what is left.
             outcome = str(error)
@@ -220,22 +223,20 @@ def _run_all(
     if not schedule or not go_on():
         return CompactionResult(kind.name, None, "no plan is made", tuple(runs), left, phases.seconds)
     if kind is _COMPACTION:
-        planned = _schedule(context, settings, if_due, runs_now=True)
+        planned = _schedule(context, settings, if_due, claims=True)
     else:
         planned = _schedule_log(context, engine, settings, if_due)
     phases.end("plan")
-    if planned.instant is not None and go_on():
-        attempt(planned.instant)
+    if planned.instant is not None:
+        attempt(planned.instant, planned.own)
         phases.end("run")
-    elif planned.instant is not None:
-        liveness.forget(context.storage, planned.instant)
     return CompactionResult(kind.name, planned.instant, planned.reason, tuple(runs), left, phases.seconds)
 
 
 # Planning
 
 
-def _schedule(context: TableContext, settings: CompactSettings, if_due: bool, *, runs_now: bool = False) -> Planned:
+def _schedule(context: TableContext, settings: CompactSettings, if_due: bool, *, claims: bool = False) -> Planned:
     chosen = settings.compaction
     with context.locked(settings.commit.lock_wait_ms) as held:
         snapshot = load_snapshot(held)
@@ -252,9 +253,10 @@ def _schedule(context: TableContext, settings: CompactSettings, if_due: bool, *,
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
         if plan is None:
             return Planned(None, "no file slice with log files to compact")
-        if runs_now:
-            mark_begun(held, time, settings.commit)
-        held.timeline.request(time, Action.COMPACTION, plan.encode(context.env.token_bytes(16)))
+        content = plan.encode(context.env.token_bytes(16))
+        if claims:
+            return Planned(time, "", plan_and_claim(context, held, time, Action.COMPACTION, content, settings.commit))
+        held.timeline.request(time, Action.COMPACTION, content)
     return Planned(time, "")
 
 
@@ -368,13 +370,18 @@ def _last_log_compaction(context: TableContext, timeline: Timeline) -> str:
 
 
 def _execute(
-    context: TableContext, engine: Engine, settings: CompactSettings, kind: _Kind, request_time: str
+    context: TableContext,
+    engine: Engine,
+    settings: CompactSettings,
+    kind: _Kind,
+    request_time: str,
+    own: Transaction | None = None,
 ) -> CompactionRun | str:
-    """Carry out one plan; a text says why that is somebody else's business, or nobody's."""
-    if _undo_dead_attempt(context, settings, kind, request_time) and kind is _LOG_COMPACTION:
+    """Carry out one plan; a text says why that is somebody else's business, or nobody's.  own: of a plan that is claimed."""
+    if own is None and _undo_dead_attempt(context, settings, kind, request_time) and kind is _LOG_COMPACTION:
         return "its last attempt died, so it was dropped"
     try:
-        transaction = claim(context, request_time, kind.action, settings.commit)
+        transaction = own or claim(context, request_time, kind.action, settings.commit)
     except PlanTaken as taken:
         return taken.reason
     phases = Phases(context.env)
@@ -503,10 +510,6 @@ def _run_result(done: Instant, plan: CompactionPlan, statuses: list[WriteStatus]
         bytes_written=sum(stat.total_write_bytes for stat in stats),
         seconds=sum(phases.seconds.values()),
     )
-
-
-def _is_alive(context: TableContext, settings: CompactSettings, request_time: str) -> bool:
-    return liveness.is_alive(context.storage, context.env, request_time, settings.commit.heartbeats)
 
 
 def _check_table(context: TableContext, settings: CompactSettings) -> None:
