@@ -74,6 +74,15 @@ KEPT: dict[str, Kept] = {
         Schedule("cow", {"A": "upsert a1; schedule_clustering; rollback"}),
         "the next writer: TableState: upsert would change .* pending clustering",
     ),
+    "a clustering is planned between the two steps of another": Kept(
+        Schedule(
+            "cow",
+            {"A": "cluster", "B": "schedule_clustering"},
+            ["A 1: list .hoodie/timeline 4: B"],
+        ),
+        r"InstantNotFound: the active timeline has no instant \d+ \(clustering\)",
+        known="who plans a clustering drops the plan that another has stored and not begun yet, and that one is not told why",
+    ),
     "the columns outlive the writes that named them": Kept(
         Schedule("cow kept", {"B": "cluster; cluster; archive; scan"}),
         "has no commit yet",

@@ -424,7 +424,8 @@ def _read(table: Table, where: str | None) -> list[tuple[str, int]]:
 
 
 _MEETINGS = re.compile(
-    "lock was not free|lock was lost|pending clustering|pending compaction|lives|build on it|carries out|carried out|"
+    "lock was not free|lock was lost|pending clustering|pending compaction|drop it with unschedule_|"
+    "lives|build on it|carries out|carried out|"
     "the answer was lost|was rolled back|another executor|is planned to|is not run: "
 )
 
