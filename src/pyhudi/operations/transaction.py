@@ -24,6 +24,7 @@ from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.avro import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.operations.courtesy import let_strangers_finish
 from pyhudi.operations.settings import CommitSettings
@@ -274,7 +275,7 @@ class Transaction:
         path = self.context.timeline.path(done)
         self.publishing = True
         try:
-            landed = settle_put_if_absent(self.context.storage, path, content, self.context.env)
+            landed = settle_put_if_absent(self.context.storage, path, seal_container(content), self.context.env)
         except StorageUnavailable as error:
             raise CommitUnknown(
                 f"the store did not say whether {self.context.storage.absolute(path)} was written; load the table and look for "
