@@ -549,6 +549,8 @@ class _Schemas:
                 null_for_missing=settings.null_for_missing or settings.partial,
                 allow_drop=settings.allow_drop and not settings.partial,
             )
+            if settings.anew and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
+                _check_continues(context, snapshot.schema.arrow, data_schema)
             check_columns(config.keys, config.ordering_field, normalise(columns))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
@@ -1038,6 +1040,18 @@ def _continues(before: pa.Schema, after: pa.Schema) -> bool:
     except InvalidRequest:
         return False
     return all(evolved.field(field.name).type.equals(field.type) for field in after)
+
+
+def _check_continues(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
+    """Raises InvalidRequest for an overwrite with types that other writers of Hudi cannot go on from."""
+    if not _continues(before, after):
+        same = [field for field in after if field.name in before.names]
+        changed = [f"{f.name} from {before.field(f.name).type} to {f.type}" for f in same if before.field(f.name).type != f.type]
+        raise InvalidRequest(
+            f"the overwrite of {context.storage.uri} would change types as no other write may ({', '.join(changed)}), and the "
+            f"real Hudi could read the table but not write to it until the old files are cleaned; cast the columns, write to "
+            f"another folder, or ask for it with {SCHEMA_MODE}=evolve"
+        )
 
 
 def _with_new_groups(profile: WorkloadProfile, known: Collection[tuple[str, str]]) -> WorkloadProfile:
