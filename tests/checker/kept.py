@@ -81,7 +81,6 @@ KEPT: dict[str, Kept] = {
             ["A 1: list .hoodie/timeline 4: B"],
         ),
         r"InstantNotFound: the active timeline has no instant \d+ \(clustering\)",
-        known="who plans a clustering drops the plan that another has stored and not begun yet, and that one is not told why",
     ),
     "the columns outlive the writes that named them": Kept(
         Schedule("cow kept", {"B": "cluster; cluster; archive; scan"}),
