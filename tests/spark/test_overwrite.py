@@ -63,7 +63,9 @@ def test_rows_read_from_the_table_itself(spark: SparkSession, path: str, operati
 
 def test_columns_are_those_of_the_new_rows(spark: SparkSession, path: str) -> None:
     new = frame(spark, [("a", "la", "1.5", 7)], "id string, city string, fare string, ts long")
-    hs.write(new, path, mode="overwrite", options=OPTIONS)
+    with pytest.raises(InvalidRequest, match="fare from double to string"):
+        hs.write(new, path, mode="overwrite", options=OPTIONS)
+    hs.write(new, path, mode="overwrite", options={**OPTIONS, "pyhudi.schema.mode": "evolve"})
     assert rows(path) == [("a", "la", "1.5", 7)]
     hs.write(new, path, options=OPTIONS)
     assert rows(path) == [("a", "la", "1.5", 7)] and hp.Table(path).validate().ok

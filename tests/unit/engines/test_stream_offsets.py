@@ -76,10 +76,12 @@ def test_offsets_of_another_source(path: Path) -> None:
             reader(path).partitions(offset, {"completion_time": "3"})
 
 
-def test_a_column_that_changed_its_type(path: Path) -> None:
-    one = reader(path)
+def test_a_column_that_changed_its_type(tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", name="t", record_key="id")
+    table.upsert(rows("ab", 1))
+    one = reader(tmp_path / "t")
     start = one.initialOffset()
-    Table(path).upsert(pa.table({"id": ["a"], "ts": pa.array([50], pa.int64())}))
+    table.upsert(pa.table({"id": ["a"], "ts": pa.array([50], pa.int64())}))
     with pytest.raises(InvalidRequest, match="start the query again"):
         one.partitions(start, one.reportLatestOffset())
 
