@@ -202,3 +202,15 @@ def test_a_clustering_that_can_never_run_is_settled(who: str) -> None:
     elif who == "plan":
         assert world.table.cluster().instant is not None
     writes_on(world)
+
+
+def test_a_clustering_without_a_sign_of_life_is_waited_for() -> None:
+    """As the real Hudi carries it out under its policy for one writer."""
+    world = grown("cow")
+    planned = world.table.schedule_clustering().instant
+    assert planned is not None
+    world.table.context.timeline.start(world.table.timeline().find(planned, Action.CLUSTERING))
+    with pytest.raises(TableState, match=f"pending clustering {planned}"):
+        world.upsert({"k1": 1001})
+    world.environment.stall_ms(20 * 60_000)
+    writes_on(world)

@@ -25,6 +25,9 @@ from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_rollback_targets
 
+STRANGERS_PATIENCES = 10
+"""How many times as long as for a process of ours an action without a heartbeat is waited for."""
+
 
 class PlanTaken(TableState):
     """A plan is somebody else's by now, or nobody's.  reason: whose, in a few words."""
@@ -93,10 +96,17 @@ def plan_and_claim(
 
 
 def was_begun_by_a_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
-    """Whether somebody began to carry a pending plan out, and lives no more."""
+    """Whether somebody began to carry a pending plan out, and lives no more.
+
+    Services of real Hudi may have no sign of life.  Of those only the age of the inflight file tells, and they are waited for
+    longer.
+    """
     if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
         return False
-    return instant.state is State.INFLIGHT or last_heartbeat_ms(context.storage, instant.request_time) is not None
+    if last_heartbeat_ms(context.storage, instant.request_time) is not None:
+        return True
+    begun = context.storage.stat(context.timeline.path(instant)) if instant.state is State.INFLIGHT else None
+    return begun is not None and context.env.now_ms() - begun.modified_ms > STRANGERS_PATIENCES * settings.heartbeats.patience_ms
 
 
 def drop_plan(context: TableContext, settings: CommitSettings, request_time: str, action: Action) -> bool:

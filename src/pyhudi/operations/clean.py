@@ -35,7 +35,7 @@ from pyhudi.format.actions.clean import (
 )
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State, parse_instant_time
-from pyhudi.operations.claim import PlanTaken, claim, started
+from pyhudi.operations.claim import STRANGERS_PATIENCES, PlanTaken, claim, started
 from pyhudi.operations.metadata.mirror import mirror_clean
 from pyhudi.operations.observe import observed
 from pyhudi.operations.results import CleanResult
@@ -67,8 +67,6 @@ from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 _DELETING_THREADS = 16
-_STRANGERS_PATIENCES = 10
-"""How many times as long as for one of ours a clean without a heartbeat is waited for."""
 _RELOADS = 4
 
 
@@ -326,7 +324,7 @@ def _died(context: TableContext, settings: CommitSettings, pending: Instant) -> 
         return True
     # Real Hudi's cleans have no sign of life: only their age tells.
     age_ms = context.env.now_ms() - parse_instant_time(pending.request_time, context.config.zone)
-    return age_ms > _STRANGERS_PATIENCES * settings.heartbeats.patience_ms
+    return age_ms > STRANGERS_PATIENCES * settings.heartbeats.patience_ms
 
 
 @contextmanager

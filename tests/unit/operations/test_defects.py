@@ -189,6 +189,7 @@ def test_a_clustering_that_was_taken_back(tmp_path: Path) -> None:
     table = Table(str(tmp_path), options=QUIET)
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "b"]
     changes = pa.table({"id": ["a", "c"], "ts": [2, 2]})
+    # Somebody without a sign of life may be at it.
     with pytest.raises(TableState, match=r"pending clustering.*unschedule_clustering"):
         table.upsert(changes)
     table.unschedule_clustering(str(clustered.instant))
