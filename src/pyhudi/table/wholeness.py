@@ -5,7 +5,8 @@ away what the timeline counts; what later commits put in its place does not coun
 word.  So whoever has listed files looks at the timeline once more:
 
     rolled back   a completed write that the state counts is gone: restored or rolled back
-    moved on      the newest write that the state counts was archived: nobody can tell what was cleaned since
+    moved on      the newest write that the state counts was archived: nobody can tell what was cleaned since.  A savepointed
+                  commit stays when later ones are archived, and so do all files that a state ending with it counts
     cleaned       a clean that the state does not know was planned, and it may take what the state counts.  A clean keeps all
                   slices from an earliest instant on and the newest one before it.  That is what the state counts as long as it
                   knows every write before that instant; for a query as of an earlier time, as long as that lies at or after it
@@ -48,9 +49,9 @@ def find_loss(store: TimelineStore, then: Timeline, as_of: str | None = None) ->
 
 def _lost_writes(then: Timeline, now: Timeline) -> Loss | None:
     counted = [i.request_time for i in then.completed_writes()]
-    if counted and now.is_before_start(counted[-1]):
-        return Loss(f"{counted[-1]}, its newest write, was archived", (counted[-1],))
     active = {i.request_time for i in now.completed_writes()}
+    if counted and counted[-1] not in active and now.is_before_start(counted[-1]):
+        return Loss(f"{counted[-1]}, its newest write, was archived", (counted[-1],))
     lost = tuple(time for time in counted if time not in active and not now.is_before_start(time))
     if lost:
         return Loss(f"write {lost[-1]} was rolled back", lost)
