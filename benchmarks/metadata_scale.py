@@ -39,10 +39,10 @@ from pyhudi.format.metadata.partitions import format_file_id
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA, RECORD_SCHEMA, RecordType
 from pyhudi.format.metadata.wrapped import wrap
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import Transaction, commit_metadata
 from pyhudi.operations.metadata.mirror import CommitMirror
 from pyhudi.operations.metadata.store import MetadataStore, create_store
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import Transaction, commit_metadata
 from pyhudi.options import parse_options
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.hashing import shard_of_keys

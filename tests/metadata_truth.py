@@ -21,8 +21,8 @@ from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.schema import RecordType
+from pyhudi.operations.admin.validate_indexes import filter_covers
 from pyhudi.operations.metadata.defined import load_defined_indexes, result_type
-from pyhudi.operations.validate_indexes import filter_covers
 from pyhudi.plan.metadata import (
     FileFilter,
     FileRanges,

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import pyhudi as hp
-from pyhudi.operations.results import WriteResult
+from pyhudi.operations.action.results import WriteResult
 from pyhudi.records.hashing import bucket_ids
 
 Values = dict[str, Any]

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         WriteConflict,
     )
     from pyhudi.execute.progress import set_reporter
-    from pyhudi.operations.observe import OperationEvent, add_listener
-    from pyhudi.operations.results import WriteResult
+    from pyhudi.operations.action.observe import OperationEvent, add_listener
+    from pyhudi.operations.action.results import WriteResult
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
 
 __version__ = "0.1.0"
@@ -71,9 +71,9 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api"),
-    "WriteResult": "pyhudi.operations.results",
+    "WriteResult": "pyhudi.operations.action.results",
     "set_reporter": "pyhudi.execute.progress",
-    **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.observe"),
+    **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.action.observe"),
     **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger"), "pyhudi.records.mergers"),
 }
 """Where the names are that do not stand in `pyhudi.errors`."""

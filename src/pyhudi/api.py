@@ -23,27 +23,18 @@ from pyhudi.execute.read_slice import rows_without_columns
 from pyhudi.format.coding import checked_text
 from pyhudi.format.instants import Action, Instant
 from pyhudi.inspect import Inspection
-from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.batches import BatchLanded, StreamBatch, check_not_landed
-from pyhudi.operations.changes import ChangeQuery, plan_change_query
-from pyhudi.operations.clean import CleanSettings, preview_clean, run_clean
-from pyhudi.operations.cluster import (
-    ClusteringOptions,
-    ClusteringResult,
-    drop_clustering,
-    execute_clustering,
-    plan_and_run_clustering,
-    schedule_clustering,
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.results import (
+    ArchiveResult,
+    CleanResult,
+    CompactionResult,
+    RestoreResult,
+    SavepointResult,
+    WriteResult,
 )
-from pyhudi.operations.compact import (
-    CompactSettings,
-    run_compaction,
-    run_log_compaction,
-    schedule_compaction,
-    schedule_log_compaction,
-    unschedule,
-)
-from pyhudi.operations.create import (
+from pyhudi.operations.action.rollback import RollbackResult, rollback_instant
+from pyhudi.operations.action.settings import THREADS, CommitSettings
+from pyhudi.operations.admin.create import (
     NAME,
     ORDERING,
     PARTITION_FIELDS,
@@ -56,8 +47,45 @@ from pyhudi.operations.create import (
     parse_table_type,
     with_table_settings,
 )
-from pyhudi.operations.gate import check_writable
-from pyhudi.operations.index import (
+from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
+from pyhudi.operations.admin.restore import run_restore
+from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
+from pyhudi.operations.admin.upgrade import VersionChange, run_downgrade, run_upgrade
+from pyhudi.operations.admin.validate import ValidationResult, run_validate
+from pyhudi.operations.read.changes import ChangeQuery, plan_change_query
+from pyhudi.operations.read.lookup import plan_lookup
+from pyhudi.operations.read.query import (
+    AS_OF,
+    FALL_BACK,
+    INCREMENTAL_FORMAT,
+    VALUES_FROM_PATH,
+    Filter,
+    Query,
+    incremental_range,
+    plan_incremental_query,
+    plan_snapshot_query,
+    table_schema,
+)
+from pyhudi.operations.read.skipping import ReadSettings
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
+from pyhudi.operations.services.cluster import (
+    ClusteringOptions,
+    ClusteringResult,
+    drop_clustering,
+    execute_clustering,
+    plan_and_run_clustering,
+    schedule_clustering,
+)
+from pyhudi.operations.services.compact import (
+    CompactSettings,
+    run_compaction,
+    run_log_compaction,
+    schedule_compaction,
+    schedule_log_compaction,
+    unschedule,
+)
+from pyhudi.operations.services.index import (
     IndexInfo,
     IndexRequest,
     IndexSettings,
@@ -71,31 +99,10 @@ from pyhudi.operations.index import (
     run_index,
     schedule_index,
 )
-from pyhudi.operations.lookup import plan_lookup
-from pyhudi.operations.query import (
-    AS_OF,
-    FALL_BACK,
-    INCREMENTAL_FORMAT,
-    VALUES_FROM_PATH,
-    Filter,
-    Query,
-    incremental_range,
-    plan_incremental_query,
-    plan_snapshot_query,
-    table_schema,
-)
-from pyhudi.operations.repair import RepairKind, RepairResult, RepairSettings, run_repair
-from pyhudi.operations.restore import run_restore
-from pyhudi.operations.results import ArchiveResult, CleanResult, CompactionResult, RestoreResult, SavepointResult, WriteResult
-from pyhudi.operations.rollback import RollbackResult, rollback_instant
-from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
-from pyhudi.operations.settings import THREADS, CommitSettings
-from pyhudi.operations.skipping import ReadSettings
-from pyhudi.operations.ttl import TtlSettings, find_expired_partitions, run_ttl
-from pyhudi.operations.upgrade import VersionChange, run_downgrade, run_upgrade
-from pyhudi.operations.upkeep import BackgroundServices, Outcomes, UpkeepSettings, left_to_thread, run_loop, run_pass
-from pyhudi.operations.validate import ValidationResult, run_validate
-from pyhudi.operations.write import (
+from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
+from pyhudi.operations.services.upkeep import BackgroundServices, Outcomes, UpkeepSettings, left_to_thread, run_loop, run_pass
+from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
+from pyhudi.operations.write.run import (
     PARTIAL_UPDATE,
     SCHEMA_MODE,
     WriteOperation,

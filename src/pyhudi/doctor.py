@@ -33,14 +33,14 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError
 from pyhudi.format.instants import Action, State, format_instant_time, parse_instant_time
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
-from pyhudi.operations.archive import ArchiveSettings
-from pyhudi.operations.clean import CleanSettings, preview_clean
-from pyhudi.operations.compact import CompactSettings
-from pyhudi.operations.create import ORDERING
+from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES
+from pyhudi.operations.admin.create import ORDERING
+from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.metadata.settings import METADATA_TABLE
-from pyhudi.operations.repair import RepairKind, RepairSettings, run_repair
-from pyhudi.operations.services import COMPACT_INLINE
-from pyhudi.operations.settings import CONCURRENCY, FAILED_WRITES
+from pyhudi.operations.services.archive import ArchiveSettings
+from pyhudi.operations.services.clean import CleanSettings, preview_clean
+from pyhudi.operations.services.compact import CompactSettings
+from pyhudi.operations.services.run import COMPACT_INLINE
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
 from pyhudi.plan.cleaning import COMMITS_RETAINED

@@ -27,15 +27,15 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import FileSettings
-from pyhudi.operations.batches import SinkSettings
-from pyhudi.operations.create import TableSettings
-from pyhudi.operations.index import IndexSettings
-from pyhudi.operations.query import QUERY_OPTIONS
-from pyhudi.operations.settings import THREADS
-from pyhudi.operations.skipping import ReadSettings
-from pyhudi.operations.streams import START_OFFSET
-from pyhudi.operations.upkeep import UpkeepSettings
-from pyhudi.operations.write import OPERATION, PARTITIONS_TO_DELETE, WriteSettings
+from pyhudi.operations.action.settings import THREADS
+from pyhudi.operations.admin.create import TableSettings
+from pyhudi.operations.read.query import QUERY_OPTIONS
+from pyhudi.operations.read.skipping import ReadSettings
+from pyhudi.operations.read.streams import START_OFFSET
+from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.upkeep import UpkeepSettings
+from pyhudi.operations.write.batches import SinkSettings
+from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteSettings
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.plan.write import SizingSettings
 from pyhudi.settings import Option, Options, options_of

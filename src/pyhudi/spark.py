@@ -23,10 +23,10 @@ from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
 from pyhudi.errors import InvalidRequest, TableExists
-from pyhudi.operations.create import RECORD_KEY_FIELDS, check_against_table
-from pyhudi.operations.query import COLUMNS, FILTER
-from pyhudi.operations.results import WriteResult
-from pyhudi.operations.write import (
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table
+from pyhudi.operations.read.query import COLUMNS, FILTER
+from pyhudi.operations.write.run import (
     OPERATION,
     PARTITIONS_TO_DELETE,
     WriteOperation,

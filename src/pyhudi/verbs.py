@@ -21,14 +21,10 @@ from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.base_file import CODEC
-from pyhudi.operations.archive import ArchiveSettings
-from pyhudi.operations.batches import SinkSettings
-from pyhudi.operations.clean import CleanSettings
-from pyhudi.operations.cluster import ClusteringOptions
-from pyhudi.operations.compact import CompactSettings
-from pyhudi.operations.create import TableSettings
-from pyhudi.operations.index import IndexSettings
-from pyhudi.operations.query import (
+from pyhudi.operations.action.settings import THREADS, CommitSettings
+from pyhudi.operations.admin.create import TableSettings
+from pyhudi.operations.admin.repair import RepairSettings
+from pyhudi.operations.read.query import (
     AS_OF,
     FALL_BACK,
     INCREMENTAL_FORMAT,
@@ -37,13 +33,17 @@ from pyhudi.operations.query import (
     RANGE_VERSION,
     VALUES_FROM_PATH,
 )
-from pyhudi.operations.repair import RepairSettings
-from pyhudi.operations.settings import THREADS, CommitSettings
-from pyhudi.operations.skipping import ReadSettings
-from pyhudi.operations.streams import START_OFFSET
-from pyhudi.operations.ttl import TtlSettings
-from pyhudi.operations.upkeep import UpkeepSettings
-from pyhudi.operations.write import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
+from pyhudi.operations.read.skipping import ReadSettings
+from pyhudi.operations.read.streams import START_OFFSET
+from pyhudi.operations.services.archive import ArchiveSettings
+from pyhudi.operations.services.clean import CleanSettings
+from pyhudi.operations.services.cluster import ClusteringOptions
+from pyhudi.operations.services.compact import CompactSettings
+from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.ttl import TtlSettings
+from pyhudi.operations.services.upkeep import UpkeepSettings
+from pyhudi.operations.write.batches import SinkSettings
+from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
 from pyhudi.options import HONOURED
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of

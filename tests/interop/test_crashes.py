@@ -19,10 +19,10 @@ import pytest
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.compact import CompactSettings, run_compaction, run_log_compaction
-from pyhudi.operations.rollback import rollback_instant
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.action.rollback import rollback_instant
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
 from pyhudi.options import parse_options
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, SimulatedCrash

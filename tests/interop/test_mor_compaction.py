@@ -17,7 +17,7 @@ from pyhudi.execute.read_slice import merge_columns, merge_slice
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.query import read_spec
+from pyhudi.operations.read.query import read_spec
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
 from tests.interop.oracle import HudiFailure, RealHudi

@@ -16,7 +16,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pyhudi import Table
-from pyhudi.operations.results import WriteResult
+from pyhudi.operations.action.results import WriteResult
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 

@@ -7,7 +7,7 @@ import pytest
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.cluster import (
+from pyhudi.operations.services.cluster import (
     ClusteringOptions,
     drop_clustering,
     execute_clustering,

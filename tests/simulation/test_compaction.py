@@ -12,7 +12,9 @@ import pytest
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, TableState, WriteConflict
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.compact import (
+from pyhudi.operations.action.rollback import rollback_failed_writes, rollback_instant
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.services.compact import (
     CompactSettings,
     run_compaction,
     run_log_compaction,
@@ -20,9 +22,7 @@ from pyhudi.operations.compact import (
     schedule_log_compaction,
     unschedule,
 )
-from pyhudi.operations.rollback import rollback_failed_writes, rollback_instant
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import Fault, Moment
 from pyhudi.table.context import TableContext

@@ -24,11 +24,11 @@ from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
-from pyhudi.operations.results import WriteResult
-from pyhudi.operations.rollback import RollbackResult, rollback_failed_writes
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import Transaction
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.action.rollback import RollbackResult, rollback_failed_writes
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
 from pyhudi.options import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.base import FileInfo
@@ -548,7 +548,7 @@ def test_a_killed_process_is_cleaned_up_after_at_once(tmp_path: Path) -> None:
     table.upsert(pa.table({"id": ["a"], "ts": [1], "v": [1]}))
     program = _WRITER.replace(
         "print(table",
-        "import os; from pyhudi.operations.transaction import Transaction; "
+        "import os; from pyhudi.operations.action.transaction import Transaction; "
         "Transaction.commit = lambda *a, **k: os.kill(os.getpid(), 9)\n    print(table",
     )
     # Not waited for until the table was written again: a dead child that is still listed counts as dead.

@@ -15,17 +15,17 @@ import pytest
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError, TableState
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.cluster import ClusteringOptions, schedule_clustering
-from pyhudi.operations.compact import CompactSettings, schedule_compaction, schedule_log_compaction
-from pyhudi.operations.index import IndexSettings, drop_index, index_request, rebuild_index, schedule_index
+from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.admin.restore import run_restore
+from pyhudi.operations.admin.savepoint import run_savepoint
 from pyhudi.operations.metadata.initialise import ensure_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.restore import run_restore
-from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
-from pyhudi.operations.savepoint import run_savepoint
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.operations.services.cluster import ClusteringOptions, schedule_clustering
+from pyhudi.operations.services.compact import CompactSettings, schedule_compaction, schedule_log_compaction
+from pyhudi.operations.services.index import IndexSettings, drop_index, index_request, rebuild_index, schedule_index
 from pyhudi.options import Options, parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.compact import CompactSettings, run_compaction
-from pyhudi.operations.index import IndexRequest, IndexSettings, create_index, index_request
+from pyhudi.operations.action.rollback import rollback_instant
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.metadata.services import compact_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.restore import run_restore
-from pyhudi.operations.rollback import rollback_instant
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.operations.services.compact import CompactSettings, run_compaction
+from pyhudi.operations.services.index import IndexRequest, IndexSettings, create_index, index_request
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_write
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import SimulatedCrash
 from pyhudi.table.context import TableContext

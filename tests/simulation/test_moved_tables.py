@@ -6,11 +6,11 @@ import pytest
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.cluster import ClusteringOptions, schedule_clustering
-from pyhudi.operations.compact import CompactSettings, schedule_compaction
-from pyhudi.operations.rollback import rollback_failed_writes
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.action.rollback import rollback_failed_writes
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.operations.services.cluster import ClusteringOptions, schedule_clustering
+from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.memory import MemoryStorage

@@ -18,9 +18,9 @@ import pytest
 from pyhudi.engines.local import LocalEngine, LocalIncoming
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.engine import PrepareRequest
-from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.query import plan_snapshot_query
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.operations.read.query import plan_snapshot_query
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
 from pyhudi.options import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.base import FileInfo, Listing

@@ -6,11 +6,11 @@ import pytest
 
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
-from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.restore import run_restore
-from pyhudi.operations.savepoint import run_delete_savepoint, run_savepoint
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.admin.restore import run_restore
+from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options import parse_options
 from pyhudi.table.context import TableContext
 from tests.simulation.tables import World, killed_everywhere

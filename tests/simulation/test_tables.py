@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.compact import CompactSettings, run_compaction
+from pyhudi.operations.services.compact import CompactSettings, run_compaction
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import Fault, Moment

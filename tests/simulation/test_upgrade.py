@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.operations.compact import CompactSettings
-from pyhudi.operations.upgrade import run_downgrade, run_upgrade
+from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
+from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.options import parse_options
 from pyhudi.table.context import TableContext
 from tests.simulation.tables import World, killed_everywhere

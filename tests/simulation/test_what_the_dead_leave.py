@@ -12,9 +12,9 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
-from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.clean import CleanSettings, run_clean
 from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment

@@ -18,7 +18,7 @@ import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action
-from pyhudi.operations.batches import SINK_CHECKPOINT_KEY
+from pyhudi.operations.write.batches import SINK_CHECKPOINT_KEY
 from pyhudi.table.snapshot import read_commit
 
 if TYPE_CHECKING:

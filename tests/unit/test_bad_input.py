@@ -13,7 +13,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
-from pyhudi.operations.create import COMPARED, FIXED, new_table_properties
+from pyhudi.operations.admin.create import COMPARED, FIXED, new_table_properties
 from pyhudi.options import HONOURED, parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment

@@ -23,12 +23,12 @@ import pyhudi.spark
 from pyhudi import Table
 from pyhudi.api import Indexes
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, Unsupported
-from pyhudi.operations.batches import SinkSettings, StreamBatch
-from pyhudi.operations.index import IndexSettings
-from pyhudi.operations.repair import RepairSettings
-from pyhudi.operations.skipping import ReadSettings
-from pyhudi.operations.upkeep import UpkeepSettings
-from pyhudi.operations.write import WriteOperation, WriteSettings
+from pyhudi.operations.admin.repair import RepairSettings
+from pyhudi.operations.read.skipping import ReadSettings
+from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.upkeep import UpkeepSettings
+from pyhudi.operations.write.batches import SinkSettings, StreamBatch
+from pyhudi.operations.write.run import WriteOperation, WriteSettings
 from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED, parse_options, spelled
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of

@@ -18,7 +18,7 @@ from pyhudi.cli.arguments import (
     parse_pairs,
 )
 from pyhudi.cli.output import Format, print_rows, say
-from pyhudi.operations.index import IndexInfo
+from pyhudi.operations.services.index import IndexInfo
 
 NameArgument = Annotated[str, typer.Argument(help="The index, such as record_index or secondary_index_by_city.")]
 

@@ -20,7 +20,7 @@ from pyhudi.cli.arguments import (
 )
 from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.doctor import diagnose
-from pyhudi.operations.repair import RepairKind
+from pyhudi.operations.admin.repair import RepairKind
 
 KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to look at; may be repeated. All by default.")]
 

@@ -7,8 +7,8 @@ from pyhudi.execute.write_base import ensure_partition
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.properties import parse_properties
-from pyhudi.operations.gate import check_writable
-from pyhudi.operations.repair import find_unmarked_partitions
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.admin.repair import find_unmarked_partitions
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.storage import open_storage
 from pyhudi.storage.markers import Markers, marked_instants

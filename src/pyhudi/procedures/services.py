@@ -10,7 +10,7 @@ from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.ttl import DAYS
+from pyhudi.operations.services.ttl import DAYS
 from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS
 from pyhudi.plan.cleaning import COMMITS_RETAINED, HOURS_RETAINED, POLICY, TRIGGER_COMMITS, TRIGGER_STRATEGY, VERSIONS_RETAINED
 from pyhudi.plan.clustering import LAYOUT, SELECTED_PARTITIONS, SORT_COLUMNS

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from pyhudi.api import Table
 from pyhudi.errors import HudiError
-from pyhudi.operations.validate import Severity, ValidationResult
+from pyhudi.operations.admin.validate import Severity, ValidationResult
 from pyhudi.report.charts import Bar, bars, lanes, legend, readable_time
 from pyhudi.report.figures import (
     LANES,

@@ -11,7 +11,7 @@ from pyhudi.errors import InvalidRequest
 pytest.importorskip("pyspark")
 
 from pyhudi.engines.spark.source import _divided_options
-from pyhudi.operations.skipping import ReadSettings
+from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.options import HONOURED
 from pyhudi.settings import Option
 

@@ -27,7 +27,7 @@ def test_tasks_need_neither_pandas_nor_the_front_of_the_package() -> None:
         "from pyspark import TaskContext\n"
         "TaskContext._setTaskContext(TaskContext())\n"
         "import pyhudi.engines.spark.tasks, pyhudi.engines.spark.jobs\n"
-        "print([name for name in ('pandas', 'pyhudi.api', 'pyhudi.cli', 'pyhudi.operations.write') if name in sys.modules])"
+        "print([name for name in ('pandas', 'pyhudi.api', 'pyhudi.cli', 'pyhudi.operations.write.run') if name in sys.modules])"
     )
     assert found == "[]"
 

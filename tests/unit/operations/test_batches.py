@@ -10,8 +10,8 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CorruptData
-from pyhudi.operations.batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import read_commit
 

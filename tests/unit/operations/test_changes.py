@@ -288,7 +288,7 @@ def test_tables_without_meta_columns(tmp_path: Path) -> None:
 
 def test_log_statistics_that_do_not_name_their_slice(tmp_path: Path) -> None:
     """Other writers may leave it out; then it is found from the files."""
-    from pyhudi.operations.changes import plan_change_query
+    from pyhudi.operations.read.changes import plan_change_query
     from pyhudi.plan.changes import plan_changes
     from pyhudi.plan.incremental import CompletionRange
 

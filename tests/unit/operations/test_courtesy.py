@@ -10,8 +10,8 @@ import pytest
 import pyhudi as hp
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.courtesy import let_strangers_finish
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.action.courtesy import let_strangers_finish
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.heartbeats import heartbeat_path

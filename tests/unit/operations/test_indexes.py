@@ -13,7 +13,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute import held_keys, tag
-from pyhudi.operations.indexes import IndexType, _refuse_groups_of_logs
+from pyhudi.operations.services.indexes import IndexType, _refuse_groups_of_logs
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.slices import FileSlice
 

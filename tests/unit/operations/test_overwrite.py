@@ -11,8 +11,8 @@ import pytest
 from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError, InvalidRequest
-from pyhudi.operations.results import WriteResult
-from pyhudi.operations.write import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
 from pyhudi.options import parse_options
 
 INDEXES = {

@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.operations.streams import (
+from pyhudi.operations.read.streams import (
     check_stream_options,
     initial_position,
     latest_position,

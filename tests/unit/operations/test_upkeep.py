@@ -17,7 +17,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.upkeep import SERVICES
+from pyhudi.operations.services.upkeep import SERVICES
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": "100",

@@ -13,7 +13,7 @@ import pytest
 
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest
-from pyhudi.operations.validate import FINDINGS_SCHEMA, ValidationResult
+from pyhudi.operations.admin.validate import FINDINGS_SCHEMA, ValidationResult
 from tests.golden_tables import CLOSED_TRAITS, golden_cases, open_golden
 
 INDEXES: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.operations.validate import ValidationResult
+from pyhudi.operations.admin.validate import ValidationResult
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot, read_commit
 

@@ -33,8 +33,8 @@ from pyhudi.execute.changes import change_schema
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.names import check_is_parquet
-from pyhudi.operations.changes import ChangeQuery, chosen_change_columns, plan_change_query
-from pyhudi.operations.query import (
+from pyhudi.operations.read.changes import ChangeQuery, chosen_change_columns, plan_change_query
+from pyhudi.operations.read.query import (
     AS_OF,
     BEGIN,
     COLUMNS,
@@ -50,8 +50,8 @@ from pyhudi.operations.query import (
     plan_snapshot_query,
     read_spec,
 )
-from pyhudi.operations.skipping import ReadSettings
-from pyhudi.operations.streams import reads_changes
+from pyhudi.operations.read.skipping import ReadSettings
+from pyhudi.operations.read.streams import reads_changes
 from pyhudi.plan.incremental import RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.keys import path_valued_columns

@@ -47,9 +47,9 @@ from pyhudi.engines.spark.read import plan_query, streamed_schema
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.operations.changes import ChangeQuery
-from pyhudi.operations.create import check_against_table
-from pyhudi.operations.query import BEGIN, QUERY_TYPE, Query
+from pyhudi.operations.admin.create import check_against_table
+from pyhudi.operations.read.changes import ChangeQuery
+from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, Query
 from pyhudi.options import Options, parse_options, spelled
 from pyhudi.plan.changes import ChangeSource
 from pyhudi.plan.read import prune_partitions

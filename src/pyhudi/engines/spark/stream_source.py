@@ -22,8 +22,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.query import FILTER
-from pyhudi.operations.streams import (
+from pyhudi.operations.read.query import FILTER
+from pyhudi.operations.read.streams import (
     check_stream_options,
     initial_position,
     latest_position,

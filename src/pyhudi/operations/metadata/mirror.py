@@ -39,6 +39,7 @@ from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, co
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_data_file_instant
+from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.defined import DefinedIndexes, load_defined_indexes, result_type
 from pyhudi.operations.metadata.overlap import Overlap, SaidOfPartitions
 from pyhudi.operations.metadata.prepare import (
@@ -51,7 +52,6 @@ from pyhudi.operations.metadata.prepare import (
 )
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions, drop_store, maintained_partitions
-from pyhudi.operations.transaction import Transaction
 from pyhudi.plan.metadata import (
     FileFilter,
     FileRanges,

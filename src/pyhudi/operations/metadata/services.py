@@ -25,10 +25,10 @@ from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.metadata.partitions import parse_file_group_index
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.clean import CleanSettings, run_clean
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.plan.cleaning import CleaningPolicy
 from pyhudi.storage.base import join_path
 from pyhudi.storage.locks import LOCK_WAIT

@@ -17,7 +17,7 @@ from pyhudi.format.metadata.partitions import (
     estimate_file_group_count,
     parse_partition,
 )
-from pyhudi.operations.settings import INDEX_TYPE
+from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.settings import Option, Options, read_settings
 
 BUILD_ORDER = (FILES, COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX, PARTITION_STATS)

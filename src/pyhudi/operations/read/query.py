@@ -25,8 +25,8 @@ from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.format.versions import TableVersion, parse_table_version
-from pyhudi.operations.clean import load_last_clean
-from pyhudi.operations.skipping import ReadSettings, plan_filtered_read
+from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
+from pyhudi.operations.services.clean import load_last_clean
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel

@@ -32,8 +32,8 @@ from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIn
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import format_bucket_prefix, format_file_id
+from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
-from pyhudi.operations.settings import INDEX_TYPE
 from pyhudi.plan.buckets import BUCKET_COUNT, BucketLayout, bucket_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings

@@ -30,13 +30,13 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.properties import parse_properties
-from pyhudi.operations.claim import was_begun_by_a_dead
-from pyhudi.operations.cluster import settle_clusterings, why_never
-from pyhudi.operations.index import IndexSettings, rebuild_index
+from pyhudi.operations.action.claim import was_begun_by_a_dead
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
+from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.observe import observed
-from pyhudi.operations.rollback import rollback_failed_attempt, rollback_failed_writes
-from pyhudi.operations.settings import FAILED_WRITES, CommitSettings
+from pyhudi.operations.services.cluster import settle_clusterings, why_never
+from pyhudi.operations.services.index import IndexSettings, rebuild_index
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive

@@ -15,7 +15,7 @@ from typing import Annotated
 from pyhudi.errors import CorruptData
 from pyhudi.format.instants import format_instant_time
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
-from pyhudi.operations.results import WriteResult
+from pyhudi.operations.action.results import WriteResult
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext

@@ -24,7 +24,7 @@ from pyhudi.format.instants import Action
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.operations.validate_indexes import IndexFindings
+from pyhudi.operations.admin.validate_indexes import IndexFindings
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import avro_to_arrow
 from pyhudi.storage import open_storage

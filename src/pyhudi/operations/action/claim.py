@@ -16,9 +16,9 @@ from contextlib import contextmanager
 
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.rollback import rollback_failed_attempt
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import Transaction
+from pyhudi.operations.action.rollback import rollback_failed_attempt
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import Transaction
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite

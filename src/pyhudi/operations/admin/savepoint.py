@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.clean import load_clean, load_pending_plan, refuse_while_restoring
-from pyhudi.operations.gate import check_writable
-from pyhudi.operations.observe import observed
-from pyhudi.operations.results import SavepointResult
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import new_instant_time
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import SavepointResult
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import new_instant_time
+from pyhudi.operations.services.clean import load_clean, load_pending_plan, refuse_while_restoring
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot

@@ -34,16 +34,16 @@ from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.names import WriteToken
-from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim, drop_plan, plan_and_claim
-from pyhudi.operations.gate import check_writable
+from pyhudi.operations.action.attempt import Phases, taken_back_on_error
+from pyhudi.operations.action.claim import PlanTaken, claim, drop_plan, plan_and_claim
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import CompactionResult, CompactionRun
+from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
+from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
+from pyhudi.operations.action.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.observe import observed
-from pyhudi.operations.results import CompactionResult, CompactionRun
-from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
-from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.plan.compaction import (
     CompactionSettings,
     FileGroupId,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.operations.rollback import rollback_failed_attempt, rollback_instant
-from pyhudi.operations.transaction import Transaction
+from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
+from pyhudi.operations.action.transaction import Transaction
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext

@@ -24,10 +24,10 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_rollback
-from pyhudi.operations.observe import observed
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import HEARTBEAT_FOLDER, list_heartbeats
 from pyhudi.storage.locks import LOCK_FOLDER, QUEUE_FOLDER

@@ -52,12 +52,12 @@ from pyhudi.format.log.commands import RollbackCommand
 from pyhudi.format.log.framing import CorruptBlock, HeaderKey, LogBlock, scan_blocks
 from pyhudi.format.names import ArchiveFileName, parse_archive_file, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.versions import TableVersion, TimelineLayout
-from pyhudi.operations.compact import CompactSettings, run_compaction, unschedule
-from pyhudi.operations.gate import check_writable
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.rollback import rollback_failed_writes
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.metadata.store import drop_store
-from pyhudi.operations.observe import observed
-from pyhudi.operations.rollback import rollback_failed_writes
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.services.compact import CompactSettings, run_compaction, unschedule
 from pyhudi.records.keys import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
 from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness

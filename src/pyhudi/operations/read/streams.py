@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.operations.changes import ChangeQuery, plan_change_query
-from pyhudi.operations.query import (
+from pyhudi.operations.read.changes import ChangeQuery, plan_change_query
+from pyhudi.operations.read.query import (
     AS_OF,
     BEGIN,
     END,
@@ -23,7 +23,7 @@ from pyhudi.operations.query import (
     archived_instants,
     plan_incremental_query,
 )
-from pyhudi.operations.skipping import ReadSettings
+from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import changes_records
 from pyhudi.plan.incremental import CompletionRange, select_instants
 from pyhudi.plan.streams import BEGINNING, BatchLimits, StreamStep, batch_end, parse_start

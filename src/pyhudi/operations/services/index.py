@@ -54,8 +54,10 @@ from pyhudi.format.metadata.partitions import (
     parse_partition,
 )
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.operations.claim import claim
-from pyhudi.operations.gate import check_writable
+from pyhudi.operations.action.claim import claim
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.metadata.defined import (
     check_secondary_column,
     expression_index,
@@ -72,8 +74,6 @@ from pyhudi.operations.metadata.store import (
     drop_store,
     set_partitions,
 )
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import new_instant_time
 from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness

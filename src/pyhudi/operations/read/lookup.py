@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.query import Query, plan_snapshot_query
-from pyhudi.operations.skipping import ReadSettings
+from pyhudi.operations.read.query import Query, plan_snapshot_query
+from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.time_travel import parse_as_of
 from pyhudi.records.keys import KeySpec, partition_columns, record_keys
 from pyhudi.records.meta_fields import RECORD_KEY

@@ -47,12 +47,9 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.operations.cluster import why_never
-from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
-from pyhudi.operations.observe import observed
-from pyhudi.operations.query import read_spec
-from pyhudi.operations.validate_data import check_keys, check_logs, check_plans
-from pyhudi.operations.validate_indexes import (
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
+from pyhudi.operations.admin.validate_indexes import (
     Check,
     CheckedTable,
     check_bloom_filters,
@@ -60,6 +57,9 @@ from pyhudi.operations.validate_indexes import (
     check_partition_stats,
     check_secondary,
 )
+from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
+from pyhudi.operations.read.query import read_spec
+from pyhudi.operations.services.cluster import why_never
 from pyhudi.records.keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.schema import field_at

@@ -25,14 +25,14 @@ from typing import Self
 
 from pyhudi.errors import HudiError, InvalidRequest
 from pyhudi.execute.engine import Engine
-from pyhudi.operations.cluster import run_clusterings
-from pyhudi.operations.compact import run_compaction, run_log_compaction
-from pyhudi.operations.services import ServiceSettings, describe_clusterings, describe_compactions, run_housekeeping
-from pyhudi.operations.ttl import DeletePartitions, TtlSettings, run_ttl
+from pyhudi.operations.services.cluster import run_clusterings
+from pyhudi.operations.services.compact import run_compaction, run_log_compaction
+from pyhudi.operations.services.run import ServiceSettings, describe_clusterings, describe_compactions, run_housekeeping
+from pyhudi.operations.services.ttl import DeletePartitions, TtlSettings, run_ttl
 from pyhudi.settings import Options, read_settings
 from pyhudi.table.context import TableContext
 
-_LOG = logging.getLogger("pyhudi.operations.upkeep")
+_LOG = logging.getLogger("pyhudi.operations.services.upkeep")
 
 SERVICES = ("clean", "metadata", "archive", "compact", "log_compact", "cluster", "ttl")
 """In the order in which a pass runs them."""

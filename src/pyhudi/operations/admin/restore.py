@@ -25,13 +25,13 @@ from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.operations.gate import check_writable
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import RestoreResult
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import new_instant_time
+from pyhudi.operations.admin.savepoint import check_retained, completed_write
 from pyhudi.operations.metadata.store import drop_for_restore
-from pyhudi.operations.observe import observed
-from pyhudi.operations.results import RestoreResult
-from pyhudi.operations.savepoint import check_retained, completed_write
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import new_instant_time
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri

@@ -27,11 +27,11 @@ from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
 from pyhudi.format.instants import Action, Instant, State, completed_action, parse_action
-from pyhudi.operations.clean import load_last_clean
-from pyhudi.operations.observe import observed
-from pyhudi.operations.results import ArchiveResult
-from pyhudi.operations.rollback import sweep_unfinished_documents
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import ArchiveResult
+from pyhudi.operations.action.rollback import sweep_unfinished_documents
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.services.clean import load_last_clean
 from pyhudi.plan.archival import (
     ArchivalBounds,
     ArchivalSettings,

@@ -36,15 +36,15 @@ from pyhudi.format.actions.clustering import (
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.operations.attempt import Phases, taken_back_on_error
-from pyhudi.operations.claim import PlanTaken, claim, drop_plan, plan_and_claim, settle_plan
-from pyhudi.operations.gate import check_writable
+from pyhudi.operations.action.attempt import Phases, taken_back_on_error
+from pyhudi.operations.action.claim import PlanTaken, claim, drop_plan, plan_and_claim, settle_plan
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
+from pyhudi.operations.action.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
+from pyhudi.operations.action.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.observe import observed
-from pyhudi.operations.rollback import finish_pending_rollbacks, rollback_failed_attempt
-from pyhudi.operations.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
-from pyhudi.operations.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
 from pyhudi.plan.clustering import (
     FILTER_MODE,
     GROUPING,

@@ -22,9 +22,9 @@ from pyhudi.execute.changes import ChangeSpec, change_schema, run_changes
 from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
-from pyhudi.operations.query import Filter, archived_instants, read_spec
-from pyhudi.operations.settings import DELETE_FIELD
-from pyhudi.operations.skipping import ReadSettings
+from pyhudi.operations.action.settings import DELETE_FIELD
+from pyhudi.operations.read.query import Filter, archived_instants, read_spec
+from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instants
 from pyhudi.plan.read import Pruning

@@ -33,24 +33,13 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
-from pyhudi.operations.attempt import Phases, give_way, taken_back_on_error
-from pyhudi.operations.batches import StreamBatch, check_not_landed
-from pyhudi.operations.claim import PlanTaken, settle_plan
-from pyhudi.operations.cluster import drop_clustering, settle_clustering
-from pyhudi.operations.create import TableSettings, check_columns
-from pyhudi.operations.gate import check_writable
-from pyhudi.operations.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
-from pyhudi.operations.metadata.defined import load_defined_indexes
-from pyhudi.operations.metadata.initialise import drop_for_new_columns, ensure_metadata_table, mirror_of
-from pyhudi.operations.metadata.mirror import indexing_of
-from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.metadata.store import maintained_partitions
-from pyhudi.operations.observe import observed
-from pyhudi.operations.query import Filter, Query, plan_snapshot_query
-from pyhudi.operations.results import WriteResult
-from pyhudi.operations.rollback import rollback_failed_writes
-from pyhudi.operations.services import ServiceSettings, with_services
-from pyhudi.operations.settings import (
+from pyhudi.operations.action.attempt import Phases, give_way, taken_back_on_error
+from pyhudi.operations.action.claim import PlanTaken, settle_plan
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.action.rollback import rollback_failed_writes
+from pyhudi.operations.action.settings import (
     DELETE_FIELD,
     DELETE_MARKER,
     MEMORY_BUDGET,
@@ -58,8 +47,19 @@ from pyhudi.operations.settings import (
     CommitSettings,
     delete_marker,
 )
-from pyhudi.operations.transaction import Transaction, commit_metadata, touched_groups
-from pyhudi.operations.ttl import DeletePartitions
+from pyhudi.operations.action.transaction import Transaction, commit_metadata, touched_groups
+from pyhudi.operations.admin.create import TableSettings, check_columns
+from pyhudi.operations.metadata.defined import load_defined_indexes
+from pyhudi.operations.metadata.initialise import drop_for_new_columns, ensure_metadata_table, mirror_of
+from pyhudi.operations.metadata.mirror import indexing_of
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.metadata.store import maintained_partitions
+from pyhudi.operations.read.query import Filter, Query, plan_snapshot_query
+from pyhudi.operations.services.cluster import drop_clustering, settle_clustering
+from pyhudi.operations.services.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
+from pyhudi.operations.services.run import ServiceSettings, with_services
+from pyhudi.operations.services.ttl import DeletePartitions
+from pyhudi.operations.write.batches import StreamBatch, check_not_landed
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,

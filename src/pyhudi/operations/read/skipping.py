@@ -43,9 +43,9 @@ from pyhudi.format.metadata.partitions import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
-from pyhudi.operations.indexes import LAYOUT_OPTIONS, read_layout
+from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
 from pyhudi.operations.metadata.settings import METADATA_TABLE
-from pyhudi.operations.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
+from pyhudi.operations.services.indexes import LAYOUT_OPTIONS, read_layout
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (

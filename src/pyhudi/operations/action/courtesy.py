@@ -15,7 +15,7 @@ from collections.abc import Set
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant, State
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import FileGroupId
 from pyhudi.storage.heartbeats import heartbeat_expired, heartbeat_path
 from pyhudi.table.context import TableContext

@@ -35,13 +35,13 @@ from pyhudi.format.actions.clean import (
 )
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State, parse_instant_time
-from pyhudi.operations.claim import STRANGERS_PATIENCES, PlanTaken, claim, started
+from pyhudi.operations.action.claim import STRANGERS_PATIENCES, PlanTaken, claim, started
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import CleanResult
+from pyhudi.operations.action.rollback import rollback_failed_writes
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_clean
-from pyhudi.operations.observe import observed
-from pyhudi.operations.results import CleanResult
-from pyhudi.operations.rollback import rollback_failed_writes
-from pyhudi.operations.settings import CommitSettings
-from pyhudi.operations.transaction import new_instant_time
 from pyhudi.plan.cleaning import (
     CleaningSettings,
     LastClean,

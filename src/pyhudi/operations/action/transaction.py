@@ -26,8 +26,8 @@ from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitM
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
-from pyhudi.operations.courtesy import let_strangers_finish
-from pyhudi.operations.settings import CommitSettings
+from pyhudi.operations.action.courtesy import let_strangers_finish
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import (
     NEW_KEYS_ANYWHERE,
     FileGroupId,
@@ -53,7 +53,7 @@ from pyhudi.timeline.timeline import Timeline
 _MOVES_RECORDS = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
 """Operations whose new file groups hold no new records."""
 
-_LOG = logging.getLogger("pyhudi.operations.transaction")
+_LOG = logging.getLogger("pyhudi.operations.action.transaction")
 
 MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], None]
 """Mirrors a commit into the metadata table, under the lock, before the commit is published."""

@@ -21,15 +21,15 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest, ServiceFailed
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action, Instant, State, format_instant_time
-from pyhudi.operations.archive import ArchiveSettings, run_archive
-from pyhudi.operations.clean import CleanSettings, run_clean
-from pyhudi.operations.cluster import INLINE as CLUSTER_INLINE
-from pyhudi.operations.cluster import ClusteringOptions, ClusteringRuns, due_now, run_clusterings, schedule_clustering
-from pyhudi.operations.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
+from pyhudi.operations.action.results import CompactionResult, WriteResult
 from pyhudi.operations.metadata.services import MetadataServiceSettings, run_metadata_services
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.results import CompactionResult, WriteResult
-from pyhudi.operations.ttl import DeletePartitions, TtlSettings, run_ttl
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.operations.services.cluster import INLINE as CLUSTER_INLINE
+from pyhudi.operations.services.cluster import ClusteringOptions, ClusteringRuns, due_now, run_clusterings, schedule_clustering
+from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
+from pyhudi.operations.services.ttl import DeletePartitions, TtlSettings, run_ttl
 from pyhudi.plan.archival import reason_not_to_archive
 from pyhudi.plan.cleaning import reason_not_to_clean
 from pyhudi.plan.compaction import Due, compaction_due
@@ -38,7 +38,7 @@ from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.timeline import Timeline
 
-_LOG = logging.getLogger("pyhudi.operations.services")
+_LOG = logging.getLogger("pyhudi.operations.services.run")
 
 
 SERVICES_SWITCH = Option("hoodie.table.services.enabled", bool, "true", "services follow writes at all")

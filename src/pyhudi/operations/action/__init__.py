@@ -1,0 +1,1 @@
+"""What every change of a table shares: begin, claim, publish, take back, refuse."""

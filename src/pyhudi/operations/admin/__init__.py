@@ -1,0 +1,1 @@
+"""Creating, checking, repairing and moving whole tables."""

@@ -1,0 +1,1 @@
+"""The reads: a question becomes file slices, columns and a bound condition."""

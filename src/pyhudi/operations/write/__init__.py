@@ -1,0 +1,1 @@
+"""The writes: from a caller's rows to a commit."""
