@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from pyhudi.api import Table
 from pyhudi.execute.indexing import FileIndexing, IndexedFile
 from pyhudi.execute.write_base import WriteStatus
-from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, WriteStat
+from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.hfile import encode_hfile
 from pyhudi.format.index_definitions import column_stats_definition, format_index_definitions
 from pyhudi.format.instants import Action, Instant, State
@@ -166,7 +166,9 @@ def measure_commits(folder: Path, partition_count: int) -> dict[str, float]:
             stat = WriteStat(file_id=file_id, path=path, partition_path=partition, file_size_in_bytes=100_000_000)
             statuses.append(WriteStatus(stat, IndexedFile(ranges)))
         mirror = CommitMirror(None, FileIndexing(columns, key_shards=shards), SCHEMA, statuses)
-        transaction.commit(commit_metadata("UPSERT", statuses, arrow_to_avro(SCHEMA, table.name), {}), None, mirror=mirror)
+        transaction.commit(
+            commit_metadata(Operation.UPSERT, statuses, arrow_to_avro(SCHEMA, table.name), {}), None, mirror=mirror
+        )
         wall.append(time.perf_counter() - started)
         cpu.append(time.process_time() - cpu_started)
     return {"seconds": float(np.median(wall)), "cpu_seconds": float(np.median(cpu))}

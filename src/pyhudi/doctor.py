@@ -48,6 +48,7 @@ from pyhudi.plan.compaction import compaction_due
 from pyhudi.plan.write import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.table.closed import check_open
+from pyhudi.timeline.timeline import SERVICE_ACTIONS
 
 PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "fastavro": (1, 9), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
 """The oldest releases that PyHudi works with."""
@@ -328,7 +329,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
             yield overdue(finding, f"pyhudi archive {table.uri}")
     except HudiError as error:
         yield Finding(Severity.ERROR, "services", f"cannot be planned: {error}", "mend that first, then ask again")
-    for instant in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING):
+    for instant in timeline.pending(*SERVICE_ACTIONS):
         waited_ms = now_ms - parse_instant_time(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
             command = "cluster" if instant.action is Action.CLUSTERING else "compact"

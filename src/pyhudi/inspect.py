@@ -402,7 +402,7 @@ class Inspection:
 
 def _commit_row(instant: Instant, metadata: CommitMetadata) -> dict[str, Any]:
     stats = metadata.write_stats
-    is_service = metadata.operation_type in _SERVICES or metadata.compacted
+    is_service = metadata.operation.is_service or metadata.compacted
     replaced = metadata.partition_to_replace_file_ids or {}
     return {
         "request_time": instant.request_time,
@@ -420,9 +420,6 @@ def _commit_row(instant: Instant, metadata: CommitMetadata) -> dict[str, Any]:
         "rows_written": sum(stat.num_writes for stat in stats),
         "bytes_written": sum(stat.total_write_bytes for stat in stats),
     }
-
-
-_SERVICES = frozenset({Operation.COMPACT, Operation.LOG_COMPACT, Operation.CLUSTER})
 
 
 def _current_files(snapshot: Snapshot) -> Iterable[tuple[str, int]]:

@@ -47,6 +47,21 @@ class Action(StrEnum):
     INDEXING = "indexing"
     SCHEMACOMMIT = "schemacommit"
 
+    @property
+    def is_write(self) -> bool:
+        """True when its completed form adds data, and its pending form is an ordinary write."""
+        return self in (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
+
+    @property
+    def is_service(self) -> bool:
+        """True for the pending form of a table service that writes data files from a plan, and completes as a write."""
+        return self in (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
+
+    @property
+    def keeps_plan(self) -> bool:
+        """True when a failed attempt leaves the plan, to be carried out anew."""
+        return self in (Action.COMPACTION, Action.CLUSTERING)
+
 
 def parse_action(word: str) -> Action:
     """The action of a word.  Raises CorruptData for one that is none."""
@@ -238,7 +253,6 @@ def shift_instant_time(text: str, delta_ms: int, zone: tzinfo) -> str:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FILE = re.compile(r"([0-9]{1,40})(?:_([0-9]{1,40}))?(\.[a-z]+(?:\.[a-z]+)?)")
-_WITHOUT_COMPLETED = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
 
 
 def _is_digits(text: str) -> bool:
@@ -262,7 +276,7 @@ def _moment(text: str, zone: tzinfo) -> int | None:
 
 def _suffix(action: Action, state: State) -> str | None:
     if state is State.COMPLETED:
-        return None if action in _WITHOUT_COMPLETED else f".{action.value}"
+        return None if action.is_service else f".{action.value}"
     if action is Action.COMMIT and state is State.INFLIGHT:
         return ".inflight"
     if action is Action.SAVEPOINT and state is State.REQUESTED:

@@ -90,7 +90,7 @@ class ChangePlan(ReadPlan):
 
 def changes_records(metadata: CommitMetadata) -> bool:
     """Whether a commit changed records, rather than moved them."""
-    return metadata.operation_type not in _SERVICES
+    return metadata.operation.changes_rows
 
 
 def changed_partitions(commits: Iterable[CommitMetadata]) -> tuple[str, ...]:
@@ -131,10 +131,6 @@ def plan_changes(
                 before = there.last_slice(partition, file_id, instant.request_time)
                 found.append(ChangeSource(instant.request_time, ChangeKind.DELETED, partition, file_id, before=before))
     return tuple(found)
-
-
-_SERVICES = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT", "INDEX", "ALTER_SCHEMA", "BUCKET_RESCALE"})
-_DELETES = frozenset({"DELETE", "DELETE_PREPPED"})
 
 
 class _Files:
@@ -206,7 +202,7 @@ def _written(
             after=_slice(partition, file_id, after) if needs_after else None,
             change_logs=tuple(_whole(files.log(log, instant_time), size) for log, size in sorted(stat.cdc_stats.items())),
         )
-    is_delete = metadata.operation_type in _DELETES
+    is_delete = metadata.operation.deletes
     if is_delete and not stat.num_writes and stat.num_deletes:
         if before is None:
             raise _gone(instant_time, stat.prev_base_file or f"{file_id} of {stat.prev_commit}")

@@ -43,8 +43,6 @@ R = TypeVar("R")
 _RELOADS = 4
 _COMMIT_WORDS = frozenset(action.value for action in COMMIT_LIKE)
 
-_NO_SCHEMA_OPERATIONS = frozenset({"CLUSTER", "COMPACT", "INDEX", "LOG_COMPACT"})
-
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
@@ -283,7 +281,7 @@ def _newest_schema(commits: Iterable[CommitMetadata]) -> str:
     for metadata in commits:
         check_commit_open(metadata)
         text = metadata.extra_metadata.get(SCHEMA_KEY, "")
-        if text and metadata.operation_type not in _NO_SCHEMA_OPERATIONS:
+        if text and metadata.operation.sets_schema:
             return text
     return ""
 

@@ -365,7 +365,7 @@ class ArchivedCompletions(Mapping[str, str]):
         return self._loaded[entry.file_name]
 
 
-_WRITE_WORDS = frozenset({Action.COMMIT.value, Action.DELTACOMMIT.value, Action.REPLACECOMMIT.value})
+_WRITE_WORDS = frozenset(action.value for action in Action if action.is_write)
 
 
 def _range(group: pq.RowGroupMetaData, column: str) -> tuple[str | None, str | None]:

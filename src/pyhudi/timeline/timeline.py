@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from pyhudi.errors import InstantNotFound
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 
-WRITE_ACTIONS = frozenset({Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT})
+WRITE_ACTIONS = frozenset(action for action in Action if action.is_write)
 """Actions whose completed form adds data, and whose pending form is an ordinary write."""
 
-SLICING_ACTIONS = WRITE_ACTIONS | {Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING}
+SERVICE_ACTIONS = frozenset(action for action in Action if action.is_service)
+"""Actions of table services that write data files from a plan, and complete as writes."""
+
+SLICING_ACTIONS = WRITE_ACTIONS | SERVICE_ACTIONS
 """Actions that create data files in any state."""
 
 

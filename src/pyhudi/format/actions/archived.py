@@ -44,7 +44,7 @@ ServiceDocument: TypeAlias = CleanMetadata | RollbackMetadata | RestoreMetadata 
 CompletedDocument: TypeAlias = CommitMetadata | ServiceDocument
 PlanDocument: TypeAlias = CompactionPlan | CleanerPlan | RequestedReplaceMetadata | CommitMetadata
 
-COMMIT_LIKE = frozenset({Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT})
+COMMIT_LIKE = frozenset(action for action in Action if action.is_write)
 """The completed actions whose file holds commit metadata."""
 SERVICE_DOCUMENTS: Mapping[Action, type[ServiceDocument]] = {
     Action.CLEAN: CleanMetadata,

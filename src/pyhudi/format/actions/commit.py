@@ -51,7 +51,10 @@ NO_PREVIOUS_COMMIT = "null"
 
 
 class Operation(StrEnum):
-    """What `operation_type` may say; readers refuse a commit with any other word."""
+    """What `operation_type` may say, and what follows from it.
+
+    Readers refuse a commit with any other word.  BUCKET_RESCALE is known from version 9 on: it is read, and not written.
+    """
 
     INSERT = "INSERT"
     INSERT_PREPPED = "INSERT_PREPPED"
@@ -70,7 +73,49 @@ class Operation(StrEnum):
     INDEX = "INDEX"
     ALTER_SCHEMA = "ALTER_SCHEMA"
     LOG_COMPACT = "LOG_COMPACT"
+    BUCKET_RESCALE = "BUCKET_RESCALE"
     UNKNOWN = "UNKNOWN"
+
+    @property
+    def is_service(self) -> bool:
+        """True for planned table services: they write rows anew that the table had, under the keys that it had."""
+        return self in (Operation.COMPACT, Operation.LOG_COMPACT, Operation.CLUSTER)
+
+    @property
+    def changes_rows(self) -> bool:
+        """False when every row is afterwards what it was before."""
+        return not self.is_service and self not in (Operation.INDEX, Operation.ALTER_SCHEMA, Operation.BUCKET_RESCALE)
+
+    @property
+    def moves_keys(self) -> bool:
+        """False when every record that was there stays in its file group, and no other record comes."""
+        return self.changes_rows or self in (Operation.CLUSTER, Operation.BUCKET_RESCALE)
+
+    @property
+    def replaces(self) -> bool:
+        """True when it replaces file groups: it completes as a replacecommit."""
+        return self in (
+            Operation.INSERT_OVERWRITE,
+            Operation.INSERT_OVERWRITE_TABLE,
+            Operation.DELETE_PARTITION,
+            Operation.CLUSTER,
+            Operation.BUCKET_RESCALE,
+        )
+
+    @property
+    def deletes(self) -> bool:
+        """True when each of its rows names a record that goes."""
+        return self in (Operation.DELETE, Operation.DELETE_PREPPED)
+
+    @property
+    def sets_schema(self) -> bool:
+        """False when the schema that its commit carries is not to be taken for the table's."""
+        return not self.is_service and self is not Operation.INDEX
+
+    @property
+    def is_written(self) -> bool:
+        """False for one that readers of version 8 refuse."""
+        return self is not Operation.BUCKET_RESCALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +200,19 @@ class CommitMetadata:
     version: int | None = None
 
     @property
+    def operation(self) -> Operation:
+        """The operation as a value; UNKNOWN for none, and for a word of which nothing is known."""
+        return Operation.__members__.get(self.operation_type or "", Operation.UNKNOWN)
+
+    @property
     def write_stats(self) -> tuple[WriteStat, ...]:
         """The stats of all partitions, in the order of the file."""
         return tuple(stat for stats in self.partition_to_write_stats.values() for stat in stats)
 
     def encode(self, sync: bytes = DEFAULT_SYNC) -> bytes:
         """The Avro container.  Raises InvalidRequest for an operation that readers would refuse."""
-        if self.operation_type is not None and self.operation_type not in Operation.__members__:
+        known = Operation.__members__.get(self.operation_type or "")
+        if self.operation_type is not None and (known is None or not known.is_written):
             raise InvalidRequest(f"Commit metadata names an unknown operation: {self.operation_type!r}")
         schema = COMMIT_SCHEMA if self.partition_to_replace_file_ids is None else REPLACE_COMMIT_SCHEMA
         return encode_container(schema, self, sync)

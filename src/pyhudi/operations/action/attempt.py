@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Instant, State
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.action.transaction import Transaction
@@ -84,7 +84,7 @@ class taken_back_on_error:
 
 def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict | None:
     """What a failure means where others have rolled the attempt back meanwhile; None where it speaks for itself."""
-    if isinstance(error, WriteConflict) or not isinstance(error, Exception) or transaction.action in _PLANNED:
+    if isinstance(error, WriteConflict) or not isinstance(error, Exception) or transaction.action.is_service:
         return None
     try:
         transaction.check_ours(transaction.context.timeline.load_files(), State.REQUESTED)
@@ -98,7 +98,7 @@ def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict 
 def abandon(transaction: Transaction) -> None:
     """Roll back a transaction of this process that did not commit."""
     context = transaction.context
-    if transaction.action in _PLANNED:
+    if transaction.action.is_service:
         # By now another process may carry the same plan out, or have completed it; then nothing here is ours to remove.
         rollback_failed_attempt(context, transaction.instant_time, transaction.action, transaction.settings)
         return
@@ -123,5 +123,3 @@ def _written_files(context: TableContext, instant_time: str) -> list[str]:
 
 _LAST_DOUBLING = 6
 _LONGEST_WAIT_MS = 10_000
-
-_PLANNED = frozenset({Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING})

@@ -222,7 +222,7 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
         mirror_rollback(held, requested.request_time, target, partitions, timeline)
         Markers(storage, target).delete()
-        if action not in _LEAVES_PLAN:
+        if not action.keeps_plan:
             # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
             liveness.forget(storage, target)
         for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
@@ -262,7 +262,6 @@ def _remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
 
 
 _BOTH = (State.INFLIGHT, State.REQUESTED)
-_LEAVES_PLAN = frozenset({Action.COMPACTION, Action.CLUSTERING})
 
 _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = {
     Action.COMPACTION: ((Action.COMPACTION, (State.INFLIGHT,)),),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
 from pyhudi.execute.write_base import WriteStatus
-from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, WriteStat
+from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
@@ -49,9 +49,6 @@ from pyhudi.table.snapshot import load_archived_commits, load_rollback_targets, 
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
-
-_MOVES_RECORDS = frozenset({"CLUSTER", "COMPACT", "LOG_COMPACT"})
-"""Operations whose new file groups hold no new records."""
 
 _LOG = logging.getLogger("pyhudi.operations.action.transaction")
 
@@ -235,7 +232,7 @@ class Transaction:
         commits = [(i, read_commit(self.context.timeline, i)) for i in met if i.is_completed]
         for instant, metadata in (*commits, *self._archived_since(now, start)):
             others[instant] = groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
-            if metadata.operation_type == "COMPACT":
+            if metadata.operation is Operation.COMPACT:
                 compactions.add(instant.request_time)
                 compacted |= others[instant]
         touched |= looked_up_beside(touched, compacted)
@@ -308,7 +305,7 @@ def groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) 
     appends_insert: what it appended to logs counts as inserted.
     """
     groups = written_groups(metadata)
-    if metadata.operation_type not in _MOVES_RECORDS:
+    if not metadata.operation.is_service:
         added = {
             partition
             for partition, stats in metadata.partition_to_write_stats.items()
@@ -331,7 +328,7 @@ def _is_new(stat: WriteStat) -> bool:
 
 
 def commit_metadata(
-    operation: str,
+    operation: Operation,
     statuses: Iterable[WriteStatus],
     schema_text: str,
     extra: Mapping[str, str],
@@ -346,7 +343,7 @@ def commit_metadata(
         partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
         compacted=compacted,
         extra_metadata={SCHEMA_KEY: schema_text, **extra},
-        operation_type=operation,
+        operation_type=operation.value,
         partition_to_replace_file_ids=None if replaced is None else {p: tuple(ids) for p, ids in sorted(replaced.items())},
     )
 

@@ -46,7 +46,7 @@ from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.metadata.indexes import scan_files
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.timeline.timeline import Timeline
+from pyhudi.timeline.timeline import SERVICE_ACTIONS, Timeline
 
 
 class RepairKind(StrEnum):
@@ -159,7 +159,7 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
     if dry_run:
         return
     rollback_failed_writes(context, settings.commit)
-    for instant in timeline.pending(*_SERVICES):
+    for instant in timeline.pending(*SERVICE_ACTIONS):
         if instant.state is State.INFLIGHT and not _lives(context, settings, instant):
             rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
     settle_clusterings(context, settings.commit)
@@ -182,11 +182,11 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
         if was_begun_by_a_dead(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a clustering died", "it is dropped; the next one plans anew")
         return None
-    if instant.action in _SERVICES:
+    if instant.action.is_service:
         if instant.state is not State.INFLIGHT:
             return None
         return RepairStep(RepairKind.PENDING, path, f"a {instant.action} died", "its attempt is undone, and its plan stays")
-    if instant.action in _WRITES:
+    if instant.action.is_write:
         if settings.commit.failed_writes == "NEVER":
             return RepairStep(RepairKind.PENDING, path, "a write died", f"{FAILED_WRITES}=NEVER leaves it")
         return RepairStep(RepairKind.PENDING, path, "a write died", "it is rolled back")
@@ -279,8 +279,6 @@ def _counts(timeline: Timeline, name: str) -> bool:
     return named is not None and timeline.is_completed(named.instant_time)
 
 
-_SERVICES = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLUSTERING)
-_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _Repair = Callable[[TableContext, Engine, RepairSettings, bool], Iterator[RepairStep]]
 _REPAIRS: dict[RepairKind, _Repair] = {
     RepairKind.PROPERTIES: _repair_properties,

@@ -75,7 +75,6 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 _META = ".hoodie"
 _ARCHIVE = "archived"
 _ROWS_A_FILE = 1000
-_COMMIT_LIKE = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 _V1, _V2 = TimelineLayout.V1, TimelineLayout.V2
 
 
@@ -214,7 +213,7 @@ def _store_layout_2(context: TableContext, folder: str, files: Sequence[Instant]
         moved = replace(instant, completion_time=times[instant.step]) if instant.is_completed else instant
         if instant.action is Action.REPLACECOMMIT and not instant.is_completed and _plans_clustering(context, instant, files):
             moved = replace(moved, action=Action.CLUSTERING)
-        if data and instant.action in _COMMIT_LIKE and (instant.is_completed or instant.state is State.INFLIGHT):
+        if data and instant.action.is_write and (instant.is_completed or instant.state is State.INFLIGHT):
             data = _commit(context, instant, data).encode(context.env.token_bytes(16))
         context.storage.put(f"{folder}/{moved.file_name(_V2)}", data)
     return len({instant.step for instant in files})
@@ -229,7 +228,7 @@ def _store_layout_1(context: TableContext, files: Sequence[Instant]) -> int:
         moved = replace(instant, completion_time=None, is_legacy=False) if instant.is_completed else instant
         if moved.action is Action.CLUSTERING:
             moved = replace(moved, action=Action.REPLACECOMMIT)
-        if instant.action in _COMMIT_LIKE:
+        if instant.action.is_write:
             if instant.is_completed or (data and instant.state is State.INFLIGHT):
                 data = _commit(context, instant, data).encode_json()
             elif instant.action is not Action.REPLACECOMMIT:

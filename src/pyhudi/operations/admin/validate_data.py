@@ -19,7 +19,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
-from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
@@ -79,7 +79,7 @@ def check_logs(
     said: dict[str, WriteStat] = {}
     # Logs of older versions have blocks of several commits.
     for metadata in commits.values() if context.config.version.has_one_log_file_per_commit else ():
-        if metadata.operation_type != "LOG_COMPACT":
+        if metadata.operation is not Operation.LOG_COMPACT:
             said.update((stat.path or "", stat) for stats in metadata.partition_to_write_stats.values() for stat in stats)
     for log, count in zip(logs, counted, strict=True):
         stat = said.get(log.path)

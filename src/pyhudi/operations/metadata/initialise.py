@@ -39,7 +39,7 @@ from pyhudi.execute.metadata_records import (
 )
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
-from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.actions.commit import Operation, WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
 from pyhudi.format.index_definitions import DEFAULT_PATH, format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State, parse_instant_time
@@ -441,7 +441,7 @@ def mirror_of(
     statuses: Sequence[WriteStatus],
     snapshot: Snapshot,
     time: str,
-    operation: str,
+    operation: Operation,
     replaced: Mapping[str, Sequence[str]] | None = None,
 ) -> CommitMirror:
     """The mirror of a write.

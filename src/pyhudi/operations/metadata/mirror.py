@@ -32,7 +32,7 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, KeySource, run_index_files
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.clean import CleanMetadata
-from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.index_definitions import DEFAULT_PATH, column_stats_definition, format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, completed_action, parse_instant_time
@@ -43,8 +43,6 @@ from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.defined import DefinedIndexes, load_defined_indexes, result_type
 from pyhudi.operations.metadata.overlap import Overlap, SaidOfPartitions
 from pyhudi.operations.metadata.prepare import (
-    CHANGE_NO_ROWS,
-    MOVE_NO_KEYS,
     PreparedIndexes,
     find_expressions,
     prepare_indexes,
@@ -154,13 +152,13 @@ class CommitMirror:
     prepared: PreparedIndexes = field(default_factory=PreparedIndexes)
     replaced: Mapping[str, Sequence[str]] | None = None
 
-    def prepare(self, context: TableContext, snapshot: Snapshot, time: str, operation: str) -> CommitMirror:
+    def prepare(self, context: TableContext, snapshot: Snapshot, time: str, operation: Operation) -> CommitMirror:
         """The same, having found out what secondary and expression indexes have to be told.  snapshot: before the commit."""
         indexes = load_defined_indexes(context, maintained_partitions(context.config))
         return replace(self, prepared=self._found(context, snapshot, time, operation, indexes))
 
     def _found(
-        self, context: TableContext, snapshot: Snapshot, time: str, operation: str, indexes: DefinedIndexes
+        self, context: TableContext, snapshot: Snapshot, time: str, operation: Operation, indexes: DefinedIndexes
     ) -> PreparedIndexes:
         return prepare_indexes(
             context, self.engine, indexes, snapshot, self.data_schema, self.statuses, time, operation, self.replaced
@@ -179,7 +177,7 @@ class CommitMirror:
         store.undo_pending()
         store.undo(time)
         indexes = load_defined_indexes(context, partitions)
-        prepared = self._caught_up(context, indexes, time, metadata.operation_type or "")
+        prepared = self._caught_up(context, indexes, time, metadata.operation)
         records: dict[str, MetadataRecords] = {FILES: files_records(_added_files(metadata))}
         stale: tuple[str, ...] = ()
         if self.indexing is not None and self.data_schema is not None and self.indexing.columns:
@@ -208,7 +206,7 @@ class CommitMirror:
             said += more
         overlap = Overlap.of(time, now, metadata_now)
         keys = {RECORD_INDEX: self._key_sources(context, time), **prepared.secondary}
-        if metadata.operation_type not in CHANGE_NO_ROWS:
+        if metadata.operation.changes_rows:
             overlap.check_keys(self.engine, context, touched.reader, done, keys)
         dropped = overlap.drop_clashes(context, touched.reader, said)
         if dropped:
@@ -244,7 +242,7 @@ class CommitMirror:
             )
         return bool(late)
 
-    def _caught_up(self, context: TableContext, indexes: DefinedIndexes, time: str, operation: str) -> PreparedIndexes:
+    def _caught_up(self, context: TableContext, indexes: DefinedIndexes, time: str, operation: Operation) -> PreparedIndexes:
         """What is known of the indexes that there are now: some may have come since the commit was prepared, or gone."""
         shards = {index.partition: index.shards for index in with_shards(MetadataStore.open(context), indexes.secondary)}
         known = {name for name in self.prepared.names if self.prepared.shards.get(name) == shards.get(name)}
@@ -286,7 +284,7 @@ class CommitMirror:
                 missing.append(COLUMN_STATS)
             if BLOOM_FILTERS in partitions and context.config.populate_meta_fields and not (asked and asked.bloom_filters):
                 missing.append(BLOOM_FILTERS)
-        if RECORD_INDEX in partitions and metadata.operation_type not in MOVE_NO_KEYS:
+        if RECORD_INDEX in partitions and metadata.operation.moves_keys:
             shards = store.groups.count(RECORD_INDEX)
             if asked is None or asked.key_shards != shards:
                 missing.append(RECORD_INDEX)

@@ -30,6 +30,7 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import KeySource
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
+from pyhudi.format.actions.commit import Operation
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.operations.metadata.defined import DefinedIndexes
 from pyhudi.operations.metadata.store import MetadataStore, in_threads
@@ -38,12 +39,6 @@ from pyhudi.records.schema import with_meta_fields
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.snapshot import Snapshot
-
-MOVE_NO_KEYS = frozenset({"COMPACT", "LOG_COMPACT"})
-"""Operations after which every key is in the file group in which it was."""
-
-CHANGE_NO_ROWS = MOVE_NO_KEYS | {"CLUSTER"}
-"""Operations after which every row is what it was."""
 
 FILES_PER_TASK = 16
 
@@ -79,7 +74,7 @@ def prepare_indexes(
     schema: pa.Schema | None,
     statuses: Sequence[WriteStatus],
     time: str,
-    operation: str,
+    operation: Operation,
     replaced: Mapping[str, Iterable[str]] | None = None,
 ) -> PreparedIndexes:
     """Find out for some indexes what a commit changes.
@@ -98,7 +93,7 @@ def prepare_indexes(
     validity = InstantValidity.of(snapshot.timeline)
     after = validity.including(time)
     secondary: dict[str, tuple[KeySource, ...]] = {}
-    if indexes.secondary and operation not in CHANGE_NO_ROWS:
+    if indexes.secondary and operation.changes_rows:
         reader = secondary_reader(index_reader(context, stored, validity), indexes.secondary)
         tasks = [
             SecondaryTask(reader, after, old, new, wanted, time, f"{file_id}_{number}")

@@ -33,6 +33,7 @@ from pyhudi.format.actions.clustering import (
     ClusteringStrategy,
     SliceInfo,
 )
+from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
@@ -267,10 +268,10 @@ def _execute(context: TableContext, engine: Engine, transaction: Transaction, op
         for group in groups:
             replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
         schema_text = snapshot.schema.avro if snapshot.schema else ""
-        metadata = commit_metadata("CLUSTER", statuses, schema_text, {}, replaced)
+        metadata = commit_metadata(Operation.CLUSTER, statuses, schema_text, {}, replaced)
         schema = snapshot.schema.arrow if snapshot.schema else None
         mirror = CommitMirror(engine, tasks[0].spec.indexing if tasks else None, schema, statuses, replaced=replaced)
-        mirror = mirror.prepare(context, snapshot, instant_time, "CLUSTER")
+        mirror = mirror.prepare(context, snapshot, instant_time, Operation.CLUSTER)
         done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
     phases.end("commit")
     return replace(_result(instant_time, done.completion_time, groups, statuses, sort_columns), seconds=phases.seconds)
@@ -328,7 +329,7 @@ def due_now(context: TableContext, timeline: Timeline, options: ClusteringOption
     for instant in reversed(timeline.completed(Action.REPLACECOMMIT)):
         if instant.request_time <= last:
             break
-        if read_commit(context.timeline, instant).operation_type == "CLUSTER":
+        if read_commit(context.timeline, instant).operation is Operation.CLUSTER:
             last = instant.request_time
             break
     return clustering_due(timeline, last, options.max_commits)

@@ -30,6 +30,7 @@ from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity, choose_blocks
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
+from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
@@ -171,13 +172,13 @@ class _Kind:
     """What compaction and log compaction differ in."""
 
     name: str
-    operation: str
+    operation: Operation
     action: Action
     task: Callable[[CompactionSpec, CompactionTask], WriteStatus | None]
 
 
-_COMPACTION = _Kind("compact", "COMPACT", Action.COMPACTION, run_compact)
-_LOG_COMPACTION = _Kind("log_compact", "LOG_COMPACT", Action.LOGCOMPACTION, run_log_compact)
+_COMPACTION = _Kind("compact", Operation.COMPACT, Action.COMPACTION, run_compact)
+_LOG_COMPACTION = _Kind("log_compact", Operation.LOG_COMPACT, Action.LOGCOMPACTION, run_log_compact)
 
 
 def _run_all(

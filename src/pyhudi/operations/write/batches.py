@@ -17,7 +17,6 @@ from typing import Annotated
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Action
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import read_commit
@@ -31,8 +30,6 @@ IDENTIFIER = Option(
     None,
     "the stream's name in commits; unset: the id of the query in its checkpoint",
 )
-
-_WRITES = (Action.COMMIT, Action.DELTACOMMIT, Action.REPLACECOMMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ def _documents(context: TableContext, timeline: Timeline) -> Iterator[CommitMeta
         yield read_commit(context.timeline, instant)
     history = context.timeline.history
     for found in sorted(history.instants(), key=lambda i: i.request_time, reverse=True):
-        if found.action not in _WRITES:
+        if not found.action.is_write:
             continue
         row = history.find(found.request_time, found.action)
         if row is not None and row.metadata:

@@ -29,7 +29,7 @@ from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest, Ta
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.execute.write_base import PartialUpdate, WriterSpec, WriteStatus
-from pyhudi.format.actions.commit import CommitMetadata, WriteStat
+from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.names import format_file_id
@@ -107,9 +107,14 @@ class WriteOperation(StrEnum):
     DELETE_PARTITION = "delete_partition"
 
     @property
+    def recorded(self) -> Operation:
+        """What commits say."""
+        return Operation[self.name]
+
+    @property
     def replaces(self) -> bool:
         """True when it replaces file groups."""
-        return self in (WriteOperation.INSERT_OVERWRITE, WriteOperation.INSERT_OVERWRITE_TABLE, WriteOperation.DELETE_PARTITION)
+        return self.recorded.replaces
 
 
 _OVERWRITE_VERBS = ("insert_overwrite", "insert_overwrite_table")
@@ -458,13 +463,13 @@ def _delete_partitions(
         replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
         groups = [(p, f) for p, ids in replaced.items() for f in ids]
         _settle_groups_under_service(snapshot, groups, settings)
-        transaction.start(CommitMetadata(operation_type="DELETE_PARTITION").encode(context.env.token_bytes(16)))
+        transaction.start(CommitMetadata(operation_type=Operation.DELETE_PARTITION.value).encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
-        metadata = commit_metadata("DELETE_PARTITION", (), schema_text, dict(settings.extra_metadata), replaced)
+        metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, dict(settings.extra_metadata), replaced)
         schema = snapshot.schema.arrow if snapshot.schema else None
         indexing = indexing_of(context, settings.metadata, schema, schema) if schema is not None else None
         mirror = mirror_of(
-            context, engine, indexing, schema, (), snapshot, transaction.instant_time, "DELETE_PARTITION", replaced
+            context, engine, indexing, schema, (), snapshot, transaction.instant_time, Operation.DELETE_PARTITION, replaced
         )
         done = transaction.commit(metadata, _start_of(snapshot), groups, mirror)
     phases.end("commit")
@@ -740,7 +745,7 @@ class _Write:
             self.phases.end("write")
             batch = self.settings.batch
             extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
-            metadata = commit_metadata(self.operation.name, statuses, self.schemas.schema_text, extra, replaced)
+            metadata = commit_metadata(self.operation.recorded, statuses, self.schemas.schema_text, extra, replaced)
             touched = [(p, f) for p, ids in (replaced or {}).items() for f in ids]
             touched += [*read, *self._claims(statuses, lookup)]
             mirror = mirror_of(
@@ -751,7 +756,7 @@ class _Write:
                 statuses,
                 snapshot,
                 spec.instant_time,
-                self.operation.name,
+                self.operation.recorded,
                 replaced,
             )
             verify = partial(check_not_landed, self.context, batch) if batch else None
@@ -982,7 +987,8 @@ class _Write:
         for (partition, file_id), count in sorted(profile.updates.items()):
             by_partition.setdefault(partition, []).append(WriteStat(file_id=file_id, num_update_writes=count))
         metadata = CommitMetadata(
-            partition_to_write_stats={p: tuple(stats) for p, stats in by_partition.items()}, operation_type=self.operation.name
+            partition_to_write_stats={p: tuple(stats) for p, stats in by_partition.items()},
+            operation_type=self.operation.recorded.value,
         )
         return metadata.encode(self.context.env.token_bytes(16))
 

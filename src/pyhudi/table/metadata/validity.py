@@ -24,7 +24,6 @@ from pyhudi.format.instants import INIT_INSTANT_TIME, Action
 from pyhudi.timeline.timeline import Timeline
 
 # Every write of the metadata table completes under one of these.
-_WRITES = (Action.DELTACOMMIT, Action.COMMIT, Action.REPLACECOMMIT)
 
 
 class BlockValidity:
@@ -45,7 +44,7 @@ class BlockValidity:
         self._known = frozenset(
             instant.request_time
             for instant in completed
-            if (instant.action in _WRITES and instant.request_time not in pending)
+            if (instant.action.is_write and instant.request_time not in pending)
             or instant.action in (Action.ROLLBACK, Action.RESTORE)
             or instant.request_time.startswith(INIT_INSTANT_TIME)
         )

@@ -1,0 +1,54 @@
+"""What follows from the operation that a commit names: one table, of which everybody who asks reads a column."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.actions.commit import CommitMetadata, Operation
+from pyhudi.operations.write.run import WriteOperation
+
+ORDINARY = ("changes_rows", "moves_keys", "sets_schema", "is_written")
+TRAITS = {
+    Operation.INSERT: ORDINARY,
+    Operation.INSERT_PREPPED: ORDINARY,
+    Operation.UPSERT: ORDINARY,
+    Operation.UPSERT_PREPPED: ORDINARY,
+    Operation.BULK_INSERT: ORDINARY,
+    Operation.BULK_INSERT_PREPPED: ORDINARY,
+    Operation.DELETE: (*ORDINARY, "deletes"),
+    Operation.DELETE_PREPPED: (*ORDINARY, "deletes"),
+    Operation.BOOTSTRAP: ORDINARY,
+    Operation.INSERT_OVERWRITE: (*ORDINARY, "replaces"),
+    Operation.INSERT_OVERWRITE_TABLE: (*ORDINARY, "replaces"),
+    Operation.DELETE_PARTITION: (*ORDINARY, "replaces"),
+    Operation.CLUSTER: ("is_service", "moves_keys", "replaces", "is_written"),
+    Operation.COMPACT: ("is_service", "is_written"),
+    Operation.LOG_COMPACT: ("is_service", "is_written"),
+    Operation.INDEX: ("is_written",),
+    Operation.ALTER_SCHEMA: ("sets_schema", "is_written"),
+    Operation.BUCKET_RESCALE: ("moves_keys", "replaces", "sets_schema"),
+    Operation.UNKNOWN: ORDINARY,
+}
+NAMES = ("is_service", "changes_rows", "moves_keys", "replaces", "deletes", "sets_schema", "is_written")
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_what_follows_from_an_operation(operation: Operation) -> None:
+    assert {name for name in NAMES if getattr(operation, name)} == set(TRAITS[operation])
+
+
+def test_a_word_of_which_nothing_is_known_changes_rows() -> None:
+    assert CommitMetadata(operation_type="MADE_UP_LATER").operation is Operation.UNKNOWN
+    assert CommitMetadata().operation is Operation.UNKNOWN
+    assert CommitMetadata(operation_type="LOG_COMPACT").operation is Operation.LOG_COMPACT
+
+
+def test_what_readers_refuse_is_not_written() -> None:
+    with pytest.raises(InvalidRequest, match="BUCKET_RESCALE"):
+        CommitMetadata(operation_type=Operation.BUCKET_RESCALE.value).encode()
+
+
+@pytest.mark.parametrize("operation", WriteOperation)
+def test_each_write_has_its_word(operation: WriteOperation) -> None:
+    assert operation.recorded.name == operation.name and operation.recorded.is_written
