@@ -161,7 +161,7 @@ class Table:
         self._options = parse_options(options, stacklevel=3)
         config = load_table_config(storage)
         check_against_table(self._options, config)
-        self._context = TableContext(storage, env, config, open_lock(LockSettings.of(self._options), storage, env))
+        self._context = TableContext(storage, env, config, open_lock(LockSettings.of(self._options, config.name), storage, env))
         self._background: BackgroundServices | None = None
 
     @classmethod
@@ -204,7 +204,7 @@ class Table:
             settings = settings.merged({NAME.key: name_from_uri(storage.uri)})
         env = environment or SystemEnvironment()
         check_new_table(given, settings, schema)
-        open_lock(LockSettings.of(given), storage, env)
+        open_lock(LockSettings.of(given, settings.word(NAME)), storage, env)
         create_table(storage, env, settings, schema)
         return cls(uri, storage_options, options, environment=environment)
 
@@ -872,8 +872,8 @@ class Table:
 
     def _opened(self, parsed: Options) -> TableContext:
         """The table as it is now, with the lock that the options name."""
-        context, wanted = self._context.reloaded(), LockSettings.of(parsed)
-        if wanted == LockSettings.of(self._options):
+        context, wanted = self._context.reloaded(), LockSettings.of(parsed, self.name)
+        if wanted == LockSettings.of(self._options, self.name):
             return context
         return replace(context, lock=open_lock(wanted, context.storage, context.env))
 

@@ -83,7 +83,12 @@ class _Lock(StorageLock):
     def __init__(self, actor: Actor, storage: Any, env: ActorEnvironment, options: Any) -> None:
         settings = LockSettings.of(options)
         super().__init__(
-            storage, env, validity_ms=settings.validity_ms, renew_ms=settings.renew_ms, wait_ms=settings.wait_ms, label=actor.name
+            storage,
+            env,
+            validity_ms=settings.storage.validity_ms,
+            renew_ms=settings.storage.renew_ms,
+            wait_ms=settings.wait_ms,
+            label=actor.name,
         )
         self._actor = actor
 

@@ -22,10 +22,12 @@ from pyhudi.storage.locks import (
     QUEUE_FOLDER,
     CombinedLock,
     FileSystemLock,
+    FileSystemLockSettings,
     InProcessLock,
     LockProvider,
     LockSettings,
     StorageLock,
+    StorageLockSettings,
     open_lock,
     register_lock_provider,
 )
@@ -268,7 +270,7 @@ class TestStorageLock:
     def test_the_wait_outlasts_the_lease_of_a_dead_holder(self, storage: Storage, env: ReplayEnvironment) -> None:
         settings = LockSettings.of(parse_options({}))
         for chosen in (settings, LockSettings()):
-            document = {"expired": False, "validUntil": env.now_ms() + chosen.validity_ms, "owner": "another machine's"}
+            document = {"expired": False, "validUntil": env.now_ms() + chosen.storage.validity_ms, "owner": "another machine's"}
             storage.put(LEASE_PATH, json.dumps(document).encode())
             lock = open_lock(chosen, storage, env)
             lock.acquire()
@@ -326,7 +328,7 @@ class TestStorageLock:
 
 def _work(path: str, rounds: int) -> None:
     storage, env = open_storage(path, {"sync": "none"}), SystemEnvironment()
-    lock = open_lock(LockSettings(validity_ms=500, renew_ms=50), storage, env)
+    lock = open_lock(LockSettings(storage=StorageLockSettings(500, 50)), storage, env)
     for _ in range(rounds):
         with lock.held():
             # What the lock guards is a plain read and write, so that any overlap loses a count.
@@ -337,7 +339,7 @@ def _work(path: str, rounds: int) -> None:
 
 
 def _take_and_die(path: str) -> None:
-    open_lock(LockSettings(validity_ms=500, renew_ms=50), open_storage(path), SystemEnvironment()).acquire()
+    open_lock(LockSettings(storage=StorageLockSettings(500, 50)), open_storage(path), SystemEnvironment()).acquire()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -484,7 +486,8 @@ class TestOpenLock:
             assert lease(storage)["expired"] is False
         with open_lock(LockSettings(CLASS + "FileSystemBasedLockProvider"), storage, env).held():
             assert storage.read(".hoodie/lock") == b""
-        elsewhere = LockSettings(CLASS + "FileSystemBasedLockProvider", file_system_path=str(tmp_path / "locks"))
+        folder = FileSystemLockSettings(str(tmp_path / "locks"))
+        elsewhere = LockSettings(CLASS + "FileSystemBasedLockProvider", file_system=folder)
         with open_lock(elsewhere, storage, env).held():
             assert (tmp_path / "locks" / "lock").read_bytes() == b""
         with open_lock(LockSettings(CLASS + "InProcessLockProvider"), storage.child("t"), env).held():

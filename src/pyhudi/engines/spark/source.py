@@ -239,7 +239,8 @@ def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
     config = load_table_config(storage)
     check_against_table(options, config)
     environment = SystemEnvironment()
-    return TableContext(storage, environment, config, open_lock(LockSettings.of(options), storage, environment)), options
+    lock = open_lock(LockSettings.of(options, config.name), storage, environment)
+    return TableContext(storage, environment, config, lock), options
 
 
 def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:

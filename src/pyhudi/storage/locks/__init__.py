@@ -1,0 +1,38 @@
+"""Locks that keep the writers of one table apart.
+
+provider            what all of them promise
+in_process          threads of one process
+lease               what those share that run out
+  storage_lease     all processes that reach the table's storage: PyHudi's default
+file_system         the file of real Hudi's FileSystemBasedLockProvider
+combined            several, taken in order and released in reverse
+registry            which one: options, and a row for each provider
+"""
+
+from __future__ import annotations
+
+from pyhudi.storage.locks.combined import CombinedLock
+from pyhudi.storage.locks.file_system import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
+from pyhudi.storage.locks.in_process import InProcessLock
+from pyhudi.storage.locks.provider import LOCK_FOLDER, LockProvider
+from pyhudi.storage.locks.registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
+from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
+
+__all__ = [
+    "FILE_LOCK_NAME",
+    "LEASE_PATH",
+    "LOCK_FOLDER",
+    "LOCK_WAIT",
+    "QUEUE_FOLDER",
+    "CombinedLock",
+    "FileSystemLock",
+    "FileSystemLockSettings",
+    "InProcessLock",
+    "LockFactory",
+    "LockProvider",
+    "LockSettings",
+    "StorageLock",
+    "StorageLockSettings",
+    "open_lock",
+    "register_lock_provider",
+]

@@ -1,0 +1,93 @@
+"""Which lock a table's writers use: the settings, and one row for each provider that Hudi has a class name for.
+
+A new provider is a module of its own, a row in `_FACTORIES`, and a field of `LockSettings` if it has options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from pyhudi.errors import Unsupported
+from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.base import Storage
+from pyhudi.storage.clock import Environment
+from pyhudi.storage.locks.combined import CombinedLock
+from pyhudi.storage.locks.file_system import FileSystemLock, FileSystemLockSettings
+from pyhudi.storage.locks.in_process import InProcessLock
+from pyhudi.storage.locks.provider import LockProvider
+from pyhudi.storage.locks.storage_lease import StorageLock, StorageLockSettings
+from pyhudi.storage.opening import open_storage
+from pyhudi.storage.uris import parse_uri
+
+LOCK_WAIT = Option("hoodie.write.lock.wait_time_ms", int, "60000", "milliseconds to wait for the lock")
+
+
+@dataclass(frozen=True, slots=True)
+class LockSettings:
+    """Which lock a table's writers use.
+
+    provider: real Hudi's class name, None for PyHudi's default; table_name: what some providers name the lock by unless told
+    otherwise; wait_ms: how long `acquire` waits unless told otherwise; the others: what one provider each goes by.
+    """
+
+    provider: Annotated[
+        str | None,
+        Option(
+            "hoodie.write.lock.provider", str, None, "class of the lock that writers share; unset: a lease in the table's storage"
+        ),
+    ] = None
+    table_name: str = ""
+    wait_ms: Annotated[int, LOCK_WAIT] = 60_000
+    storage: StorageLockSettings = field(default_factory=StorageLockSettings)
+    file_system: FileSystemLockSettings = field(default_factory=FileSystemLockSettings)
+
+    @classmethod
+    def of(cls, options: Options, table_name: str = "") -> LockSettings:
+        """From checked options."""
+        return read_settings(cls, options, table_name=table_name)
+
+
+LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
+
+
+def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    """The lock of the table whose root is `storage`.  Touches no file and asks no server.
+
+    Threads of this process are always kept apart first; then by what the provider names, or by a lease in the table's storage.
+    Raises Unsupported for a provider that nobody registered, InvalidRequest when an option or package that it needs is missing.
+    """
+    threads = InProcessLock(parse_uri(storage.uri).key, env, wait_ms=settings.wait_ms)
+    provider = _STORAGE_PROVIDER if settings.provider is None else settings.provider
+    if provider == _IN_PROCESS_PROVIDER:
+        return threads
+    factory = _FACTORIES.get(provider)
+    if factory is None:
+        available = ", ".join(sorted((_IN_PROCESS_PROVIDER, *_FACTORIES)))
+        raise Unsupported(f"lock provider {provider} is not available; these are: {available}")
+    return CombinedLock(threads, factory(settings, storage, env), env=env, wait_ms=settings.wait_ms)
+
+
+def register_lock_provider(class_name: str, factory: LockFactory) -> None:
+    """Make `open_lock` use `factory` for a provider class name.  The factory touches no file and returns an unheld lock."""
+    _FACTORIES[class_name] = factory
+
+
+def _file_system(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    path = settings.file_system.path
+    folder = storage.child(".hoodie") if path is None else open_storage(path)
+    return FileSystemLock(folder, env, expire_ms=settings.file_system.expire_ms, wait_ms=settings.wait_ms)
+
+
+def _in_storage(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    lease = settings.storage
+    return StorageLock(storage, env, validity_ms=lease.validity_ms, renew_ms=lease.renew_ms, wait_ms=settings.wait_ms, label=None)
+
+
+_IN_PROCESS_PROVIDER = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
+_STORAGE_PROVIDER = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
+_FACTORIES: dict[str, LockFactory] = {
+    "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": _file_system,
+    _STORAGE_PROVIDER: _in_storage,
+}
