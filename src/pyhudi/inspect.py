@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.log_scan import read_headers
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock

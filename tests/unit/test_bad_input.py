@@ -257,6 +257,7 @@ CONTRADICTIONS: dict[str, tuple[str, ...]] = {
     "hoodie.bootstrap.index.type": ("HFILE",),
     "hoodie.bootstrap.index.class": ("any",),
     "hoodie.keygen.datetime.parser.class": ("any",),
+    "hoodie.table.format": ("iceberg", "com.example.Mine"),
 }
 SPELLED = [
     (option, spelling, value)

@@ -8,8 +8,8 @@ Source: data files, "Parquet base file"; the footer keys stand in "Footer key-va
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.errors import CorruptData, TableState
-from pyhudi.execute.coded import CODED, coded_columns, coded_rows, coded_schema, repeated
+from pyhudi.execute.coded import CODED, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
+from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY
 from pyhudi.format.bloom import BloomFilter
-from pyhudi.format.names import check_is_parquet
-from pyhudi.format.parquet import ParquetWriter, open_parquet
+from pyhudi.format.parquet import ParquetWriter
 from pyhudi.format.parquet_footer import closing_without
 from pyhudi.plan.write import MAX_FILE_SIZE
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
@@ -34,11 +33,6 @@ from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 
-BLOOM_KEY = "org.apache.hudi.bloomfilter"
-BLOOM_KEY_BEFORE_APACHE = "com.uber.hoodie.bloomfilter"
-BLOOM_TYPE_KEY = "hoodie_bloom_filter_type_code"
-MIN_KEY = "hoodie_min_record_key"
-MAX_KEY = "hoodie_max_record_key"
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
 
 _ROW_GROUP_BYTES = 64 << 20
@@ -304,49 +298,6 @@ class BaseFileWriter:
         if wanted.bloom_filters and self._filter is not None and self._filter_text is not None:
             bloom = str(self._filter.kind), self._filter_text
         return IndexedFile(ranges, bloom)
-
-
-@contextmanager
-def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[pq.ParquetFile]:
-    """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
-
-    Raises CorruptData that names the file when its bytes are no Parquet or not those that were written, now or while it is read;
-    TableState when it is gone, Unsupported for a file of another format than Parquet.
-    """
-    check_is_parquet(path)
-    try:
-        opened = storage.open_input(path)
-    except TableState as error:
-        raise TableState(
-            f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again; else "
-            "`Table.validate()` says what is missing, and a rollback or a restore goes back to files that are there"
-        ) from error
-    with opened as source:
-        try:
-            with open_parquet(source) as file:
-                coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)
-                yield open_parquet(source, coded, file.metadata) if coded else file
-        except CorruptData as error:
-            raise error.with_path(storage.absolute(path)) from error
-        except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                # The machine said no, not the Parquet reader.
-                raise
-            raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
-
-
-def footer_text(metadata: pq.FileMetaData, key: str) -> str | None:
-    """A key-value of a Parquet footer as text, None when it is not there."""
-    found = (metadata.metadata or {}).get(key.encode())
-    return None if found is None else found.decode()
-
-
-def footer_filter(metadata: pq.FileMetaData) -> BloomFilter | None:
-    """The key filter in a base file's footer, None when there is none."""
-    text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
-    if text is None:
-        return None
-    return BloomFilter.from_text(text, footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE")
 
 
 def _arrow_codec(name: str) -> str:

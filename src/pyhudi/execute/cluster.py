@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, BaseFileWriter, footer_text, open_base_file
+from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, merge_slice
 from pyhudi.execute.spill import store_rows
 from pyhudi.execute.write_base import (

@@ -28,10 +28,11 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.append_log import LOG_FILE_VERSION, block_rows, encode_rows, write_log_file
-from pyhudi.execute.base_file import BaseFileWriter, FileSettings, footer_filter, open_base_file
+from pyhudi.execute.base_file import BaseFileWriter, FileSettings
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
+from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.bloom import BloomFilter, BloomKind
 from pyhudi.format.log.data import decode_content

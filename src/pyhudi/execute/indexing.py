@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.execute.layout import as_batch
-from pyhudi.format.parquet import open_parquet
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.schema import conform_table, field_at
 from pyhudi.records.stats import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
@@ -150,7 +150,7 @@ def base_file_ranges(
     """The range of every column in a base file.
 
     schema: the table's, canonical.  nan_columns: which of them hold NaN; None when nobody knows, then floating point columns are
-    read.  Columns that the file does not have are null throughout.
+    read.  Columns that the file does not have are null throughout.  Raises as `open_base_file` where the file is read.
     """
     found = footer_ranges(metadata, schema, columns)
     count = metadata.num_rows
@@ -186,7 +186,7 @@ def _read_ranges(storage: Storage, path: str, schema: pa.Schema, columns: Sequen
     heads = list(dict.fromkeys(name.split(".")[0] for name in columns))
     wanted = pa.schema([schema.field(name) for name in heads])
     collector = RangeCollector(columns)
-    with storage.open_input(path) as source, open_parquet(source) as file:
+    with open_base_file(storage, path) as file:
         for group in range(file.metadata.num_row_groups):
             rows = conform_table(file.read_row_group(group, columns=heads, use_threads=False), wanted)
             collector.add(as_batch(rows))

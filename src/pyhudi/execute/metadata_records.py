@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.execute.base_file import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
 from pyhudi.execute.index_values import log_batches
 from pyhudi.execute.indexing import (
     FileIndexing,
@@ -36,6 +35,7 @@ from pyhudi.execute.indexing import (
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import merged_group
+from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.execute.write_base import path_in
 from pyhudi.format.actions.commit import WriteStat

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.records.keys import (
     KeySpec,
     parse_partition_path,

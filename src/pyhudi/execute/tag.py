@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.errors import Internal, TableState
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.held_keys import held_keys
 from pyhudi.execute.layout import as_batch
+from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.plan.buckets import BucketLayout

@@ -24,11 +24,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.execute.base_file import BaseFileWriter, FileSettings, WrittenFile, footer_filter, open_base_file
+from pyhudi.execute.base_file import BaseFileWriter, FileSettings, WrittenFile
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
+from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file

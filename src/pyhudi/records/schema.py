@@ -828,14 +828,23 @@ def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _E
         problem = _why_not(table, incoming)
     elif path in rules.fixed:
         problem = f"it is {rules.fixed[path]}, whose type no batch changes: cast the column to the table's type"
+        problem += whole_number_hint(table, incoming)
     elif rules.mode is SchemaMode.EVOLVE or (rules.mode is SchemaMode.WIDEN and str(incoming) in _LOSSLESS.get(str(table), ())):
         return incoming
     elif rules.mode is SchemaMode.STRICT:
         problem = f"another type is not taken by schema mode strict: cast the column, or {_MODE_OPTION}=widen or evolve"
     else:
-        problem = f"that would change what the table holds: cast the column to the table's type, or {_MODE_OPTION}=evolve"
+        cast = "cast the column to the table's type" + whole_number_hint(table, incoming)
+        problem = f"that would change what the table holds: {cast}, or {_MODE_OPTION}=evolve"
     rules.problems.append(_Difference(path, str(table), str(incoming), problem))
     return table
+
+
+def whole_number_hint(table: pa.DataType, incoming: pa.DataType) -> str:
+    """How whole numbers with missing values, which pandas holds as floating point, become whole again; "" for other types."""
+    if not (pa.types.is_integer(table) and pa.types.is_floating(incoming)):
+        return ""
+    return f' (in pandas a missing value makes whole numbers float64: astype("{str(table).capitalize()}") keeps them)'
 
 
 def _casts_to_table(incoming: pa.DataType, table: pa.DataType) -> bool:

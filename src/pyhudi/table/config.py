@@ -34,6 +34,10 @@ from pyhudi.storage.clock import Environment
 PROPERTIES_FILE = ".hoodie/hoodie.properties"
 PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 
+FORMAT = "hoodie.table.format"
+NATIVE = "native"
+"""What `FORMAT` is in a table of Hudi's own files; a missing one says the same."""
+
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -121,6 +125,8 @@ class TableConfig:
         if not version.is_readable:
             readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
             raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}")
+        if values.get(FORMAT, NATIVE) != NATIVE:
+            raise Unsupported(f"the table has {FORMAT}={values[FORMAT]}, the format of a plug-in; PyHudi reads {NATIVE} alone")
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
         base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
         # A table of HFiles is a metadata table, whose records are merged by a rule of their own.

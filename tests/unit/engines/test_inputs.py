@@ -186,3 +186,20 @@ def test_python_objects_of_pandas() -> None:
     table = Table.create("memory://inputs-pandas-objects", record_key="id")
     with pytest.raises(InvalidRequest, match="cannot be read as Arrow"):
         table.insert(pd.DataFrame({"id": ["a"], "v": [object()]}))
+
+
+@pytest.mark.parametrize(("name", "width"), [("id", 32), ("id", 64), ("ts", 64), ("n", 64)])
+def test_whole_numbers_that_pandas_made_floats(name: str, width: int) -> None:
+    """One missing value makes a column of whole numbers float64; the refusal says how it stays one of whole numbers."""
+    table = Table.create(f"memory://inputs-nulls-{name}-{width}", record_key="id", ordering="ts", options=OPTIONS)
+    whole = pd.DataFrame({"id": [1, 2], "ts": [1, 2], "n": [1, 2]}).astype(f"int{width}")
+    table.insert(whole)
+    holes = whole.assign(**{name: [3, None]})
+    with pytest.raises(InvalidRequest, match=rf"{name} .*astype\(\"Int{width}\"\)"):
+        table.upsert(holes)
+    if name == "n":
+        assert table.upsert(holes.astype({name: f"Int{width}"})).rows_updated == 2
+        assert table.schema().field(name).type == pa.int64()
+    if name == "id":
+        with pytest.raises(InvalidRequest, match=rf"'id'.*astype\(\"Int{width}\"\)"):
+            table.delete(holes[["id"]])

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.coded import CODED, coded_rows, coded_schema, plain_rows, repeated, replace_coded
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.write_base import MergeTask, WriteStatus, run_merge
 from pyhudi.format.names import WriteToken
 from pyhudi.records.merge import PickByEventTime

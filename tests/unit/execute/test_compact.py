@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import TableState, Unsupported
-from pyhudi.execute.base_file import footer_filter
 from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact, run_log_compact, run_log_headers
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, read_headers
+from pyhudi.execute.open_base import footer_filter
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.log.data import encode_avro

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import CorruptData
-from pyhudi.execute.base_file import BaseFileWriter, footer_filter, open_base_file
+from pyhudi.execute.base_file import BaseFileWriter
+from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
 from pyhudi.format.names import MarkerType, WriteToken
 from pyhudi.format.partition_metadata import PartitionMetadata

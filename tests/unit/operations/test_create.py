@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
+from pyhudi.storage import open_storage
 
 CONSISTENT = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
 MOMENT = pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 120_000)], pa.timestamp("us", "UTC"))
@@ -26,6 +28,14 @@ def test_the_form_of_timestamps_in_keys(consistent: bool, key: str) -> None:
     assert again.scan().count() == 1
     with pytest.raises(InvalidRequest, match="contradicts the table"):
         again.upsert(pa.table({"at": MOMENT}), options={CONSISTENT: not consistent})
+
+
+@pytest.mark.parametrize("schema", [{"id": "int"}, "id int", [("id", "int64")], pa.field("id", pa.int64()), object()])
+def test_columns_that_are_no_schema(schema: Any) -> None:
+    uri = "memory://no-schema"
+    with pytest.raises(InvalidRequest, match=rf"schema=.*pyarrow\.Schema.*{type(schema).__name__}"):
+        Table.create(uri, record_key="id", schema=schema)
+    assert not list(open_storage(uri).walk(""))
 
 
 def test_records_with_generated_keys_are_deleted_by_a_filter() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute.base_file import open_base_file
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.records.predicates import bind, parse_filter, prune_ranges, prune_values, to_arrow
 from pyhudi.records.range_columns import RangeColumn, may_match
 from pyhudi.records.stats import batch_ranges, may_hide_nan

@@ -86,6 +86,7 @@ def test_version_6() -> None:
         ({"hoodie.table.version": "9"}, Unsupported, "merge-on-read of version 9"),
         ({"hoodie.table.version": "5"}, Unsupported, "versions 6, 8, 9"),
         ({"hoodie.table.version": "7"}, Unsupported, "versions 6, 8, 9"),
+        ({"hoodie.table.format": "iceberg"}, Unsupported, "hoodie.table.format=iceberg"),
         ({"hoodie.table.precombine.field": "a,b"}, Unsupported, "several ordering fields"),
         ({"hoodie.table.checksum": "1"}, CorruptData, "checksum"),
         ({"hoodie.populate.meta.fields": "yes"}, CorruptData, "neither true nor false"),

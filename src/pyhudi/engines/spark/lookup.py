@@ -30,8 +30,8 @@ from pyhudi.engines.spark.convert import PAGES_COMPARED, column, ddl, to_spark_s
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, translated_errors
 from pyhudi.engines.spark.keys import key_column
 from pyhudi.engines.spark.tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.engine import TagRequest
+from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.execute.tag import (
     ByKeyColumns,

@@ -28,8 +28,8 @@ from pyspark.sql import Column
 from pyhudi.engines.spark.convert import PAGES_COMPARED, DataFrame, SparkSession, column, to_spark_schema
 from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.changes import change_schema
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.names import check_is_parquet

@@ -18,7 +18,7 @@ from pyhudi.records.schema import arrow_to_avro, normalise, sanitized_name
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-from pyhudi.table.config import TableConfig, TableType, create_table_files, merge_properties, new_table_config
+from pyhudi.table.config import FORMAT, NATIVE, TableConfig, TableType, create_table_files, merge_properties, new_table_config
 
 _TABLE_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
 
@@ -166,6 +166,7 @@ _FIXED = (
     _fixed("hoodie.bootstrap.index.type", str, None),
     _fixed("hoodie.bootstrap.index.class", str, None),
     _fixed("hoodie.keygen.datetime.parser.class", str, None),
+    _fixed(FORMAT, str, NATIVE),
 )
 
 
@@ -288,6 +289,10 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     if settings.keeps_changes:
         values[_CHANGES_MODE.key] = settings.changes_mode
     if schema is not None:
+        if not isinstance(schema, pa.Schema):
+            raise InvalidRequest(
+                f'schema= takes a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
+            )
         columns = normalise(schema)
         check_columns(settings.keys, settings.ordering, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
@@ -408,6 +413,7 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "archived",
         "hoodie.bootstrap.index.enable": "true",
+        FORMAT: NATIVE,
         **merge_properties(config.merge),
     }
 

@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
-from pyhudi.execute.base_file import open_base_file
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata

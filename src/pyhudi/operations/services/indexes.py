@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
-from pyhudi.execute.base_file import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.held_keys import forget_keys
+from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap

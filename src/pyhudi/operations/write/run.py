@@ -82,6 +82,7 @@ from pyhudi.records.schema import (
     normalise,
     schema_changes,
     typed_nulls,
+    whole_number_hint,
     with_meta_fields,
     without_meta_fields,
 )
@@ -1101,7 +1102,10 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema) -> N
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = given == stored or any(family(given) and family(stored) for family in families)
         if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
-            raise InvalidRequest(f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast it")
+            raise InvalidRequest(
+                f"column {name!r} of the rows to delete is {given}, and the table's is {stored}: cast it"
+                f"{whole_number_hint(stored, given)}"
+            )
 
 
 def _names_partition(keys: KeySpec, schema: pa.Schema) -> bool:
