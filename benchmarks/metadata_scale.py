@@ -30,6 +30,7 @@ from pyhudi.api import Table
 from pyhudi.execute.indexing import FileIndexing, IndexedFile
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, Operation, WriteStat
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.hfile import encode_hfile
 from pyhudi.format.index_definitions import column_stats_definition, format_index_definitions
 from pyhudi.format.instants import Action, Instant, State
@@ -47,7 +48,6 @@ from pyhudi.options import parse_options
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
-from pyhudi.records.schema import arrow_to_avro
 from pyhudi.records.stats import ColumnRange
 from pyhudi.storage.base import Storage
 from pyhudi.table.config import store_table_config

@@ -18,6 +18,7 @@ from pyhudi.execute.index_values import (
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.schema import RecordType
@@ -32,9 +33,9 @@ from pyhudi.plan.metadata import (
     expression_records,
     partition_stats_records,
 )
+from pyhudi.records.columns import field_at
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.records.stats import ColumnRange, covers, merge_ranges
 from pyhudi.records.text import value_text
 from pyhudi.table.metadata.indexes import (

@@ -32,11 +32,12 @@ from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.records.predicates import arrow_scalar
-from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.records.columns import field_at
+from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.stats import ColumnRange, footer_ranges
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.locks import FILE_LOCK_NAME, LEASE_PATH

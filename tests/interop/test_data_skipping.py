@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.api import Table
-from pyhudi.records.predicates import parse_filter, to_arrow
+from pyhudi.records.filters.arrow import to_arrow
+from pyhudi.records.filters.parse import parse_filter
 from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing
 from pyhudi.table.metadata import indexes
 from pyhudi.table.metadata.listing import MetadataListing

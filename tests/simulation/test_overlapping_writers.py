@@ -18,12 +18,12 @@ import pytest
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError, TableState
 from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import PARTITION_STATS
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
 from pyhudi.options import parse_options
 from pyhudi.plan.metadata import partition_stats_records
-from pyhudi.records.schema import with_meta_fields
 from pyhudi.records.stats import ColumnRange
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_partition_ranges

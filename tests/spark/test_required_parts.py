@@ -9,7 +9,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
-from pyhudi.records.schema import META_FIELDS
+from pyhudi.format.meta_columns import META_FIELDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -53,7 +53,7 @@ from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
-from pyhudi.records.keys import record_keys
+from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, PickByEventTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.stats import RangeCollector

@@ -27,8 +27,8 @@ from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.parquet import ParquetWriter
 from pyhudi.format.parquet_footer import closing_without
 from pyhudi.plan.write import MAX_FILE_SIZE
+from pyhudi.records.conform import relabel
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import relabel
 from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage

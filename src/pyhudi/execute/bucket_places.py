@@ -16,7 +16,7 @@ from pyhudi.errors import Internal
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.tag import ByBuckets, Place
 from pyhudi.format.names import parse_bucket
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 
 Ints = npt.NDArray[np.int64]
 

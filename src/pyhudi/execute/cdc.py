@@ -30,7 +30,7 @@ from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_batch, cd
 from pyhudi.format.log.data import encode_avro
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogFraming
 from pyhudi.format.names import LogFileName, MarkerType
-from pyhudi.records.schema import relabel_array
+from pyhudi.records.conform import relabel_array
 from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
 

@@ -30,12 +30,14 @@ from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey
 from pyhudi.plan.changes import ChangeKind, ChangeSource
+from pyhudi.records.conform import conform_table, relabel_array
+from pyhudi.records.filters.arrow import row_filter
+from pyhudi.records.filters.tree import Expr
+from pyhudi.records.filters.walk import columns
 from pyhudi.records.json_text import json_text
-from pyhudi.records.keys import record_keys
+from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import BoolMask
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, RECORD_KEY
-from pyhudi.records.predicates import Expr, columns, row_filter
-from pyhudi.records.schema import conform_table, relabel_array
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import FileSlice, LogFile

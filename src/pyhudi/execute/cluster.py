@@ -36,8 +36,9 @@ from pyhudi.execute.write_base import (
 )
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
 from pyhudi.plan.clustering import SliceRange
+from pyhudi.records.columns import column_at
+from pyhudi.records.conform import relabel
 from pyhudi.records.curves import dense_ranks, hilbert_keys, linear_order, z_order_keys
-from pyhudi.records.schema import column_at, relabel
 from pyhudi.records.stats import footer_ranges
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec

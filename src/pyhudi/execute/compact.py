@@ -36,15 +36,16 @@ from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
+from pyhudi.records.conform import relabel
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, BoolMask
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
-from pyhudi.records.schema import arrow_to_avro, relabel
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec

@@ -23,7 +23,7 @@ from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Lookup, Place, TagTask
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import InsertTarget, WorkloadProfile
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import MergeRule
 from pyhudi.table.slices import FileSlice
 

@@ -21,9 +21,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.records.keys import auto_record_keys, partition_columns, partition_paths, record_keys
+from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.records.columns import column_at
+from pyhudi.records.conform import conform, refuse_rounding, relabel
+from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
+from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import column_at, conform, refuse_rounding, relabel, without_meta_fields
 
 Ints = npt.NDArray[np.int64]
 

@@ -26,15 +26,17 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.bloom import BloomFilter, BloomKind
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.metadata.secondary_index import format_secondary_keys
 from pyhudi.format.names import parse_log_file
+from pyhudi.records.columns import column_at
+from pyhudi.records.conform import conform, conform_table
 from pyhudi.records.expressions import IndexExpression, filter_texts
-from pyhudi.records.keys import record_keys
+from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import avro_to_arrow, column_at, conform, conform_table
 from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.records.text import value_text
 from pyhudi.storage import open_storage

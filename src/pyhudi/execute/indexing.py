@@ -26,8 +26,9 @@ import pyarrow.parquet as pq
 
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
+from pyhudi.records.columns import field_at
+from pyhudi.records.conform import conform_table
 from pyhudi.records.hashing import shard_of_keys
-from pyhudi.records.schema import conform_table, field_at
 from pyhudi.records.stats import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
 from pyhudi.storage.base import Storage, join_path
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.layout import as_batch
 from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.hfile.reader import open_hfile_bytes
 from pyhudi.format.log.commands import decode_command, without_compacted
 from pyhudi.format.log.data import decode_content
@@ -32,11 +33,13 @@ from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlo
 from pyhudi.format.log.positions import Positions, decode_positions
 from pyhudi.format.log.whole import check_whole
 from pyhudi.format.ordering_values import unwrap_ordering
-from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.columns import field_at
+from pyhudi.records.conform import conform
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.log_merge import LogMerger, LogRecords
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import avro_to_arrow, conform, field_at
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import LogFile
 from pyhudi.timeline.timeline import Timeline

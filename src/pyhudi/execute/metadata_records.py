@@ -48,7 +48,7 @@ from pyhudi.format.metadata.schema import RECORD_SCHEMA
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.plan.metadata import MetadataRecords, records_of
-from pyhudi.records.keys import record_keys
+from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.storage import open_storage

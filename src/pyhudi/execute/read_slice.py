@@ -23,19 +23,17 @@ from pyhudi.errors import CorruptData
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.records.keys import (
-    KeySpec,
-    parse_partition_path,
-    partition_columns,
-    partition_value,
-    path_valued_columns,
-    record_keys,
-)
+from pyhudi.records.conform import conform_table, relabel
+from pyhudi.records.filters.arrow import row_filter
+from pyhudi.records.filters.pruning import prune_ranges
+from pyhudi.records.filters.tree import Expr
+from pyhudi.records.filters.walk import columns
+from pyhudi.records.keys.partition_paths import parse_partition_path, partition_value
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.keys.spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.predicates import Expr, columns, prune_ranges, row_filter
-from pyhudi.records.schema import conform_table, relabel
 from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec

@@ -33,7 +33,8 @@ from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_filter, footer_tex
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.plan.buckets import BucketLayout
-from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import whole
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes

@@ -32,9 +32,12 @@ from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
-from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.conform import conform_table
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes, whole
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.meta_fields import (
@@ -46,7 +49,6 @@ from pyhudi.records.meta_fields import (
     constant,
     sequence_numbers,
 )
-from pyhudi.records.schema import conform_table, with_meta_fields
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers

@@ -28,7 +28,8 @@ from typing import Final
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.avro import BYTES, INT, STRING, Schema, optional, record, required, schema_of
+from pyhudi.format.avro.nodes import BYTES, INT, STRING, optional, record, required
+from pyhudi.format.avro.schema import Schema, schema_of
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.parquet import ParquetWriter
 

@@ -26,7 +26,9 @@ from pyhudi.format.actions.indexing import IndexCommitMetadata
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.actions.savepoint import SavepointMetadata
-from pyhudi.format.avro import decode_datum, encode_datum, made, parse_schema
+from pyhudi.format.avro.container import made
+from pyhudi.format.avro.datum import decode_datum, encode_datum
+from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.coding import Cursor
 from pyhudi.format.history import HistoryRow
 from pyhudi.format.instants import Action, State, comparable_action, parse_action

@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.names import parse_bucket
 from pyhudi.records.hashing import bucket_ids
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileSlice
 

@@ -31,6 +31,7 @@ from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_colu
 from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, ROOT, encode_files
 from pyhudi.format.metadata.schema import RecordType
 from pyhudi.format.metadata.wrapped import wrap_stored
+from pyhudi.records.columns import field_at
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.metadata_keys import (
     bloom_filter_keys,
@@ -39,7 +40,6 @@ from pyhudi.records.metadata_keys import (
     file_hashes,
     partition_stats_key,
 )
-from pyhudi.records.schema import field_at
 from pyhudi.records.stats import NO_VALUES, ColumnRange
 
 

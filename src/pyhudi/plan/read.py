@@ -12,15 +12,10 @@ from itertools import product
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
-from pyhudi.records.keys import (
-    DEFAULT_PARTITION,
-    KeySpec,
-    parse_partition_path,
-    partition_columns,
-    partition_value,
-    path_valued_columns,
-)
-from pyhudi.records.predicates import Expr, prune_values
+from pyhudi.records.filters.pruning import prune_values
+from pyhudi.records.filters.tree import Expr
+from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, parse_partition_path, partition_value
+from pyhudi.records.keys.spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.stats import Value, stored_value
 from pyhudi.table.slices import FileSlice
 

@@ -32,12 +32,14 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
 from pyhudi.plan.buckets import BucketLayout
+from pyhudi.records.columns import field_at
+from pyhudi.records.filters.tree import Expr
+from pyhudi.records.filters.walk import columns, key_literals
 from pyhudi.records.hashing import bucket_ids
-from pyhudi.records.keys import KeySpec, record_keys
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.predicates import Expr, columns, key_literals
 from pyhudi.records.range_columns import RangeColumn, may_match
-from pyhudi.records.schema import field_at
 from pyhudi.table.slices import FileSlice
 
 MAX_KEYS = 100_000

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.records.keys import split_record_keys
+from pyhudi.records.keys.record_keys import split_record_keys
 
 _SLICE_ROWS = 1 << 16
 _NAME_SEED = 0xFFFFFFFFDABADABA

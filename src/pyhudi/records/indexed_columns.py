@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.metadata.wrapped import wrapped_kind
+from pyhudi.records.columns import field_at
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import field_at
 
 _META_COLUMNS = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
 

@@ -36,9 +36,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
+from pyhudi.records.conform import relabel, relabel_column
 from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes, whole
 from pyhudi.records.mergers import partial_merge
-from pyhudi.records.schema import relabel, relabel_column
 
 Ints = npt.NDArray[np.int64]
 

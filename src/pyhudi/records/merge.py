@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
-from pyhudi.records.schema import conform_table, relabel
 
 IS_DELETED = "_hoodie_is_deleted"
 

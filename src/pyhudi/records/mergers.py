@@ -45,6 +45,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import (
     BoolMask,
     DeleteMarker,
@@ -57,7 +58,6 @@ from pyhudi.records.merge import (
 )
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
-from pyhudi.records.schema import conform_table
 
 _registered: dict[str, RecordMerger] = {}
 _mutex = threading.Lock()

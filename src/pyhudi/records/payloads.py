@@ -32,9 +32,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.meta_columns import is_meta_field
+from pyhudi.records.conform import relabel_column
 from pyhudi.records.merge import BoolMask, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows, ordering_values
 from pyhudi.records.merge_mode import MODEL_PACKAGE
-from pyhudi.records.schema import is_meta_field, relabel_column
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large column that a change did not carry."""

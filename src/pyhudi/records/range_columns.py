@@ -16,25 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal
-from pyhudi.records.predicates import (
-    ANY,
-    FALSE,
-    MAX_LISTED,
-    NEGATED,
-    TRUE,
-    UNKNOWN,
-    Always,
-    Compare,
-    Expr,
-    In,
-    IsNull,
-    Like,
-    arrow_scalar,
-    like_prefix,
-    orders_agree,
-    outcomes,
-    rank,
-)
+from pyhudi.records.filters.arrow import arrow_scalar
+from pyhudi.records.filters.binding import MAX_LISTED
+from pyhudi.records.filters.like import like_prefix
+from pyhudi.records.filters.pruning import ANY, FALSE, TRUE, UNKNOWN, orders_agree, outcomes, rank
+from pyhudi.records.filters.tree import Always, Compare, Expr, In, IsNull, Like
+from pyhudi.records.filters.walk import NEGATED
 
 Bits = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, Internal
-from pyhudi.records.schema import column_at, field_at
+from pyhudi.records.columns import column_at, field_at
 from pyhudi.records.text import is_binary_like, is_string_like, timestamp_micros
 
 NAN_KEY, NAN_HAS_NO_BOUNDS = "pyhudi.nan", "no bounds"

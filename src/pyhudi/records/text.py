@@ -19,7 +19,7 @@ as 9.999999999999999E22; such numbers make no good keys on any of them.
 Everything runs on Arrow kernels and numpy.  Only subnormal numbers of one digit, of which there are few different ones,
 pass through Python.
 
-It does not format `java.sql.Timestamp` texts (see keys.py) and does not format nested values.
+It does not format `java.sql.Timestamp` texts (see keys/values.py) and does not format nested values.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from pyhudi.format.properties import (
     table_checksum,
 )
 from pyhudi.format.versions import TableVersion, parse_table_version
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment

@@ -22,8 +22,9 @@ from pyhudi.format.actions.clustering import ClusteringPlan
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackPlan
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.records.schema import arrow_to_avro, avro_to_arrow
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.closed import check_commit_open, check_open
 from pyhudi.table.config import TableConfig

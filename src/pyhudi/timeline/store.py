@@ -13,7 +13,7 @@ from datetime import UTC, tzinfo
 
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.actions.archived import decode_completed, decode_plan
-from pyhudi.format.avro import MAGIC, seal_container
+from pyhudi.format.avro.container import MAGIC, seal_container
 from pyhudi.format.instants import (
     Action,
     Instant,

@@ -13,11 +13,11 @@ from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, scan_blocks
 from pyhudi.format.names import LogFileName, parse_log_file
-from pyhudi.records.schema import arrow_to_avro
 from pyhudi.storage import open_storage
 from pyhudi.storage.markers import Markers
 from pyhudi.table.snapshot import read_commit

@@ -17,16 +17,17 @@ from pyhudi.execute.log_scan import InstantValidity, find_blocks, read_headers
 from pyhudi.execute.open_base import footer_filter
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.commit import WriteStat
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.log.data import encode_avro
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.options import FileSettings, parse_options
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import MergeRule, PickByCommitTime, PickByEventTime
 from pyhudi.records.payloads import payload_rule
-from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers

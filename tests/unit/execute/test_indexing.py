@@ -8,7 +8,7 @@ import pytest
 from pyhudi.errors import CorruptData
 from pyhudi.execute.indexing import base_file_ranges
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.records.schema import with_meta_fields
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.storage import Storage
 from tests.unit.execute.writer import create, new_storage, spec
 

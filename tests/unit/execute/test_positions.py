@@ -17,9 +17,9 @@ from pyhudi.execute.read_slice import ReadSpec, merge_columns, merge_slice, run_
 from pyhudi.execute.write_base import path_in
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
 from pyhudi.format.log.positions import decode_positions, encode_positions
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
-from pyhudi.records.schema import with_meta_fields
 from pyhudi.storage import Storage
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from tests.unit.execute.writer import create, incoming, new_storage, spec

@@ -14,7 +14,7 @@ from pyhudi.execute import tag
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Place, TagHits, TagTask, run_tag
 from pyhudi.execute.write_base import CreateTask, MergeTask, run_create, run_merge
 from pyhudi.format.names import WriteToken, parse_base_file
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.storage import Storage
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.table.slices import BaseFile, FileSlice

@@ -12,10 +12,11 @@ from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import MarkerType, WriteToken
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.records.merge import MergeRule, PickByCommitTime, PickByEventTime
-from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import Storage
 from pyhudi.storage.markers import Markers
 from tests.unit.execute.writer import create, footer, incoming, new_storage, read, spec

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus, run_create
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
 from pyhudi.options import FileSettings, parse_options
-from pyhudi.records.keys import KeyGenerator, KeySpec
+from pyhudi.records.keys.spec import KeyGenerator, KeySpec
 from pyhudi.records.merge import MergeRule, PickByEventTime
-from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.storage import Storage, open_storage
 
 _names = itertools.count()

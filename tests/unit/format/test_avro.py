@@ -16,34 +16,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
-from pyhudi.format.avro import (
+from pyhudi.format.avro.container import decode_container, decode_document, encode_container, seal_container
+from pyhudi.format.avro.datum import decode_datum, encode_datum
+from pyhudi.format.avro.json_values import from_json
+from pyhudi.format.avro.nodes import (
     DOUBLE,
     INT,
     LONG,
     NULL,
     STRING,
     Branch,
-    Schema,
     Union,
     array_of,
-    decode_container,
-    decode_datum,
-    decode_document,
-    encode_container,
-    encode_datum,
-    from_json,
     map_of,
     optional,
-    parse_schema,
     record,
     required,
-    schema_of,
-    seal_container,
     version_field,
 )
+from pyhudi.format.avro.schema import Schema, parse_schema, schema_of
 from pyhudi.format.avro_columns import avro_records
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.coding import encode_zigzag
-from pyhudi.records.schema import avro_to_arrow
 
 SYNC = bytes(range(16))
 

@@ -10,7 +10,10 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.records.predicates import bind, parse_filter, prune_ranges, prune_values, to_arrow
+from pyhudi.records.filters.arrow import to_arrow
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.pruning import prune_ranges, prune_values
 from pyhudi.records.range_columns import RangeColumn, may_match
 from pyhudi.records.stats import batch_ranges, may_hide_nan
 from pyhudi.table.snapshot import load_snapshot

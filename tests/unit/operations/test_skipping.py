@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from pyhudi.api import Table
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.records.predicates import And, Compare, Expr, In, IsNull, Like, Not, Or, to_arrow
+from pyhudi.records.filters.arrow import to_arrow
+from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Like, Not, Or
 from tests.golden_tables import golden_cases, open_golden
 from tests.rows import assert_same_rows
 
@@ -100,7 +101,7 @@ def test_the_past_is_not_pruned_by_the_present(name: str, tables: dict[str, Tabl
 
 
 def _parsed(text: str) -> Expr:
-    from pyhudi.records.predicates import parse_filter
+    from pyhudi.records.filters.parse import parse_filter
 
     return parse_filter(text)
 

@@ -13,6 +13,7 @@ from pyhudi import Table
 from pyhudi.errors import Unsupported
 from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_log
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.plan.metadata import (
@@ -25,7 +26,6 @@ from pyhudi.plan.metadata import (
     partition_stats_records,
     records_of,
 )
-from pyhudi.records.schema import with_meta_fields
 from pyhudi.records.stats import ColumnRange
 from pyhudi.table.snapshot import load_snapshot
 

@@ -9,7 +9,7 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.names import format_bucket_prefix, parse_bucket
 from pyhudi.plan.buckets import BucketLayout, bucket_groups, in_buckets
 from pyhudi.plan.conflicts import new_bucket
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.table.slices import FileSlice
 
 UUID = "a8db4385-9dc7-4e49-8409-f9651a8db438"

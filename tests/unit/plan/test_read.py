@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.plan.read import prune_partitions
-from pyhudi.records.keys import KeySpec, TimeRule, TimeType
-from pyhudi.records.predicates import bind, parse_filter
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.keys.spec import KeySpec
+from pyhudi.records.keys.time_rule import TimeRule, TimeType
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("level", pa.int32()), ("day", pa.string())])
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"

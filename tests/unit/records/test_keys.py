@@ -11,26 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
-from pyhudi.records.keys import (
+from pyhudi.records.keys.partition_paths import (
+    decode_partition_value,
+    encode_partition_value,
+    parse_partition_path,
+    partition_paths,
+    partition_value,
+    partition_values,
+)
+from pyhudi.records.keys.record_keys import auto_record_keys, record_keys, split_record_keys
+from pyhudi.records.keys.spec import (
     KeyGenerator,
     KeySpec,
     PartitionField,
     PartitionKind,
-    TimeRule,
-    TimeType,
-    auto_record_keys,
-    decode_partition_value,
-    encode_partition_value,
     infer_key_generator,
-    parse_partition_path,
     partition_columns,
-    partition_paths,
-    partition_value,
-    partition_values,
     path_valued_columns,
-    record_keys,
-    split_record_keys,
 )
+from pyhudi.records.keys.time_rule import TimeRule, TimeType
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 

@@ -13,28 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyhudi.errors import Internal, InvalidRequest, Unsupported
-from pyhudi.records.predicates import (
-    Always,
-    And,
-    Compare,
-    Constant,
-    Expr,
-    In,
-    IsNull,
-    Like,
-    Not,
-    Or,
-    arrow_scalar,
-    bind,
-    columns,
-    key_literals,
-    parse_filter,
-    prune_ranges,
-    prune_values,
-    row_filter,
-    to_arrow,
-    to_spark_sql,
-)
+from pyhudi.records.filters.arrow import arrow_scalar, row_filter, to_arrow
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.pruning import prune_ranges, prune_values
+from pyhudi.records.filters.spark_sql import to_spark_sql
+from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.walk import columns, key_literals
 from pyhudi.records.stats import ColumnRange, batch_ranges, stored_value
 
 TIMESTAMP = pa.timestamp("us", "UTC")

@@ -11,7 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import Internal
-from pyhudi.records.predicates import Compare, Expr, In, arrow_scalar, bind, prune_ranges
+from pyhudi.records.filters.arrow import arrow_scalar
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.pruning import prune_ranges
+from pyhudi.records.filters.tree import Compare, Expr, In
 from pyhudi.records.range_columns import RangeColumn, may_match
 from pyhudi.records.stats import ColumnRange, batch_ranges
 from tests.unit.records.test_predicates import BATCHES, EXPRS, SCHEMA, VALUES, batch_of

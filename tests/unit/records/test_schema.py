@@ -15,26 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, Internal, InvalidRequest, Unsupported
-from pyhudi.records.schema import (
-    META_FIELDS,
-    SchemaMode,
-    arrow_to_avro,
-    avro_to_arrow,
-    column_at,
-    conform,
-    evolve,
-    field_at,
-    is_meta_field,
-    minimal_decimal_size,
-    normalise,
-    refuse_rounding,
-    relabel,
-    sanitized_name,
-    schema_changes,
-    typed_nulls,
-    with_meta_fields,
-    without_meta_fields,
-)
+from pyhudi.format.arrow_to_avro import arrow_to_avro, minimal_decimal_size, sanitized_name
+from pyhudi.format.avro_to_arrow import avro_to_arrow
+from pyhudi.format.meta_columns import META_FIELDS, is_meta_field, with_meta_fields, without_meta_fields
+from pyhudi.records.columns import column_at, field_at
+from pyhudi.records.conform import conform, refuse_rounding, relabel
+from pyhudi.records.normalise import normalise
+from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls
 from tests.vectors import vector
 
 TIMESTAMP = pa.timestamp("us", "UTC")

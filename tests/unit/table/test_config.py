@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi.errors import CorruptData, HudiError, TableExists, TableNotFound, Unsupported
 from pyhudi.format.properties import format_properties, parse_properties, table_checksum
-from pyhudi.records.keys import KeyGenerator
+from pyhudi.records.keys.spec import KeyGenerator
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment

@@ -87,10 +87,12 @@ from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.plan.write import WorkloadProfile
-from pyhudi.records.keys import KeySpec, partition_columns
+from pyhudi.records.conform import same_type
+from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import normalise, same_type, typed_nulls
+from pyhudi.records.normalise import normalise
+from pyhudi.records.schema_evolution import typed_nulls
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -784,7 +786,7 @@ def _key_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> Da
 
 
 def _safe_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether Spark's cast gives the value that `records.schema.conform` gives, for each value and in every session."""
+    """Whether Spark's cast gives the value that `records.conform` gives, for each value and in every session."""
     types = pa.types
     if types.is_integer(source) and types.is_integer(target):
         return bool(source.bit_width <= target.bit_width)

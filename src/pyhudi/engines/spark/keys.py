@@ -20,18 +20,10 @@ from pyspark.sql import functions as F
 
 from pyhudi.engines.spark.convert import column
 from pyhudi.engines.spark.jobs import REFUSAL
-from pyhudi.records.keys import (
-    DEFAULT_PARTITION,
-    EMPTY_KEY_PART,
-    NULL_KEY_PART,
-    KeySpec,
-    PartitionKind,
-    encode_partition_value,
-    partition_columns,
-    partition_paths,
-    record_keys,
-)
-from pyhudi.records.schema import field_at
+from pyhudi.records.columns import field_at
+from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, encode_partition_value, partition_paths
+from pyhudi.records.keys.record_keys import EMPTY_KEY_PART, NULL_KEY_PART, record_keys
+from pyhudi.records.keys.spec import KeySpec, PartitionKind, partition_columns
 
 _NATIVE_DECIMALS = 6
 """Up to this scale Spark and Java's BigDecimal print a decimal alike; beyond it Java may turn to exponents."""
@@ -112,7 +104,7 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
 
 
 def auto_key_column(instant_time: str) -> Column:
-    """Keys for rows without any, as `records.keys.auto_record_keys` makes them: instant, task partition, row of the partition."""
+    """Keys for rows without any, as `auto_record_keys` makes them: instant, task partition, row of the partition."""
     # monotonically_increasing_id carries the partition in its upper bits and the row in its lower 33.
     row = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))
     return F.concat(F.lit(f"{instant_time}_"), F.spark_partition_id().cast("string"), F.lit("_"), row.cast("string"))

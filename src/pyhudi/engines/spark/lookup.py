@@ -47,7 +47,7 @@ from pyhudi.execute.tag import (
 )
 from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.hashing import shard_of_keys
-from pyhudi.records.keys import KeySpec
+from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage

@@ -54,11 +54,11 @@ from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.read.streams import reads_changes
 from pyhudi.plan.incremental import RequestRange
 from pyhudi.plan.read import ReadPlan
-from pyhudi.records.keys import path_valued_columns
+from pyhudi.records.conform import relabel, same_type
+from pyhudi.records.filters.spark_sql import to_spark_sql
+from pyhudi.records.filters.walk import columns as filter_columns
+from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.records.meta_fields import META_COLUMNS
-from pyhudi.records.predicates import columns as filter_columns
-from pyhudi.records.predicates import to_spark_sql
-from pyhudi.records.schema import relabel, same_type
 from pyhudi.settings import Options
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec

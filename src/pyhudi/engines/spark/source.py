@@ -53,8 +53,10 @@ from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, Query
 from pyhudi.options import Options, parse_options, spelled
 from pyhudi.plan.changes import ChangeSource
 from pyhudi.plan.read import prune_partitions
-from pyhudi.records.predicates import And, Expr, bind, parse_filter
-from pyhudi.records.schema import same_type
+from pyhudi.records.conform import same_type
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.tree import And, Expr
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock

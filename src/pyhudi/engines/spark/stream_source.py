@@ -31,7 +31,7 @@ from pyhudi.operations.read.streams import (
     plan_batch,
 )
 from pyhudi.plan.streams import BatchLimits
-from pyhudi.records.schema import relabel_array, same_type
+from pyhudi.records.conform import relabel_array, same_type
 from pyhudi.settings import Options
 from pyhudi.table.context import TableContext
 

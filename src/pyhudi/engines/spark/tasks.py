@@ -39,9 +39,9 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.spill import store_rows
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteStatus, run_create, run_merge
 from pyhudi.format.names import WriteToken
+from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import MergeRule, combine_duplicates
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import conform_table
 from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.metadata.indexes import find_records
 from pyhudi.table.slices import FileSlice

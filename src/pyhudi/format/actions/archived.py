@@ -25,19 +25,9 @@ from pyhudi.format.actions.replace import REQUESTED_REPLACE_METADATA, RequestedR
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import ROLLBACK_METADATA, RollbackMetadata
 from pyhudi.format.actions.savepoint import SAVEPOINT_METADATA, SavepointMetadata
-from pyhudi.format.avro import (
-    LONG,
-    MAGIC,
-    STRING,
-    array_of,
-    decode_container,
-    map_of,
-    nullable,
-    optional,
-    record,
-    schema_of,
-    version_field,
-)
+from pyhudi.format.avro.container import MAGIC, decode_container
+from pyhudi.format.avro.nodes import LONG, STRING, array_of, map_of, nullable, optional, record, version_field
+from pyhudi.format.avro.schema import schema_of
 from pyhudi.format.instants import Action, completed_action
 
 ServiceDocument: TypeAlias = CleanMetadata | RollbackMetadata | RestoreMetadata | SavepointMetadata | IndexCommitMetadata

@@ -12,19 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.document import Document
-from pyhudi.format.avro import (
-    BOOLEAN,
-    INT,
-    LONG,
-    STRING,
-    array_of,
-    map_of,
-    optional,
-    record,
-    required,
-    schema_of,
-    version_field,
-)
+from pyhudi.format.avro.nodes import BOOLEAN, INT, LONG, STRING, array_of, map_of, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
 
 SAVEPOINTED_TIMESTAMPS_KEY = "savepointed_timestamps"
 """Extra metadata of plan and result: the savepoints that were seen, joined by commas."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyhudi.format.avro import BOOLEAN, DOUBLE, STRING, array_of, map_of, nullable, optional, record, version_field
+from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_of, map_of, nullable, optional, record, version_field
 
 SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
 SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.document import Document
-from pyhudi.format.avro import (
+from pyhudi.format.avro.nodes import (
     BOOLEAN,
     DOUBLE,
     NULL,
@@ -24,9 +24,9 @@ from pyhudi.format.avro import (
     nullable,
     optional,
     record,
-    schema_of,
     version_field,
 )
+from pyhudi.format.avro.schema import schema_of
 
 LOG_COMPACTION_STRATEGY = "org.apache.hudi.table.action.compact.LogCompactionExecutionHelper"
 

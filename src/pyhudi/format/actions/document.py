@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Self
 
-from pyhudi.format.avro import DEFAULT_SYNC, Schema, decode_datum, decode_document, encode_container, made, parse_schema
+from pyhudi.format.avro.container import DEFAULT_SYNC, decode_document, encode_container, made
+from pyhudi.format.avro.datum import decode_datum
+from pyhudi.format.avro.schema import Schema, parse_schema
 
 
 class Document:

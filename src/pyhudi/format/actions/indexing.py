@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.document import Document
-from pyhudi.format.avro import STRING, array_of, map_of, optional, record, schema_of, version_field
+from pyhudi.format.avro.nodes import STRING, array_of, map_of, optional, record, version_field
+from pyhudi.format.avro.schema import schema_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from pyhudi.format.actions.clustering import CLUSTERING_PLAN, ClusteringPlan
 from pyhudi.format.actions.document import Document
-from pyhudi.format.avro import STRING, map_of, optional, record, schema_of, version_field
+from pyhudi.format.avro.nodes import STRING, map_of, optional, record, version_field
+from pyhudi.format.avro.schema import schema_of
 
 
 @dataclass(frozen=True, slots=True)

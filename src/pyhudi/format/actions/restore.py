@@ -13,19 +13,8 @@ from dataclasses import dataclass
 
 from pyhudi.format.actions.document import Document
 from pyhudi.format.actions.rollback import INSTANT_INFO, ROLLBACK_METADATA, InstantInfo, RollbackMetadata
-from pyhudi.format.avro import (
-    LONG,
-    NULL,
-    STRING,
-    Union,
-    array_of,
-    map_of,
-    optional,
-    record,
-    required,
-    schema_of,
-    version_field,
-)
+from pyhudi.format.avro.nodes import LONG, NULL, STRING, Union, array_of, map_of, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
 from pyhudi.format.instants import parse_action
 
 

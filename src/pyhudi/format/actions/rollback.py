@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pyhudi.format.actions.document import Document
-from pyhudi.format.avro import INT, LONG, STRING, array_of, map_of, optional, record, required, schema_of, version_field
+from pyhudi.format.avro.nodes import INT, LONG, STRING, array_of, map_of, optional, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
 from pyhudi.format.instants import parse_action
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyhudi.format.actions.document import Document
-from pyhudi.format.avro import LONG, STRING, array_of, map_of, record, required, schema_of, version_field
+from pyhudi.format.avro.nodes import LONG, STRING, array_of, map_of, record, required, version_field
+from pyhudi.format.avro.schema import schema_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ Arrow's element-wise join makes the records of them.
 
 Types: null unions of two branches in either order, boolean, int, long, float, double, bytes, string, enum, fixed, record,
 array, map; decimal (bytes and fixed), date, times, timestamps (local ones too), uuid.  Arrow types are those of
-`records.schema.avro_to_arrow`.  What is not done: other unions, recursive records, schema resolution (rows come in the
+`format.avro_to_arrow`.  What is not done: other unions, recursive records, schema resolution (rows come in the
 schema that wrote them), and items without bytes.
 """
 
@@ -60,7 +60,8 @@ from pyhudi.format.avro_columns.nodes import (
 from pyhudi.format.avro_columns.rows import PAD_BYTES, Rows, Source
 from pyhudi.format.avro_columns.schema import compile_node
 from pyhudi.format.avro_columns.sequences import MapNode, SequenceNode
-from pyhudi.records.schema import avro_to_arrow, resolve_avro
+from pyhudi.format.avro_resolve import resolve_avro
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 
 __all__ = [
     "CHUNK_BYTES",

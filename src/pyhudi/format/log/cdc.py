@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.avro_columns import avro_records
-from pyhudi.records.schema import avro_to_arrow, resolve_avro
+from pyhudi.format.avro_resolve import resolve_avro
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 
 
 class CdcMode(StrEnum):

@@ -5,9 +5,9 @@
     HFILE       a whole HFile; each value is one Avro record of the block's schema, the key is its record key
 
 Rows keep the order of the block, which the RECORD_POSITIONS header counts by.  Batches have the columns of the block's
-schema (header SCHEMA) with the Arrow types of `records.schema.avro_to_arrow`, or those columns that were asked for.
+schema (header SCHEMA) with the Arrow types of `avro_to_arrow`, or those columns that were asked for.
 
-What this does not do: resolve the block's schema to the table's (records.schema), and the bytes of HFiles (format.hfile):
+What this does not do: resolve the block's schema to the table's (records.conform), and the bytes of HFiles (format.hfile):
 whoever has HFile blocks hands in the function that lists their entries.
 """
 
@@ -23,10 +23,11 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, avro_records, big_endian_ints, join, part_sizes
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.coding import Cursor
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES, BlockType
 from pyhudi.format.parquet import ParquetWriter, open_parquet
-from pyhudi.records.schema import avro_to_arrow, conform
+from pyhudi.records.conform import conform
 
 CONTENT_VERSION: Final = 3
 

@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
-from pyhudi.format import avro
+from pyhudi.format.avro import nodes as avro
+from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_columns import (
     CHUNK_BYTES,
     CHUNK_ROWS,
@@ -208,7 +209,7 @@ class _NoneNode(Node):
 
 @lru_cache(maxsize=64)
 def _layout(schema: str, payload: Payload) -> _Layout:
-    root = avro.parse_schema(schema).root
+    root = parse_schema(schema).root
     if not isinstance(root, avro.Record):
         raise CorruptData("the schema of the metadata table is no record", found=root.kind)
     steps: list[tuple[str, Node]] = []

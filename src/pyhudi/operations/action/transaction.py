@@ -24,7 +24,7 @@ from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
-from pyhudi.format.avro import seal_container
+from pyhudi.format.avro.container import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.operations.action.courtesy import let_strangers_finish
 from pyhudi.operations.action.settings import CommitSettings

@@ -12,9 +12,11 @@ from typing import Annotated
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.keys import CONSISTENT_TIMESTAMPS, TIME_PREFIXES, KeySpec, TimeRule, parse_key_generator, partition_columns
+from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
+from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_generator, partition_columns
+from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
-from pyhudi.records.schema import arrow_to_avro, normalise, sanitized_name
+from pyhudi.records.normalise import normalise
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment

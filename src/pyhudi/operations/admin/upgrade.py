@@ -58,7 +58,7 @@ from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.metadata.store import drop_store
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, unschedule
-from pyhudi.records.keys import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
+from pyhudi.records.keys.spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
 from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness
 from pyhudi.storage.base import Storage, join_path

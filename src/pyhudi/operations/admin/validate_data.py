@@ -20,13 +20,13 @@ from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.operations.admin.validate_indexes import IndexFindings
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import avro_to_arrow
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec, join_path
 from pyhudi.table.context import TableContext

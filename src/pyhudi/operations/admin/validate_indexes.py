@@ -32,8 +32,8 @@ from pyhudi.operations.metadata.defined import DefinedIndexes, result_type
 from pyhudi.operations.metadata.mirror import stored_ranges
 from pyhudi.operations.metadata.prepare import find_expressions, index_reader
 from pyhudi.plan.skipping import has_reliable_partition_bounds
+from pyhudi.records.columns import field_at
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.records.schema import field_at
 from pyhudi.records.stats import ColumnRange, covers, merge_ranges
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_bloom_filters, find_partition_ranges, find_secondary_values

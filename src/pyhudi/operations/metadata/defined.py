@@ -19,8 +19,8 @@ from pyhudi.format.bloom import BloomKind
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PartitionKind, parse_partition
 from pyhudi.format.metadata.wrapped import wrapped_kind
+from pyhudi.records.columns import field_at
 from pyhudi.records.expressions import OPTION_NAMES, IndexExpression, filter_texts
-from pyhudi.records.schema import field_at
 from pyhudi.records.text import has_text, is_binary_like
 from pyhudi.table.config import local_zone_name
 from pyhudi.table.context import TableContext

@@ -43,6 +43,7 @@ from pyhudi.format.actions.commit import Operation, WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
 from pyhudi.format.index_definitions import DEFAULT_PATH, format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State, parse_instant_time
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -82,7 +83,6 @@ from pyhudi.plan.metadata import (
 )
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import with_meta_fields
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext

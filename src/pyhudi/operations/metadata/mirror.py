@@ -36,6 +36,7 @@ from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.index_definitions import DEFAULT_PATH, column_stats_definition, format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, completed_action, parse_instant_time
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_data_file_instant
@@ -63,10 +64,10 @@ from pyhudi.plan.metadata import (
     joined,
     partition_stats_records,
 )
+from pyhudi.records.columns import field_at
 from pyhudi.records.hashing import name_hash
 from pyhudi.records.indexed_columns import indexed_columns
 from pyhudi.records.meta_fields import META_COLUMNS
-from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.storage.base import FileInfo, join_path
 from pyhudi.table.config import store_table_config

@@ -31,11 +31,11 @@ from pyhudi.execute.metadata_records import KeySource
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import Operation
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.operations.metadata.defined import DefinedIndexes
 from pyhudi.operations.metadata.store import MetadataStore, in_threads
 from pyhudi.records.mergers import merge_rule
-from pyhudi.records.schema import with_meta_fields
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.snapshot import Snapshot

@@ -28,7 +28,8 @@ from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instants
 from pyhudi.plan.read import Pruning
-from pyhudi.records.predicates import bind, parse_filter
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.parse import parse_filter
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import build_file_groups
 from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit

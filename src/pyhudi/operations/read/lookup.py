@@ -21,10 +21,11 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.time_travel import parse_as_of
-from pyhudi.records.keys import KeySpec, partition_columns, record_keys
+from pyhudi.records.conform import conform
+from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, Or
+from pyhudi.records.keys.record_keys import record_keys
+from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.predicates import And, Compare, Constant, Expr, In, Or
-from pyhudi.records.schema import conform
 from pyhudi.records.stats import stored_value
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import TableSchema, load_snapshot

@@ -24,17 +24,20 @@ from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
 from pyhudi.operations.services.clean import load_last_clean
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
+from pyhudi.records.columns import field_at
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.tree import And, Expr, In
 from pyhudi.records.merge import PickByCommitTime
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
-from pyhudi.records.predicates import And, Expr, In, bind, parse_filter
-from pyhudi.records.schema import field_at, with_meta_fields
 from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext

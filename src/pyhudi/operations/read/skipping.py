@@ -60,11 +60,11 @@ from pyhudi.plan.skipping import (
     secondary_texts,
     with_other_spelling,
 )
-from pyhudi.records.keys import path_valued_columns
+from pyhudi.records.columns import field_at
+from pyhudi.records.filters.tree import Expr
+from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.records.predicates import Expr
-from pyhudi.records.schema import field_at
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import join_path
 from pyhudi.table.metadata.indexes import (

@@ -35,7 +35,9 @@ from pyhudi.format.actions.clustering import (
 )
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.operations.action.attempt import Phases, taken_back_on_error
 from pyhudi.operations.action.claim import PlanTaken, claim, drop_plan, plan_and_claim, settle_plan
@@ -64,9 +66,9 @@ from pyhudi.plan.clustering import (
     plan_groups,
 )
 from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.records.columns import field_at
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.schema import arrow_to_avro, field_at, with_meta_fields
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import planned_path

@@ -32,8 +32,10 @@ from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.compaction import CompactionPlan
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
 from pyhudi.operations.action.attempt import Phases, taken_back_on_error
 from pyhudi.operations.action.claim import PlanTaken, claim, drop_plan, plan_and_claim
@@ -60,7 +62,6 @@ from pyhudi.plan.compaction import (
 )
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
-from pyhudi.records.schema import arrow_to_avro, with_meta_fields
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext

@@ -42,6 +42,7 @@ from pyhudi.format.index_definitions import (
     parse_index_definitions,
 )
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import (
     BLOOM_FILTERS,
     COLUMN_STATS,
@@ -74,7 +75,7 @@ from pyhudi.operations.metadata.store import (
     drop_store,
     set_partitions,
 )
-from pyhudi.records.schema import field_at, with_meta_fields
+from pyhudi.records.columns import field_at
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
 from pyhudi.table.config import store_table_config

@@ -31,7 +31,9 @@ from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.execute.write_base import PartialUpdate, WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.instants import Action, Instant
+from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.names import format_file_id
 from pyhudi.operations.action.attempt import Phases, give_way, taken_back_on_error
 from pyhudi.operations.action.claim import PlanTaken, settle_plan
@@ -70,22 +72,13 @@ from pyhudi.plan.write import (
     plan_inserts,
     small_files,
 )
-from pyhudi.records.keys import KeySpec, partition_columns
+from pyhudi.records.columns import field_at
+from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import IS_DELETED, DeleteMarker, MergeRule, PickByCommitTime
 from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
-from pyhudi.records.schema import (
-    SchemaMode,
-    arrow_to_avro,
-    evolve,
-    field_at,
-    normalise,
-    schema_changes,
-    typed_nulls,
-    whole_number_hint,
-    with_meta_fields,
-    without_meta_fields,
-)
+from pyhudi.records.normalise import normalise
+from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls, whole_number_hint
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
 from pyhudi.table.config import TableConfig

@@ -8,10 +8,11 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.log.cdc import CdcMode, cdc_batch, cdc_mode, cdc_schema
 from pyhudi.format.log.data import decode_content, encode_avro
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block
-from pyhudi.records.schema import arrow_to_avro, avro_to_arrow
 
 TABLE = arrow_to_avro(pa.schema([("id", pa.string()), ("price", pa.decimal128(10, 2))]), "my table")
 ROW = pa.struct(list(avro_to_arrow(TABLE)))

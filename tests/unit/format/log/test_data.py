@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro_columns import CHUNK_BYTES, CHUNK_ROWS, avro_records
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.log.data import decode_avro, decode_content, decode_hfile, decode_parquet, encode_avro, encode_parquet
 from pyhudi.format.log.framing import BlockType
-from pyhudi.records.schema import arrow_to_avro, avro_to_arrow, with_meta_fields
+from pyhudi.format.meta_columns import with_meta_fields
 
 SCHEMA = with_meta_fields(
     pa.schema(

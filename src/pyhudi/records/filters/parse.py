@@ -1,4 +1,4 @@
-"""Filters as users write them, SQL text or tuples, parsed to the tree of filter_tree.py.
+"""Filters as users write them, SQL text or tuples, parsed to the tree of tree.py.
 
 Grammar, keywords in any case:
 
@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.coding import checked_text
-from pyhudi.records.filter_tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or, depth_of
+from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or, depth_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100

@@ -1,4 +1,4 @@
-"""The tree of a filter: what filter_text.py parses and predicates.py binds, runs and prunes with."""
+"""The tree of a filter: what parse.py makes of its text and binding.py binds to a schema."""
 
 from __future__ import annotations
 

@@ -1,0 +1,220 @@
+"""Table schemas, Arrow to Avro.
+
+Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow.  The mapping (storage format, Types):
+
+    Arrow                        Avro
+    bool                         boolean
+    int32, int64                 int, long
+    float32, float64             float, double
+    string, binary               string, bytes
+    date32                       int, date
+    timestamp[us, UTC]           long, timestamp-micros
+    decimal128(p, s)             fixed named `fixed` in namespace `<record>.<field>`, the fewest bytes for p, decimal
+    list<T>                      array
+    map<string, T>               map
+    struct                       record named after its field, in the namespace of its parent's full name
+
+A nullable field is the union ["null", T] with default null when it is a field of a record, without a default as item of
+an array or value of a map.  A field that is not nullable is T.  These Arrow types are the canonical ones, to which
+`records.normalise` brings a user's schema.
+
+`avro_to_arrow` reads more than this writes.  So that such a schema survives a commit of ours, `arrow_to_avro` takes the text
+that the table has now and keeps whatever part of it still says the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.avro_resolve import Json, resolve_avro
+from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, TIMESTAMP, arrow_field, arrow_type, record_fields
+from pyhudi.format.meta_columns import is_meta_field
+
+
+def sanitized_name(table_name: str) -> str:
+    """The table's name as Avro takes it: each character that Avro does not allow becomes two underscores.
+
+    Source: storage format, Avro schema naming.
+    """
+    if not table_name:
+        raise InvalidRequest("the table name is empty")
+    first = table_name[0] if re.match(r"[A-Za-z_]", table_name) else "__"
+    return first + re.sub(r"[^A-Za-z0-9_]", "__", table_name[1:])
+
+
+def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = None) -> str:
+    """The Avro JSON text of a table's schema, compact, keys in the order in which Hudi prints them.
+
+    schema: canonical Arrow types (see `normalise`); meta columns, when present, carry the empty doc that Hudi gives them.
+    A field's metadata entry `comment` becomes its doc.  table_name: names the record and its namespace.
+    previous: the text that the table has now.  It is returned as it is when it says the same as `schema`; otherwise every
+    column whose type it already states keeps that statement, so that fixed types keep the names by which log blocks find
+    them.  A table without columns is allowed.
+    Raises InvalidRequest for names Avro forbids and types that Hudi cannot hold.
+    Source: storage format, Types and Avro schema naming.
+    """
+    record: Json | None = None
+    if previous is not None:
+        record = resolve_avro(previous)
+        if _same_fields(schema, record_fields(record)):
+            return previous
+    name = sanitized_name(table_name)
+    printed = _record_json(list(schema), name + "_record", "hoodie." + name, record, "")
+    return json.dumps(_with_references(printed, "", {}), separators=(",", ":"), ensure_ascii=False)
+
+
+def minimal_decimal_size(precision: int) -> int:
+    """Bytes of the smallest two's complement number that holds every decimal of this precision (1 to 38)."""
+    size = 1
+    while 10**precision > 1 << (8 * size - 1):
+        size += 1
+    return size
+
+
+def _record_json(fields: Sequence[pa.Field], name: str, namespace: str, previous: Json | None, path: str) -> Json:
+    if previous is not None:
+        name, namespace = previous["name"], previous["namespace"]
+    known = {field["name"]: field for field in previous["fields"]} if previous is not None else {}
+    inner = f"{namespace}.{name}" if namespace else name
+    return {
+        "type": "record",
+        "name": name,
+        "namespace": namespace,
+        "fields": [_field_json(field, inner, known.get(field.name), f"{path}{field.name}") for field in fields],
+    }
+
+
+def _field_json(field: pa.Field, namespace: str, previous: Json | None, path: str) -> Json:
+    check_name(field.name, path)
+    if previous is not None and _field_matches(field, previous):
+        return previous
+    type_ = _type_json(field.type, field.name, namespace, _branch(previous["type"]) if previous is not None else None, path)
+    result: Json = {"name": field.name, "type": ["null", type_] if field.nullable else type_}
+    doc = _doc(field)
+    if doc is not None:
+        result["doc"] = doc
+    if field.nullable:
+        result["default"] = None
+    return result
+
+
+def _doc(field: pa.Field) -> str | None:
+    if is_meta_field(field.name):
+        return ""
+    comment = (field.metadata or {}).get(COMMENT)
+    return comment.decode() if comment is not None else None
+
+
+def _item_json(field: pa.Field, name: str, namespace: str, previous: Any, path: str) -> Any:
+    if previous is not None and arrow_type(previous) == (field.type, field.nullable):
+        return previous
+    type_ = _type_json(field.type, name, namespace, _branch(previous) if previous is not None else None, path)
+    return ["null", type_] if field.nullable else type_
+
+
+def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, path: str) -> Any:
+    if previous is not None and arrow_type(previous) == (type_, False):
+        return previous
+    kind = previous["type"] if isinstance(previous, dict) else None
+    for primitive, text in ARROW_TYPES:
+        if type_ == primitive:
+            return text
+    if pa.types.is_date32(type_):
+        return {"type": "int", "logicalType": "date"}
+    if type_ == TIMESTAMP:
+        return {"type": "long", "logicalType": "timestamp-micros"}
+    if type_ == pa.timestamp("us"):
+        return {"type": "long", "logicalType": "local-timestamp-micros"}
+    if type_ == pa.time64("us"):
+        return {"type": "long", "logicalType": "time-micros"}
+    if type_ == pa.time32("ms"):
+        return {"type": "int", "logicalType": "time-millis"}
+    if pa.types.is_decimal128(type_):
+        return {
+            "type": "fixed",
+            "name": "fixed",
+            "namespace": f"{namespace}.{name}",
+            "size": minimal_decimal_size(type_.precision),
+            "logicalType": "decimal",
+            "precision": type_.precision,
+            "scale": type_.scale,
+        }
+    if pa.types.is_fixed_size_binary(type_):
+        return {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": type_.byte_width}
+    if pa.types.is_list(type_):
+        items = previous["items"] if kind == "array" else None
+        return {"type": "array", "items": _item_json(type_.value_field, name, namespace, items, path + "[]")}
+    if pa.types.is_map(type_) and pa.types.is_string(type_.key_type):
+        values = previous["values"] if kind == "map" else None
+        return {"type": "map", "values": _item_json(type_.item_field, name, namespace, values, path + "{}")}
+    if pa.types.is_struct(type_):
+        return _record_json(list(type_.fields), name, namespace, previous if kind == "record" else None, path + ".")
+    raise InvalidRequest(f"column {path!r} has type {type_}, which Hudi cannot hold as it is: call normalise on the schema first")
+
+
+def check_name(name: str, path: str) -> None:
+    """Raises InvalidRequest for a column name that Hudi's schema does not allow.  path: the column's dotted name."""
+    # Java's rule, which is wider than the Avro specification: any letter or digit of Unicode.
+    good = name and (name[0].isalpha() or name[0] == "_") and all(c.isalpha() or c.isdecimal() or c == "_" for c in name)
+    if not good:
+        raise InvalidRequest(
+            f"column {path!r} cannot be stored: Hudi's schema allows letters, digits and underscores in a name, "
+            "and no digit in front; rename the column"
+        )
+
+
+def _with_references(node: Any, namespace: str, seen: dict[str, Json]) -> Any:
+    """Print each named type once and refer to it by full name afterwards; leave out a namespace that is the enclosing one."""
+    if isinstance(node, list):
+        return [_with_references(branch, namespace, seen) for branch in node]
+    if not isinstance(node, dict):
+        return node
+    kind = node["type"]
+    if kind in ("record", "fixed", "enum"):
+        full = f"{node['namespace']}.{node['name']}" if node["namespace"] else node["name"]
+        if full in seen:
+            if seen[full] != node:
+                raise InvalidRequest(f"the Avro name {full} stands for two different types in one schema: rename a column")
+            return full
+        seen[full] = node
+        result = {key: value for key, value in node.items() if key != "namespace" or value != namespace}
+        if kind == "record":
+            result["fields"] = [
+                {**field, "type": _with_references(field["type"], node["namespace"], seen)} for field in node["fields"]
+            ]
+        return result
+    if kind == "array":
+        return {**node, "items": _with_references(node["items"], namespace, seen)}
+    if kind == "map":
+        return {**node, "values": _with_references(node["values"], namespace, seen)}
+    return node
+
+
+def _field_matches(field: pa.Field, previous: Json) -> bool:
+    # Metadata is compared by hand: the list of a Parquet file calls its items by another name, which says nothing.
+    stated = arrow_field(previous)
+    comment = (field.metadata or {}).get(COMMENT)
+    return bool(
+        field.type == stated.type
+        and field.nullable == stated.nullable
+        and (comment is None or comment == (stated.metadata or {}).get(COMMENT))
+    )
+
+
+def _branch(node: Any) -> Any:
+    """The type beside null of a union, or the type itself."""
+    return next((branch for branch in node if branch != "null"), None) if isinstance(node, list) else node
+
+
+def _same_fields(schema: pa.Schema, stated: Sequence[pa.Field]) -> bool:
+    if len(schema) != len(stated):
+        return False
+    comments = [((f.metadata or {}).get(COMMENT), (s.metadata or {}).get(COMMENT)) for f, s in zip(schema, stated, strict=True)]
+    same_docs = all(ours is None or ours == theirs for ours, theirs in comments)
+    return same_docs and all(f.equals(s) for f, s in zip(schema, stated, strict=True))

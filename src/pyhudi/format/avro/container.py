@@ -1,0 +1,164 @@
+"""Avro container files, as Hudi's timeline has them: one record, written without compression.
+
+    container = "Obj" 1  header map  sync(16)  (count  size  records  sync(16))*
+    header map: `avro.schema`, and `avro.codec` when it is not null
+    sealed:      sync = "pyhudi", CRC-32 of all but the markers (big-endian), six bytes of the writer's
+
+A sync marker may be any bytes, so a sealed container is read by everybody, and by us only when it is what was written.
+
+What it does not do: other codecs than deflate, and columns of rows: that is the work of the log blocks.
+
+Source: storage format, "Timeline files"; Avro specification 1.11, "Object Container Files".
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final, TypeVar
+
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.format.avro.datum import compiled_reader, encode_datum
+from pyhudi.format.avro.readers import run_reader
+from pyhudi.format.avro.schema import Schema, parse_schema
+from pyhudi.format.avro.writers import encode_bytes
+from pyhudi.format.coding import Cursor, encode_zigzag
+
+MAGIC: Final = b"Obj\x01"
+SYNC_BYTES: Final = 16
+DEFAULT_SYNC: Final = bytes(SYNC_BYTES)
+_SEAL: Final = b"pyhudi"
+MAX_INFLATED_BYTES: Final = 1 << 30
+_MOST_INFLATED_PER_BYTE: Final = 200
+_ALWAYS_INFLATED_BYTES: Final = 16 << 20
+
+Made = TypeVar("Made")
+
+
+def encode_container(schema: Schema, value: Any, sync: bytes = DEFAULT_SYNC) -> bytes:
+    """A container file of one record, codec null, with `avro.schema` alone in its header.
+
+    sync: 16 bytes, random in files that are meant to be split.  Raises InvalidRequest as `encode_datum`.
+    """
+    if len(sync) != SYNC_BYTES:
+        raise InvalidRequest(f"A sync marker has {SYNC_BYTES} bytes, not {len(sync)}.")
+    datum = encode_datum(schema, value)
+    text = schema.text.encode()
+    header = b"\x02" + encode_bytes(b"avro.schema") + encode_bytes(text) + b"\x00"
+    return b"".join((MAGIC, header, sync, b"\x02", encode_zigzag(len(datum)), datum, sync))
+
+
+def seal_container(data: bytes) -> bytes:
+    """A container of one block with the sync marker that holds its checksum; other bytes as they are."""
+    if not data.startswith(MAGIC):
+        return data
+    cursor = Cursor(data)
+    cursor.expect(MAGIC, "the magic of an Avro container")
+    _read_header(cursor)
+    start = cursor.offset
+    sync = bytes(cursor.take(SYNC_BYTES))
+    if sync.startswith(_SEAL) or data.count(sync) != 2 or not data.endswith(sync):
+        return data
+    head, body = data[:start], data[start + SYNC_BYTES : -SYNC_BYTES]
+    sealed = _SEAL + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "big") + sync[: SYNC_BYTES - len(_SEAL) - 4]
+    return b"".join((head, sealed, body, sealed))
+
+
+def _check_seal(data: bytes | bytearray | memoryview, start: int, sync: bytes) -> None:
+    """Raises CorruptData for a sealed container that is not what was written.  start: where the first marker stands."""
+    if not sync.startswith(_SEAL):
+        return
+    view = memoryview(data)
+    expected = int.from_bytes(sync[len(_SEAL) :][:4], "big")
+    found = zlib.crc32(view[start + SYNC_BYTES : -SYNC_BYTES], zlib.crc32(view[:start]))
+    if found != expected:
+        raise CorruptData("checksum of an Avro container", offset=start, expected=expected, found=found)
+
+
+def decode_container(data: bytes | bytearray | memoryview, target: Schema | None = None) -> tuple[Schema, tuple[Any, ...]]:
+    """The schema that stands in a container file, and its records in the shape of `target` (None: of that schema).
+
+    Raises CorruptData for broken bytes or a schema that does not fit `target`, Unsupported for a codec other than deflate.
+    """
+    cursor = Cursor(data)
+    cursor.expect(MAGIC, "the magic of an Avro container")
+    header = _read_header(cursor)
+    start = cursor.offset
+    sync = bytes(cursor.take(SYNC_BYTES))
+    _check_seal(data, start, sync)
+    if b"avro.schema" not in header:
+        raise cursor.corrupt("an Avro container has no schema")
+    codec = header.get(b"avro.codec", b"null").decode("latin-1")
+    if codec not in ("null", "deflate"):
+        raise Unsupported(f"Avro containers with the codec {codec[:40]!r} are not read.")
+    try:
+        schema = parse_schema(header[b"avro.schema"].decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise cursor.corrupt("the schema of an Avro container is not UTF-8") from error
+    read = compiled_reader(schema, target)
+    records: list[Any] = []
+    while cursor.remaining:
+        count, size_bytes = cursor.zigzag(), cursor.zigzag()
+        start = cursor.offset
+        block = bytes(cursor.take(size_bytes))
+        if codec == "deflate":
+            block = _inflate(block, start)
+        if not 0 <= count <= len(block):
+            raise cursor.corrupt("an Avro block has more records than bytes", expected=len(block), found=count)
+        at = 0
+        base = start if codec == "null" else None
+        for _ in range(count):
+            value, at = run_reader(read, block, at, base)
+            records.append(value)
+        if at != len(block):
+            raise CorruptData("bytes follow the records of an Avro block", offset=start, expected=at, found=len(block))
+        cursor.expect(sync, "the sync marker of an Avro block")
+    return schema, tuple(records)
+
+
+def decode_document(target: Schema, data: bytes | bytearray | memoryview, made_of: type[Made]) -> Made:
+    """The one record of a container file, in the shape of `target`, whose root is bound to `made_of`.
+
+    Raises as `decode_container`.
+    """
+    records = decode_container(data, target)[1]
+    if len(records) != 1:
+        raise CorruptData("a document holds one record", expected=1, found=len(records))
+    return made(records[0], made_of)
+
+
+def made(value: Any, made_of: type[Made]) -> Made:
+    """`value`, which must be a `made_of`: it is, unless a schema is bound to another class.  Raises CorruptData."""
+    if not isinstance(value, made_of):
+        raise CorruptData("an Avro document is of another kind", expected=made_of.__name__, found=type(value).__name__)
+    return value
+
+
+def _read_header(cursor: Cursor) -> dict[bytes, bytes]:
+    header: dict[bytes, bytes] = {}
+    while True:
+        count = cursor.zigzag()
+        if count == 0:
+            return header
+        if count < 0:
+            count = -count
+            cursor.zigzag()
+        if count > cursor.remaining:
+            raise cursor.corrupt("the header of an Avro container has more entries than bytes", found=count)
+        for _ in range(count):
+            key = bytes(cursor.take(cursor.zigzag()))
+            header[key] = bytes(cursor.take(cursor.zigzag()))
+
+
+def _inflate(block: bytes, offset: int) -> bytes:
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    # Documents deflate to a tenth; what grows by hundreds is made to fill the memory.
+    limit = min(MAX_INFLATED_BYTES, max(_ALWAYS_INFLATED_BYTES, _MOST_INFLATED_PER_BYTE * len(block)))
+    try:
+        plain = inflater.decompress(block, limit)
+    except zlib.error as error:
+        raise CorruptData(f"an Avro block is not deflated: {error}", offset=offset) from error
+    if inflater.unconsumed_tail:
+        raise Unsupported(f"an Avro block of {len(block)} bytes that inflates to more than {limit} is not read")
+    if not inflater.eof:
+        raise CorruptData("a deflated Avro block has no end", offset=offset)
+    return plain

@@ -1,0 +1,92 @@
+"""Values from parsed JSON, in the shape of a schema: archived documents, and the defaults of fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.avro.nodes import BOOLEAN, NO_DEFAULT, NULL, Array, Field, Map, Node, Record, Union
+from pyhudi.format.avro.schema import Schema
+
+
+def from_json(target: Schema, value: Any) -> Any:
+    """A value that was parsed from JSON (numbers, texts, lists, dicts), in the shape of `target`, fields by name.
+
+    Unions stand without their branch's name, as Jackson writes them.  Raises CorruptData where it does not fit.
+    """
+    try:
+        return _value_from_json(target.root, value)
+    except RecursionError as error:
+        raise CorruptData("a JSON document is nested too deeply") from error
+
+
+def slots_of(node: Record) -> tuple[dict[str, int], list[Any]]:
+    """Where the value of each field goes in what `builder_of` takes, and that list with the values no field gives."""
+    if node.made_of is None:
+        return {item.name: index for index, item in enumerate(node.fields)}, [None] * len(node.fields)
+    init_fields = [item for item in fields(node.made_of) if item.init]
+    places = {item.name: index for index, item in enumerate(init_fields)}
+    slots = {item.name: places[attribute] for item, attribute in zip(node.fields, node.attributes, strict=True)}
+    return slots, [item.default for item in init_fields]
+
+
+def builder_of(node: Record) -> Callable[[list[Any]], Any]:
+    """The function that makes a record's value of its fields' values, in the order of `slots_of`."""
+    made_of = node.made_of
+    if made_of is None:
+        names = tuple(item.name for item in node.fields)
+        return lambda values: dict(zip(names, values, strict=True))
+    return lambda values: made_of(*values)
+
+
+def default_of(item: Field, record_name: str) -> Any:
+    """The value of a field that the writer's schema lacks.  Raises CorruptData when it has neither a default nor null."""
+    node = item.node
+    if isinstance(node, Union):
+        if item.default is NO_DEFAULT or item.default is None:
+            return _null_of(node)
+        node = node.branches[0]
+    if item.default is NO_DEFAULT:
+        raise CorruptData(f"an Avro schema lacks a field of {record_name}", expected=item.name)
+    return _value_from_json(node, item.default)
+
+
+def _null_of(node: Union) -> Any:
+    return {} if node.null is dict else node.null
+
+
+def _value_from_json(node: Node, value: Any) -> Any:
+    if isinstance(node, Union):
+        if value is None and NULL in node.branches:
+            return _null_of(node)
+        branches = [branch for branch in node.branches if branch is not NULL]
+        if len(branches) != 1:
+            raise CorruptData("a JSON document does not tell which branch of a union it has")
+        return _value_from_json(branches[0], value)
+    if isinstance(node, Record) and isinstance(value, Mapping):
+        slots, values = slots_of(node)
+        for item in node.fields:
+            present = item.name in value
+            values[slots[item.name]] = _value_from_json(item.node, value[item.name]) if present else default_of(item, node.name)
+        return builder_of(node)(values)
+    if isinstance(node, Array) and isinstance(value, list):
+        return tuple(_value_from_json(node.items, one) for one in value)
+    if isinstance(node, Map) and isinstance(value, Mapping):
+        return {key: _value_from_json(node.values, one) for key, one in value.items()}
+    if node.kind in ("float", "double") and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, _JSON_TYPES.get(node.kind, ())) or (isinstance(value, bool) and node is not BOOLEAN):
+        raise CorruptData("a JSON document has a value of another type", expected=node.kind, found=type(value).__name__)
+    return value
+
+
+_JSON_TYPES: Final[dict[str, tuple[type, ...]]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "int": (int,),
+    "long": (int,),
+    "string": (str,),
+    "enum": (str,),
+}

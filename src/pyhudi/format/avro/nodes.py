@@ -1,0 +1,177 @@
+"""The nodes of an Avro schema, and how a schema is built in code.
+
+A schema is a tree of nodes. It is parsed from JSON (schema.py), or built with `record`, `optional`, `array_of` and `map_of`.
+
+Python values: null None, boolean bool, int and long int, float and double float, string and enum str, bytes and fixed bytes,
+array tuple, map dict, record dict, or the class that its node is bound to. A union with several records or several
+other types of one Python type gives and takes `Branch`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+
+class _NoDefault:
+    """Marks a field that has no default."""
+
+
+NO_DEFAULT: Final = _NoDefault()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Primitive:
+    """null, boolean, int, long, float, double, bytes or string."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fixed:
+    """Bytes of one size."""
+
+    name: str
+    size_bytes: int
+    kind: str = "fixed"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Enumeration:
+    """One of the symbols, written as its number."""
+
+    name: str
+    symbols: tuple[str, ...]
+    kind: str = "enum"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """default: what the node itself, not its field, names as default: it means nothing, but Hudi's schemas have some."""
+
+    items: Node
+    default: Any = NO_DEFAULT
+    kind: str = "array"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map:
+    """default: as an array's."""
+
+    values: Node
+    default: Any = NO_DEFAULT
+    kind: str = "map"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Union:
+    """null: what a null branch is decoded to, None unless a document says otherwise; `dict` for a new empty map each time."""
+
+    branches: tuple[Node, ...]
+    null: Any = None
+    kind: str = "union"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """A field of a record.  default: as JSON has it."""
+
+    name: str
+    node: Node
+    default: Any = NO_DEFAULT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """made_of: the dataclass of its values, or None for dicts; attributes: its attribute for each field, in field order."""
+
+    name: str
+    fields: tuple[Field, ...]
+    made_of: type | None = None
+    attributes: tuple[str, ...] = ()
+    kind: str = "record"
+
+
+Node: TypeAlias = Primitive | Fixed | Enumeration | Array | Map | Union | Record
+
+NULL: Final = Primitive("null")
+BOOLEAN: Final = Primitive("boolean")
+INT: Final = Primitive("int")
+LONG: Final = Primitive("long")
+FLOAT: Final = Primitive("float")
+DOUBLE: Final = Primitive("double")
+BYTES: Final = Primitive("bytes")
+STRING: Final = Primitive("string")
+PRIMITIVES: Final = {node.kind: node for node in (NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING)}
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A value of a union, with the name of its branch: a record's simple name, or the type's."""
+
+    name: str
+    value: Any
+
+
+def optional(node: Node, *, null: Any = None) -> Field:
+    """A field without its name yet: `["null", node]`, default null.
+
+    null: what null and an absent field are decoded to; `dict` for a new empty map each time.
+    """
+    return Field("", Union((NULL, node), null), None)
+
+
+def required(node: Node, default: Any = NO_DEFAULT) -> Field:
+    """A field without its name yet that is never null."""
+    return Field("", node, default)
+
+
+def nullable(node: Node) -> Field:
+    """A field without its name yet: `["null", node]`, without a default."""
+    return Field("", Union((NULL, node)))
+
+
+def array_of(items: Node, default: Any = NO_DEFAULT) -> Array:
+    """An array.  default: what the node itself names as default."""
+    return Array(items, default)
+
+
+def map_of(values: Node, default: Any = NO_DEFAULT) -> Map:
+    """A map.  default: what the node itself names as default."""
+    return Map(values, default)
+
+
+def version_field(default: int) -> Field:
+    """`["int", "null"]` with a default: how Hudi's documents carry their version."""
+    return Field("", Union((INT, NULL)), default)
+
+
+def record(name: str, made_of: type, **by_name: Field) -> Record:
+    """A record of the dataclass `made_of`; its attributes are the field names in snake case, in any order."""
+    named = tuple(Field(key, item.node, item.default) for key, item in by_name.items())
+    return Record(name, named, made_of, tuple(_snake_case(key) for key in by_name))
+
+
+def _snake_case(name: str) -> str:
+    out = "".join(f"_{char.lower()}" if char.isupper() else char for char in name)
+    return out.lstrip("_")
+
+
+def branch_name(node: Node) -> str:
+    """The name of a union's branch: a named type's simple name, or the kind."""
+    return node.name if isinstance(node, Record | Fixed | Enumeration) else node.kind
+
+
+def python_kind(node: Node) -> str:
+    """Which Python type a node's values have, so that a union knows whether the type tells its branches apart."""
+    if isinstance(node, Record):
+        return node.made_of.__name__ if node.made_of else "dict"
+    return {"int": "int", "long": "int", "float": "float", "double": "float", "string": "str", "enum": "str"}.get(
+        node.kind, {"fixed": "bytes", "array": "tuple", "map": "dict", "boolean": "bool"}.get(node.kind, node.kind)
+    )
+
+
+def is_ambiguous(node: Union) -> bool:
+    """Whether two branches of a union have values of one Python type, so that `Branch` must name the one that is meant."""
+    kinds = [python_kind(branch) for branch in node.branches]
+    return len(set(kinds)) != len(kinds)

@@ -1,0 +1,357 @@
+"""Compiled readers: a pair of schemas, the one that wrote and the one we want, becomes `read(data, offset) -> (value, offset)`.
+
+Resolution goes by field name: fields we do not know are passed over, fields that are missing take their default or null,
+unions may come in another order, numbers may be narrower, names of records do not matter.
+
+Source: Avro specification 1.11, "Binary Encoding" and "Schema Resolution".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.avro.json_values import builder_of, default_of, slots_of
+from pyhudi.format.avro.nodes import NULL, Array, Branch, Enumeration, Fixed, Map, Node, Record, Union, branch_name, is_ambiguous
+
+Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+
+
+def run_reader(read: Read, data: bytes, at: int, base: int | None = 0) -> tuple[Any, int]:
+    """The value at an offset, and the offset just after it.
+
+    base: where `data` starts in the file, for the error; None when that means nothing.  Raises CorruptData for broken bytes.
+    """
+    try:
+        return read(data, at)
+    except IndexError as error:
+        offset = None if base is None else base + len(data)
+        raise CorruptData("an Avro value has no end", offset=offset) from error
+    except _Damage as error:
+        raise CorruptData(error.message, offset=None if base is None else base + error.at, found=error.found) from error
+
+
+class _Damage(Exception):
+    """Damage at an offset of a block; it becomes CorruptData where the block's own offset is known."""
+
+    def __init__(self, message: str, at: int, found: object = None) -> None:
+        super().__init__(message)
+        self.message, self.at, self.found = message, at, found
+
+
+def reader_of(source: Node, target: Node, known: dict[tuple[int, int], Read]) -> Read:
+    """The compiled reader of a pair of nodes.  known: the readers of this schema that are compiled already, by node ids."""
+    key = (id(source), id(target))
+    read = known.get(key)
+    if read is None:
+        read = known[key] = _new_reader(source, target, known)
+    return read
+
+
+def _new_reader(source: Node, target: Node, known: dict[tuple[int, int], Read]) -> Read:
+    if source is target and isinstance(source, Union):
+        return _same_union_reader(source, known)
+    if isinstance(source, Union):
+        return _union_reader(source, target, known)
+    if isinstance(target, Union):
+        for branch in target.branches:
+            if _fits(source, branch):
+                return reader_of(source, branch, known)
+        raise _mismatch(source, target)
+    if not _fits(source, target):
+        raise _mismatch(source, target)
+    if isinstance(source, Record) and isinstance(target, Record):
+        return _record_reader(source, target, known)
+    if isinstance(source, Array) and isinstance(target, Array):
+        return _array_reader(reader_of(source.items, target.items, known))
+    if isinstance(source, Map) and isinstance(target, Map):
+        return _map_reader(reader_of(source.values, target.values, known))
+    if isinstance(source, Fixed):
+        return _fixed_reader(source, target)
+    if isinstance(source, Enumeration):
+        return _enum_reader(source)
+    if source.kind in ("int", "long") and target.kind in ("float", "double"):
+        return _read_long_as_float
+    if source.kind == "bytes" and target.kind == "string":
+        return _read_string
+    if source.kind == "string" and target.kind == "bytes":
+        return _read_bytes
+    return _PRIMITIVE_READERS[source.kind]
+
+
+_PROMOTIONS: Final = {
+    "int": ("int", "long", "float", "double"),
+    "long": ("long", "int", "float", "double"),
+    "float": ("float", "double"),
+    "double": ("double", "float"),
+    "string": ("string", "bytes"),
+    "bytes": ("bytes", "string"),
+    "enum": ("enum", "string"),
+}
+
+
+def _fits(source: Node, target: Node) -> bool:
+    return target.kind in _PROMOTIONS.get(source.kind, (source.kind,))
+
+
+def _mismatch(source: Node, target: Node) -> CorruptData:
+    return CorruptData("a field of an Avro schema has another type", expected=target.kind, found=source.kind)
+
+
+def _read_long(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value, shift = byte & 0x7F, 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise _Damage("a variable-length number is longer than 10 bytes", at)
+    if value >> 64:
+        raise _Damage("a variable-length number needs more than 64 bits", at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _read_long_as_float(data: bytes, at: int) -> tuple[float, int]:
+    value, at = _read_long(data, at)
+    return float(value), at
+
+
+def _read_null(data: bytes, at: int) -> tuple[None, int]:
+    return None, at
+
+
+def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
+    byte = data[at]
+    if byte > 1:
+        raise _Damage("a boolean is neither 0 nor 1", at, byte)
+    return byte == 1, at + 1
+
+
+def _read_float(data: bytes, at: int) -> tuple[float, int]:
+    value: float = struct.unpack("<f", _slice(data, at, at + 4))[0]
+    return value, at + 4
+
+
+def _read_double(data: bytes, at: int) -> tuple[float, int]:
+    value: float = struct.unpack("<d", _slice(data, at, at + 8))[0]
+    return value, at + 8
+
+
+def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
+    size, at = _read_long(data, at)
+    end = at + size
+    return _slice(data, at, end), end
+
+
+def _read_string(data: bytes, at: int) -> tuple[str, int]:
+    byte = data[at]
+    if byte < 0x80 and not byte & 1:
+        at += 1
+        end = at + (byte >> 1)
+    else:
+        size, at = _read_long(data, at)
+        end = at + size
+    if not at <= end <= len(data):
+        raise _Damage("a text is longer than its data", at, end - at)
+    try:
+        return data[at:end].decode(), end
+    except UnicodeDecodeError:
+        raise _Damage("a text is not UTF-8", at) from None
+
+
+def _slice(data: bytes, at: int, end: int) -> bytes:
+    if not at <= end <= len(data):
+        raise _Damage("a value is longer than its data", at, end - at)
+    return data[at:end]
+
+
+_PRIMITIVE_READERS: Final[dict[str, Read]] = {
+    "null": _read_null,
+    "boolean": _read_boolean,
+    "int": _read_long,
+    "long": _read_long,
+    "float": _read_float,
+    "double": _read_double,
+    "bytes": _read_bytes,
+    "string": _read_string,
+}
+
+
+def _fixed_reader(source: Fixed, target: Node) -> Read:
+    size_bytes = source.size_bytes
+    if isinstance(target, Fixed) and target.size_bytes != size_bytes:
+        raise CorruptData(f"the fixed type {source.name} has another size", expected=target.size_bytes, found=size_bytes)
+    return lambda data, at: (_slice(data, at, at + size_bytes), at + size_bytes)
+
+
+def _enum_reader(source: Enumeration) -> Read:
+    symbols = source.symbols
+
+    def read(data: bytes, at: int) -> tuple[str, int]:
+        index, end = _read_long(data, at)
+        if not 0 <= index < len(symbols):
+            raise _Damage(f"the enum {source.name} has no such symbol", at, index)
+        return symbols[index], end
+
+    return read
+
+
+def _block_count(data: bytes, at: int) -> tuple[int, int]:
+    """The number of items in the next block of an array or map, which takes at least as many bytes."""
+    count, end = _read_long(data, at)
+    if count < 0:
+        count = -count
+        end = _read_long(data, end)[1]
+    if count > len(data) - end:
+        raise _Damage("an array or map has more items than bytes", at, count)
+    return count, end
+
+
+def _array_reader(item: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+        values: list[Any] = []
+        while True:
+            count, at = _block_count(data, at)
+            if not count:
+                return tuple(values), at
+            for _ in range(count):
+                value, at = item(data, at)
+                values.append(value)
+
+    return read
+
+
+def _map_reader(item: Read) -> Read:
+    def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
+        values: dict[str, Any] = {}
+        while True:
+            count, at = _block_count(data, at)
+            if not count:
+                return values, at
+            for _ in range(count):
+                key, at = _read_string(data, at)
+                values[key], at = item(data, at)
+
+    return read
+
+
+def _same_union_reader(node: Union, known: dict[tuple[int, int], Read]) -> Read:
+    """A union read as it is: with Branch where the Python type would not tell the branch."""
+    if not is_ambiguous(node):
+        return _union_reader(node, node, known)
+    branches = tuple((branch_name(branch), reader_of(branch, branch, known)) for branch in node.branches)
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        index, end = _read_long(data, at)
+        if not 0 <= index < len(branches):
+            raise _Damage("a union has no such branch", at, index)
+        name, read_one = branches[index]
+        value, end = read_one(data, end)
+        return (None if name == "null" else Branch(name, value)), end
+
+    return read
+
+
+def _union_reader(source: Union, target: Node, known: dict[tuple[int, int], Read]) -> Read:
+    reads = tuple(_branch_reader(branch, target, known) for branch in source.branches)
+    if len(source.branches) == 2 and NULL in source.branches and isinstance(target, Union):
+        null_at = source.branches.index(NULL)
+        return _optional_reader(source.branches[1 - null_at], reads[1 - null_at], null_at, target.null)
+
+    def read(data: bytes, at: int) -> tuple[Any, int]:
+        index, end = _read_long(data, at)
+        if not 0 <= index < len(reads):
+            raise _Damage("a union has no such branch", at, index)
+        return reads[index](data, end)
+
+    return read
+
+
+def _branch_reader(branch: Node, target: Node, known: dict[tuple[int, int], Read]) -> Read:
+    """Reads one branch; what the target cannot hold is damage only where it occurs."""
+    if branch is NULL and isinstance(target, Union) and NULL in target.branches:
+        null = target.null
+        return (lambda data, at: ({}, at)) if null is dict else (lambda data, at: (null, at))
+    candidates = target.branches if isinstance(target, Union) else (target,)
+    if not any(_fits(branch, candidate) for candidate in candidates):
+
+        def refuse(data: bytes, at: int) -> tuple[Any, int]:
+            raise _Damage("a value is of a type that its field does not have", at, branch.kind)
+
+        return refuse
+    return reader_of(branch, target, known)
+
+
+def _optional_reader(branch: Node, read_one: Read, null_at: int, null: Any) -> Read:
+    null_byte, value_byte = (0, 2) if null_at == 0 else (2, 0)
+    if read_one is _read_long:
+        # Most fields of a write stat are optional longs of one byte, so these take the short way.
+        def read_optional_long(data: bytes, at: int) -> tuple[Any, int]:
+            head = data[at]
+            if head == value_byte:
+                byte = data[at + 1]
+                if byte < 0x80:
+                    return (byte >> 1) ^ -(byte & 1), at + 2
+                return _read_long(data, at + 1)
+            if head == null_byte:
+                return null, at + 1
+            raise _Damage("a union has no such branch", at, head)
+
+        return read_optional_long
+
+    def read_optional(data: bytes, at: int) -> tuple[Any, int]:
+        head = data[at]
+        if head == value_byte:
+            return read_one(data, at + 1)
+        if head == null_byte:
+            return {} if null is dict else null, at + 1
+        raise _Damage("a union has no such branch", at, head)
+
+    return read_optional
+
+
+def _record_reader(source: Record, target: Record, known: dict[tuple[int, int], Read]) -> Read:
+    written = {item.name for item in source.fields}
+    wanted = {item.name: item for item in target.fields}
+    slots, template = slots_of(target)
+    absent = [item for item in target.fields if item.name not in written]
+    for item in absent:
+        template[slots[item.name]] = default_of(item, target.name)
+    new_maps = tuple(index for index, value in enumerate(template) if isinstance(value, dict))
+    steps: list[tuple[int, Read]] = []
+    for item in source.fields:
+        found = wanted.get(item.name)
+        if found is None:
+            # A field we do not know is read into a slot past the end, and dropped with it.
+            steps.append((len(template), reader_of(item.node, item.node, known)))
+        else:
+            steps.append((slots[item.name], reader_of(item.node, found.node, known)))
+    build = builder_of(target)
+    reads = tuple(read for _, read in steps)
+
+    def read_in_order(data: bytes, at: int) -> tuple[Any, int]:
+        values = []
+        for read_one in reads:
+            value, at = read_one(data, at)
+            values.append(value)
+        return build(values), at
+
+    def read_by_slot(data: bytes, at: int) -> tuple[Any, int]:
+        values = [*template, None]
+        for slot in new_maps:
+            values[slot] = dict(template[slot])
+        for slot, read_one in steps:
+            values[slot], at = read_one(data, at)
+        values.pop()
+        return build(values), at
+
+    return read_in_order if [slot for slot, _ in steps] == list(range(len(template))) else read_by_slot

@@ -1,0 +1,209 @@
+"""Avro schemas: JSON text to nodes and back.
+
+A schema that was built in code is rendered to the compact JSON that Avro for Java writes: every string carries
+`avro.java.string`, the namespace stands on the root alone, a record is defined where it first occurs and named after that.
+
+What it does not do: logical types (the plain value comes back), aliases, recursive schemas.
+
+Source: Avro specification 1.11, "Schema Declaration".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.avro.nodes import (
+    NO_DEFAULT,
+    NULL,
+    PRIMITIVES,
+    STRING,
+    Array,
+    Enumeration,
+    Field,
+    Fixed,
+    Map,
+    Node,
+    Primitive,
+    Record,
+    Union,
+)
+from pyhudi.format.avro.writers import Write, writer_of
+from pyhudi.format.json_document import parse_json
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schema:
+    """A schema: its tree and its JSON text.  Two schemas are equal only when they are one object."""
+
+    root: Node
+    text: str
+    _write: list[Write] = field(default_factory=list, repr=False)
+
+    @property
+    def writer(self) -> Write:
+        """The compiled form that writes values of this schema."""
+        if not self._write:
+            self._write.append(writer_of(self.root, {}))
+        return self._write[0]
+
+
+def schema_of(root: Record, namespace: str = "org.apache.hudi.avro.model") -> Schema:
+    """The schema of a record that was built here, with the JSON text that Avro for Java writes for it."""
+    return Schema(root, json.dumps(_render(root, set(), namespace), separators=(",", ":"), ensure_ascii=False))
+
+
+@lru_cache(maxsize=256)
+def parse_schema(text: str) -> Schema:
+    """The schema of a JSON text.  Raises CorruptData for a text that is none, Unsupported for a recursive one and for one of
+    more than 100,000 types, each counted wherever it stands: values of such a schema can be larger than any memory.
+    """
+    root = _parse(parse_json(text, "an Avro schema is"), "", {}, 0)
+    if _type_count(root, {}) > _MOST_TYPES:
+        raise Unsupported(f"An Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands, is not read.")
+    return Schema(root, text)
+
+
+_MAX_DEPTH: Final = 64
+_MOST_TYPES: Final = 100_000
+
+
+def _type_count(node: Node, known: dict[int, int]) -> int:
+    if id(node) not in known:
+        below: tuple[Node, ...] = ()
+        if isinstance(node, Union):
+            below = node.branches
+        elif isinstance(node, Array):
+            below = (node.items,)
+        elif isinstance(node, Map):
+            below = (node.values,)
+        elif isinstance(node, Record):
+            below = tuple(item.node for item in node.fields)
+        known[id(node)] = 1 + sum(_type_count(part, known) for part in below)
+    return known[id(node)]
+
+
+def _parse(definition: Any, namespace: str, names: dict[str, Node | None], depth: int) -> Node:
+    if depth > _MAX_DEPTH:
+        raise CorruptData("an Avro schema is nested too deeply", expected=_MAX_DEPTH)
+    if isinstance(definition, str):
+        return _parse_name(definition, namespace, names)
+    if isinstance(definition, list):
+        branches = tuple(_parse(item, namespace, names, depth + 1) for item in definition)
+        if not branches or any(isinstance(branch, Union) for branch in branches):
+            raise CorruptData("a union of an Avro schema is empty or holds a union")
+        return Union(branches)
+    if not isinstance(definition, dict):
+        raise CorruptData("an Avro schema has a type that is none", found=str(definition)[:100])
+    kind = definition.get("type")
+    if kind == "array":
+        items = _parse(definition.get("items"), namespace, names, depth + 1)
+        if not _has_width(items, {}):
+            # A count of such items costs no bytes, so a few damaged bytes could ask for any number of them.
+            raise Unsupported("Avro arrays of items that take no bytes are not read.")
+        return Array(items)
+    if kind == "map":
+        return Map(_parse(definition.get("values"), namespace, names, depth + 1))
+    if kind in ("record", "error", "enum", "fixed"):
+        return _parse_named(definition, kind, namespace, names, depth)
+    return _parse(kind, namespace, names, depth + 1)
+
+
+def _parse_name(name: str, namespace: str, names: dict[str, Node | None]) -> Node:
+    primitive = PRIMITIVES.get(name)
+    if primitive is not None:
+        return primitive
+    for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
+        if full in names:
+            found = names[full]
+            if found is None:
+                raise Unsupported(f"The Avro record {name[:100]!r} contains itself; recursive schemas are not read.")
+            return found
+    raise CorruptData("an Avro schema names an unknown type", found=name[:100])
+
+
+def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: dict[str, Node | None], depth: int) -> Node:
+    name = definition.get("name")
+    if not isinstance(name, str) or not name:
+        raise CorruptData("a named type of an Avro schema has no name")
+    own = definition.get("namespace", namespace)
+    if "." in name:
+        own, _, name = name.rpartition(".")
+    if not isinstance(own, str):
+        raise CorruptData("a namespace of an Avro schema is no text")
+    full = f"{own}.{name}" if own else name
+    if full in names:
+        raise CorruptData("an Avro schema defines a name twice", found=full[:100])
+    node: Node
+    if kind == "fixed":
+        size_bytes = definition.get("size")
+        if not isinstance(size_bytes, int) or size_bytes < 0:
+            raise CorruptData("a fixed type of an Avro schema has no size", found=str(size_bytes)[:100])
+        node = Fixed(name, size_bytes)
+    elif kind == "enum":
+        symbols = definition.get("symbols")
+        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
+            raise CorruptData("an enum of an Avro schema has no symbols")
+        node = Enumeration(name, tuple(symbols))
+    else:
+        names[full] = None
+        node = Record(name, _parse_fields(definition.get("fields"), own, names, depth))
+    names[full] = node
+    return node
+
+
+def _parse_fields(definitions: Any, namespace: str, names: dict[str, Node | None], depth: int) -> tuple[Field, ...]:
+    if not isinstance(definitions, list):
+        raise CorruptData("a record of an Avro schema has no fields")
+    parsed = []
+    for definition in definitions:
+        if not isinstance(definition, dict) or not isinstance(definition.get("name"), str):
+            raise CorruptData("a field of an Avro schema has no name")
+        node = _parse(definition.get("type"), namespace, names, depth + 1)
+        parsed.append(Field(definition["name"], node, definition.get("default", NO_DEFAULT)))
+    if len({item.name for item in parsed}) != len(parsed):
+        raise CorruptData("a record of an Avro schema has two fields of one name")
+    return tuple(parsed)
+
+
+def _has_width(node: Node, known: dict[int, bool]) -> bool:
+    if isinstance(node, Primitive):
+        return node is not NULL
+    if isinstance(node, Fixed):
+        return node.size_bytes > 0
+    if not isinstance(node, Record):
+        return True
+    if id(node) not in known:
+        known[id(node)] = any(_has_width(item.node, known) for item in node.fields)
+    return known[id(node)]
+
+
+def _render(node: Node, seen: set[str], namespace: str = "") -> Any:
+    rendered: dict[str, Any]
+    if isinstance(node, Primitive):
+        return {"type": "string", "avro.java.string": "String"} if node is STRING else node.kind
+    if isinstance(node, Union):
+        return [_render(branch, seen) for branch in node.branches]
+    if isinstance(node, Array):
+        rendered = {"type": "array", "items": _render(node.items, seen)}
+        return rendered if node.default is NO_DEFAULT else rendered | {"default": node.default}
+    if isinstance(node, Map):
+        rendered = {"type": "map", "values": _render(node.values, seen), "avro.java.string": "String"}
+        return rendered if node.default is NO_DEFAULT else rendered | {"default": node.default}
+    if node.name in seen:
+        return node.name
+    seen.add(node.name)
+    if isinstance(node, Fixed):
+        return {"type": "fixed", "name": node.name, "size": node.size_bytes}
+    if isinstance(node, Enumeration):
+        return {"type": "enum", "name": node.name, "symbols": list(node.symbols)}
+    head = {"type": "record", "name": node.name} | ({"namespace": namespace} if namespace else {})
+    return head | {"fields": [_render_field(item, seen) for item in node.fields]}
+
+
+def _render_field(item: Field, seen: set[str]) -> dict[str, Any]:
+    rendered = {"name": item.name, "type": _render(item.node, seen)}
+    return rendered if item.default is NO_DEFAULT else rendered | {"default": item.default}

@@ -1,0 +1,232 @@
+"""Compiled writers: each node of a schema becomes a function `write(out, value)` that appends a value's bytes.
+
+A value that does not fit raises ValueError, TypeError, AttributeError, KeyError, OverflowError or struct.error: `encode_datum`
+makes an InvalidRequest of them.  Source: Avro specification 1.11, "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+from pyhudi.format.avro.nodes import (
+    NO_DEFAULT,
+    NULL,
+    Array,
+    Branch,
+    Enumeration,
+    Fixed,
+    Map,
+    Node,
+    Record,
+    Union,
+    branch_name,
+    python_kind,
+)
+from pyhudi.format.coding import encode_varint, encode_zigzag
+
+Write: TypeAlias = Callable[[bytearray, Any], None]
+
+_SMALL_LONGS: Final = tuple(encode_zigzag(value) for value in range(2048))
+_SMALL_LONG_COUNT: Final = len(_SMALL_LONGS)
+
+
+def _encode_long(value: int) -> bytes:
+    if 0 <= value < _SMALL_LONG_COUNT:
+        return _SMALL_LONGS[value]
+    return encode_varint((value << 1) ^ (value >> 63))
+
+
+def encode_bytes(data: bytes) -> bytes:
+    """Bytes with their length in front."""
+    return _encode_long(len(data)) + data
+
+
+def writer_of(node: Node, known: dict[int, Write]) -> Write:
+    """The compiled writer of a node.  known: the writers of this schema that are compiled already, by node id."""
+    write = known.get(id(node))
+    if write is None:
+        write = known[id(node)] = _new_writer(node, known)
+    return write
+
+
+def _new_writer(node: Node, known: dict[int, Write]) -> Write:
+    if isinstance(node, Union):
+        return _union_writer(node, known)
+    if isinstance(node, Array):
+        return _array_writer(writer_of(node.items, known))
+    if isinstance(node, Map):
+        return _map_writer(writer_of(node.values, known))
+    if isinstance(node, Record):
+        return _record_writer(node, known)
+    if isinstance(node, Fixed):
+        return _fixed_writer(node)
+    if isinstance(node, Enumeration):
+        return _enum_writer(node)
+    return _PRIMITIVE_WRITERS[node.kind]
+
+
+def _write_null(out: bytearray, value: Any) -> None:
+    if value is not None:
+        raise ValueError(f"null was expected, not {value!r:.100}")
+
+
+def _write_boolean(out: bytearray, value: Any) -> None:
+    if value is True:
+        out.append(1)
+    elif value is False:
+        out.append(0)
+    else:
+        raise ValueError(f"a boolean was expected, not {value!r:.100}")
+
+
+def _write_int(out: bytearray, value: Any) -> None:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise ValueError(f"{value} does not fit an int")
+    out += _encode_long(value)
+
+
+def _write_long(out: bytearray, value: Any) -> None:
+    out += _SMALL_LONGS[value] if 0 <= value < _SMALL_LONG_COUNT else _encode_long(value)
+
+
+def _write_float(out: bytearray, value: Any) -> None:
+    out += struct.pack("<f", value)
+
+
+def _write_double(out: bytearray, value: Any) -> None:
+    out += struct.pack("<d", value)
+
+
+def _write_bytes(out: bytearray, value: Any) -> None:
+    out += encode_bytes(bytes(memoryview(value)))
+
+
+def _write_string(out: bytearray, value: Any) -> None:
+    data = value.encode()
+    size = len(data)
+    out += _SMALL_LONGS[size] if size < _SMALL_LONG_COUNT else _encode_long(size)
+    out += data
+
+
+_PRIMITIVE_WRITERS: Final[dict[str, Write]] = {
+    "null": _write_null,
+    "boolean": _write_boolean,
+    "int": _write_int,
+    "long": _write_long,
+    "float": _write_float,
+    "double": _write_double,
+    "bytes": _write_bytes,
+    "string": _write_string,
+}
+
+
+def _array_writer(item: Write) -> Write:
+    def write(out: bytearray, value: Any) -> None:
+        if value:
+            if isinstance(value, str):
+                raise ValueError("an array was expected, not a text")
+            out += _encode_long(len(value))
+            for one in value:
+                item(out, one)
+        out.append(0)
+
+    return write
+
+
+def _map_writer(item: Write) -> Write:
+    def write(out: bytearray, value: Any) -> None:
+        if value:
+            out += _encode_long(len(value))
+            for key, one in value.items():
+                _write_string(out, key)
+                item(out, one)
+        out.append(0)
+
+    return write
+
+
+def _fixed_writer(node: Fixed) -> Write:
+    def write(out: bytearray, value: Any) -> None:
+        if len(value) != node.size_bytes:
+            raise ValueError(f"{node.name} has {node.size_bytes} bytes, not {len(value)}")
+        out += value
+
+    return write
+
+
+def _enum_writer(node: Enumeration) -> Write:
+    numbers = {symbol: _encode_long(index) for index, symbol in enumerate(node.symbols)}
+
+    def write(out: bytearray, value: Any) -> None:
+        out += numbers[value]
+
+    return write
+
+
+def _record_writer(node: Record, known: dict[int, Write]) -> Write:
+    writes = tuple(writer_of(item.node, known) for item in node.fields)
+    if node.made_of is not None:
+        return _dataclass_writer(node.made_of, node.attributes, writes)
+    items = tuple((item.name, item.default, write) for item, write in zip(node.fields, writes, strict=True))
+
+    def write_dict(out: bytearray, value: Any) -> None:
+        for name, default, write in items:
+            one = value.get(name, default)
+            if one is NO_DEFAULT:
+                raise ValueError(f"the field {name} of {node.name} is missing")
+            write(out, one)
+
+    return write_dict
+
+
+def _dataclass_writer(made_of: type, attributes: tuple[str, ...], writes: tuple[Write, ...]) -> Write:
+    if len(attributes) == 1:
+        only, write_only = attributes[0], writes[0]
+        return lambda out, value: write_only(out, getattr(value, only))
+    values_of = attrgetter(*attributes)
+
+    def write(out: bytearray, value: Any) -> None:
+        if type(value) is not made_of:
+            raise ValueError(f"a {made_of.__name__} was expected, not {value!r:.100}")
+        for write_one, one in zip(writes, values_of(value), strict=True):
+            write_one(out, one)
+
+    return write
+
+
+def _union_writer(node: Union, known: dict[int, Write]) -> Write:
+    writes = tuple(writer_of(branch, known) for branch in node.branches)
+    heads = tuple(_encode_long(index) for index in range(len(writes)))
+    if len(writes) == 2 and NULL in node.branches:
+        null_head = heads[node.branches.index(NULL)]
+        at = 1 - node.branches.index(NULL)
+        head, write_one = heads[at], writes[at]
+
+        def write_optional(out: bytearray, value: Any) -> None:
+            if value is None:
+                out += null_head
+            else:
+                out += head
+                write_one(out, value)
+
+        return write_optional
+
+    names = {branch_name(branch): index for index, branch in enumerate(node.branches)}
+
+    def write(out: bytearray, value: Any) -> None:
+        index = names[value.name] if isinstance(value, Branch) else _branch_of(node, value)
+        out += heads[index]
+        writes[index](out, value.value if isinstance(value, Branch) else value)
+
+    return write
+
+
+def _branch_of(node: Union, value: Any) -> int:
+    kind = {type(None): "null", list: "tuple", bytearray: "bytes", memoryview: "bytes"}.get(type(value), type(value).__name__)
+    found = [index for index, branch in enumerate(node.branches) if python_kind(branch) == kind]
+    if len(found) != 1:
+        raise ValueError(f"a {kind} does not tell its branch of a union; give a Branch")
+    return found[0]

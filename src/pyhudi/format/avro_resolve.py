@@ -1,0 +1,117 @@
+"""The Avro text of a table's schema with its references resolved: each replaced by the type that it names.
+
+Source: Avro specification 1.11, "Names".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.avro.nodes import PRIMITIVES
+from pyhudi.format.json_document import parse_json
+
+Json = dict[str, Any]
+
+_MOST_TYPES = 100_000
+"""A schema may name a type over and over, each one twice that before it: a few kilobytes that stand for more than any memory."""
+
+
+def resolve_avro(text: str) -> dict[str, Any]:
+    """The Avro record of a schema text, each reference replaced by what it names and each named type with its namespace.
+
+    Raises CorruptData when the text is no Avro record, Unsupported for recursive records and for more than 100,000 types, each
+    counted wherever it stands.
+    """
+    document = parse_json(text, "the schema is")
+    try:
+        resolved = _resolve(document, "", {}, (), "")
+        count = _type_count(resolved, {})
+    except RecursionError as error:
+        raise Unsupported("the schema is nested too deeply") from error
+    if not isinstance(resolved, dict) or resolved.get("type") != "record":
+        raise CorruptData("the schema is not an Avro record", expected="record", found=text[:80])
+    if count > _MOST_TYPES:
+        raise Unsupported(f"an Avro schema of more than {_MOST_TYPES} types, each counted wherever it stands")
+    return resolved
+
+
+def _type_count(node: Any, known: dict[int, int]) -> int:
+    """How many types a resolved schema has when each reference is written out; what several refer to is one object here."""
+    if isinstance(node, list):
+        return sum(_type_count(branch, known) for branch in node)
+    if not isinstance(node, dict):
+        return 1
+    if id(node) not in known:
+        below = [node.get("items"), node.get("values"), *(field["type"] for field in node.get("fields") or ())]
+        known[id(node)] = 1 + sum(_type_count(part, known) for part in below if part is not None)
+    return known[id(node)]
+
+
+def _resolve(node: Any, namespace: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> Any:
+    """A schema with every reference replaced by what it names and every named type carrying its namespace."""
+    if isinstance(node, list):
+        return [_resolve(branch, namespace, names, open_, path) for branch in node]
+    if isinstance(node, str):
+        if node in PRIMITIVES:
+            return node
+        full = node if "." in node or not namespace else f"{namespace}.{node}"
+        if full in open_:
+            raise Unsupported(f"column {path!r}: the recursive Avro record {full} is not supported")
+        if full in names:
+            return names[full]
+        if node in names:
+            return names[node]
+        raise CorruptData(f"the schema refers to a type that it does not define, at {path!r}", found=node)
+    if not isinstance(node, dict):
+        raise CorruptData(f"the schema has no type at {path!r}", found=node)
+    kind = node.get("type")
+    if isinstance(kind, (dict, list)):
+        return _resolve(kind, namespace, names, open_, path)
+    if kind in ("record", "error", "fixed", "enum"):
+        return _resolve_named(node, str(kind), namespace, names, open_, path)
+    if kind == "array":
+        return {**node, "items": _resolve(_required(node, "items", path), namespace, names, open_, path + "[]")}
+    if kind == "map":
+        return {**node, "values": _resolve(_required(node, "values", path), namespace, names, open_, path + "{}")}
+    if isinstance(kind, str):
+        return node if kind in PRIMITIVES else _resolve(kind, namespace, names, open_, path)
+    raise CorruptData(f"the schema has no type at {path!r}", found=kind)
+
+
+def _resolve_named(node: Json, kind: str, outer: str, names: dict[str, Any], open_: tuple[str, ...], path: str) -> Json:
+    name = _required(node, "name", path)
+    if not isinstance(name, str):
+        raise CorruptData(f"the schema has a type without a name at {path!r}", found=name)
+    namespace = node.get("namespace", outer)
+    if "." in name:
+        namespace, _, name = name.rpartition(".")
+    namespace = namespace or ""
+    full = f"{namespace}.{name}" if namespace else name
+    result = {"type": "record" if kind == "error" else kind, "name": name, "namespace": namespace}
+    result.update({key: value for key, value in node.items() if key not in result})
+    if kind == "fixed" and (not isinstance(node.get("size"), int) or node["size"] < 0):
+        raise CorruptData(f"the fixed type {full} has no size", found=node.get("size"))
+    symbols = node.get("symbols")
+    if kind == "enum" and not (isinstance(symbols, list) and all(isinstance(symbol, str) for symbol in symbols)):
+        raise CorruptData(f"the enum {full} has no symbols", found=symbols)
+    if kind in ("record", "error"):
+        fields = _required(node, "fields", path)
+        if not isinstance(fields, list):
+            raise CorruptData(f"the record {full} has no fields", found=fields)
+        resolved = []
+        for field in fields:
+            if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+                raise CorruptData(f"the record {full} has a field without a name", found=field)
+            below = f"{path}.{field['name']}" if path else field["name"]
+            type_ = _resolve(_required(field, "type", below), namespace, names, (*open_, full), below)
+            resolved.append({**field, "type": type_})
+        result["fields"] = resolved
+    names[full] = result
+    return result
+
+
+def _required(node: Json, key: str, path: str) -> Any:
+    if key not in node:
+        raise CorruptData(f"the schema has no {key!r} at {path!r}", found=node.get("type"))
+    return node[key]

@@ -1,0 +1,113 @@
+"""Table schemas, Avro to Arrow.  Source: storage format, Types.
+
+Avro has more types than `arrow_to_avro` writes: enums (string), uuid strings, bytes decimals, fixed, millisecond timestamps,
+times and local timestamps are read, too.
+
+What is not done: defaults other than null are not kept, recursive records and unions of several types are refused, and
+columns are known by name alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.avro_resolve import Json, resolve_avro
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+COMMENT = b"comment"
+ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
+    (pa.bool_(), "boolean"),
+    (pa.int32(), "int"),
+    (pa.int64(), "long"),
+    (pa.float32(), "float"),
+    (pa.float64(), "double"),
+    (pa.string(), "string"),
+    (pa.binary(), "bytes"),
+)
+_AVRO_PRIMITIVES = {name: type_ for type_, name in ARROW_TYPES}
+_LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): TIMESTAMP,
+    ("long", "timestamp-micros"): TIMESTAMP,
+    ("long", "local-timestamp-millis"): pa.timestamp("us"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("string", "uuid"): pa.string(),
+}
+
+
+def avro_to_arrow(text: str) -> pa.Schema:
+    """The Arrow schema of a table's Avro JSON text; columns keep their order, meta columns included when present.
+
+    A union with null, in either order, makes a nullable field; T alone one that is not.  An enum becomes string, a uuid
+    string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64, fixed
+    bytes fixed_size_binary, an array's item `element`.  A doc becomes the field's metadata entry `comment`.
+    Raises CorruptData when the text is no Avro record, Unsupported for recursive records, unions of several types and
+    logical types on which Arrow has nothing to say.  Source: storage format, Types and Avro schema naming.
+    """
+    return pa.schema(record_fields(resolve_avro(text)))
+
+
+def record_fields(record: Json) -> list[pa.Field]:
+    """The Arrow fields of a resolved Avro record."""
+    return [arrow_field(field) for field in record["fields"]]
+
+
+def arrow_field(field: Json) -> pa.Field:
+    """The Arrow field of a resolved Avro field.  Raises Unsupported, with the field's name, as `avro_to_arrow`."""
+    try:
+        type_, nullable = arrow_type(field["type"])
+    except Unsupported as error:
+        raise Unsupported(f"column {field['name']!r}: {error.args[0]}") from error
+    doc = field.get("doc")
+    comment = {COMMENT: doc} if isinstance(doc, str) and doc else None
+    return pa.field(field["name"], type_, nullable, metadata=comment)
+
+
+def arrow_type(node: Any) -> tuple[pa.DataType, bool]:
+    """The Arrow type of a resolved Avro type, and whether it may be null."""
+    if isinstance(node, list):
+        others = [branch for branch in node if branch != "null"]
+        if len(others) != 1:
+            kinds = ", ".join(str(b.get("type") if isinstance(b, dict) else b) for b in node)
+            raise Unsupported(f"a union of [{kinds}] is not supported: only null and one type")
+        return arrow_type(others[0])[0], len(others) < len(node)
+    if isinstance(node, str):
+        if node == "null":
+            raise Unsupported("a field of type null holds no data")
+        return _AVRO_PRIMITIVES[node], False
+    kind, logical = node["type"], node.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        return _decimal_type(node), False
+    if kind == "record":
+        return pa.struct(record_fields(node)), False
+    if kind == "array":
+        type_, nullable = arrow_type(node["items"])
+        return pa.list_(pa.field("element", type_, nullable)), False
+    if kind == "map":
+        type_, nullable = arrow_type(node["values"])
+        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", type_, nullable)), False
+    if kind == "enum":
+        return pa.string(), False
+    if kind == "fixed":
+        return pa.binary(node["size"]), False
+    if kind == "null":
+        raise Unsupported("a field of type null holds no data")
+    if logical is None:
+        return _AVRO_PRIMITIVES[kind], False
+    # Avro says that a reader ignores a logical type which it does not know and takes the plain type below it.
+    return _LOGICAL.get((kind, str(logical)), _AVRO_PRIMITIVES[kind]), False
+
+
+def _decimal_type(node: Json) -> pa.DataType:
+    precision, scale = node.get("precision"), node.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int) or precision < 1 or not 0 <= scale <= precision:
+        raise CorruptData("a decimal needs a precision of at least 1 and a scale up to it", found=(precision, scale))
+    if precision > 38:
+        raise Unsupported(f"a decimal of precision {precision} is not supported: 38 is the most")
+    return pa.decimal128(precision, scale)

@@ -1,0 +1,62 @@
+"""Columns by dotted name (`city`, `address.city`): their fields and their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+
+
+def field_at(schema: pa.Schema, name: str) -> pa.Field:
+    """The field of a dotted name (`city`, `address.city`); nullable when it or a struct around it is.
+
+    Raises InvalidRequest with the nearest name when there is none, and when a part on the way is no struct.
+    """
+    parts = name.split(".")
+    fields: Sequence[pa.Field] = list(schema)
+    nullable = False
+    for depth, part in enumerate(parts):
+        found = [field for field in fields if field.name == part]
+        if len(found) != 1:
+            raise InvalidRequest(_unknown_column(name, schema))
+        nullable = nullable or found[0].nullable
+        if depth == len(parts) - 1:
+            break
+        if not pa.types.is_struct(found[0].type):
+            raise InvalidRequest(f"column {'.'.join(parts[: depth + 1])!r} is no struct: {name!r} cannot be found in it")
+        fields = list(found[0].type.fields)
+    return found[0].with_name(name).with_nullable(nullable)
+
+
+def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """The values of a dotted name, null where a struct on the way is; dictionaries are decoded.
+
+    Raises InvalidRequest with the nearest name when there is no such column.
+    """
+    field_at(batch.schema, name)
+    first, *rest = name.split(".")
+    array = batch.column(batch.schema.get_field_index(first))
+    if rest:
+        array = pc.struct_field(array, rest)
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _unknown_column(name: str, schema: pa.Schema) -> str:
+    known = [dotted for field in schema for dotted in _dotted_names(field, field.name)]
+    folded = [other for other in known if other.lower() == name.lower()]
+    near = folded or get_close_matches(name, known, 1)
+    hint = (
+        f"did you mean {near[0]!r}?"
+        if near
+        else "the columns are " + ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    )
+    return f"there is no column {name!r}; {hint}"
+
+
+def _dotted_names(field: pa.Field, path: str) -> list[str]:
+    below = field.type.fields if pa.types.is_struct(field.type) else []
+    return [path, *(dotted for child in below for dotted in _dotted_names(child, f"{path}.{child.name}"))]

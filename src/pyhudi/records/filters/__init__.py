@@ -1,0 +1,11 @@
+"""Filters: parsed, bound to a schema, then run on rows, statistics and partition values.
+
+    parse       SQL text, a list of tuples (all must hold: `[("city", "=", "sf")]`) or a list of such lists (any may hold)
+    tree        what it becomes: a tree of Expr
+    binding     columns looked up, and each literal as a value of its column's type
+    arrow       run on rows;  spark_sql: handed to Spark;  pruning: run on partition values and column statistics
+
+Logic is SQL's: a comparison with null is unknown, and a row is kept when the whole is true.
+
+What is not done: functions, arithmetic, comparing two columns.
+"""

@@ -1,0 +1,229 @@
+"""Binding: each literal of a filter as a value of its column's type, exactly.
+
+A comparison of a whole number with 1.5 is moved to the next whole number, one with a number out of range becomes known.
+A time without a zone is UTC.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.errors import Internal, InvalidRequest
+from pyhudi.records.columns import field_at
+from pyhudi.records.filters.like import like_pieces
+from pyhudi.records.filters.parse import micros_of_text
+from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.stats import Value, decimal_of
+from pyhudi.records.text import is_binary_like, is_string_like
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROS_A_DAY = 86_400_000_000
+_FLOAT_TEXTS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def bind(expr: Expr, schema: pa.Schema) -> Expr:
+    """The same filter with each literal as a value of its column's type; a bound one is bound anew.
+
+    schema: canonical types.  Text is taken for dates (`2024-05-06`) and timestamps, a date for a timestamp at midnight UTC.
+    Raises InvalidRequest for a column that is missing (with the nearest name) or cannot be compared with the literal.
+    """
+    if isinstance(expr, (And, Or)):
+        return _listed(type(expr)(tuple(bind(part, schema) for part in expr.parts)))
+    if isinstance(expr, Not):
+        return Not(bind(expr.part, schema))
+    if isinstance(expr, Constant):
+        return expr
+    if isinstance(expr, (IsNull, Always)):
+        field_at(schema, expr.column)
+        return expr
+    if isinstance(expr, Compare):
+        return expr if expr.type is not None else _bind_compare(expr, _column_type(schema, expr.column))
+    if isinstance(expr, In):
+        return expr if expr.type is not None else _bind_in(expr, _column_type(schema, expr.column))
+    if isinstance(expr, Like):
+        type_ = _column_type(schema, expr.column)
+        if not is_string_like(type_):
+            raise InvalidRequest(f"LIKE takes text, and column {expr.column!r} has type {type_}")
+        like_pieces(expr.pattern)
+        return replace(expr, type=type_)
+    raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
+    type_ = field_at(schema, name).type
+    if pa.types.is_dictionary(type_):
+        type_ = type_.value_type
+    if pa.types.is_nested(type_):
+        raise InvalidRequest(f"column {name!r} of type {type_} can only be tested with IS NULL")
+    return type_
+
+
+def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
+    grid = _grid(type_)
+    if grid is None:
+        value = _same_family(expr.column, expr.value, type_)
+        if value != value:
+            return _bind_nan(expr, type_)
+        return replace(expr, value=value, type=type_)
+    wanted = _position(expr.column, expr.value, type_, grid)
+    if isinstance(wanted, bool):
+        # An infinite literal stands above (True) or below (False) every value.
+        is_true = {"=": False, "<>": True, "<": wanted, "<=": wanted, ">": not wanted, ">=": not wanted}
+        return Always(expr.column, is_true[expr.op])
+    low, high = grid.low, grid.high
+    below, above = math.floor(wanted), math.ceil(wanted)
+    if expr.op in ("=", "<>"):
+        if below != above or not low <= below <= high:
+            return Always(expr.column, expr.op == "<>")
+        bound = below
+    elif expr.op in ("<", ">="):
+        # x < 1.5 is x < 2, and x >= 1.5 is x >= 2.
+        bound = above
+        if bound > high or bound <= low:
+            return Always(expr.column, (bound > high) == (expr.op == "<"))
+    else:
+        # x <= 1.5 is x <= 1, and x > 1.5 is x > 1.
+        bound = below
+        if bound >= high or bound < low:
+            return Always(expr.column, (bound >= high) == (expr.op == "<="))
+    return replace(expr, value=grid.value(bound), type=type_)
+
+
+def _listed(expr: And | Or) -> Expr:
+    """A bound filter in which very many equalities of one column under OR, or inequalities under AND, stand as one list."""
+    op = "=" if isinstance(expr, Or) else "<>"
+    values: dict[str, list[Any]] = {}
+    for part in expr.parts:
+        if isinstance(part, Compare) and part.op == op:
+            values.setdefault(part.column, []).append(part.value)
+    long = {column for column, found in values.items() if len(found) > MAX_LISTED}
+    if not long:
+        return expr
+    parts: list[Expr] = []
+    for part in expr.parts:
+        if not (isinstance(part, Compare) and part.op == op and part.column in long):
+            parts.append(part)
+        elif part.column in values:
+            list_ = In(part.column, tuple(dict.fromkeys(values.pop(part.column))), False, part.type)
+            parts.append(list_ if op == "=" else Not(list_))
+    return parts[0] if len(parts) == 1 else type(expr)(tuple(parts))
+
+
+def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
+    """A comparison with NaN, which nothing is above: as one of = and <>, or known."""
+    if expr.op in ("<=", ">"):
+        return Always(expr.column, expr.op == "<=")
+    return replace(expr, op="=" if expr.op in ("=", ">=") else "<>", value=math.nan, type=type_)
+
+
+def _bind_in(expr: In, type_: pa.DataType) -> Expr:
+    values: list[Any] = []
+    for value in expr.values:
+        bound = _bind_compare(Compare(expr.column, "=", value), type_)
+        if isinstance(bound, Compare):
+            values.append(bound.value)
+    return replace(expr, values=tuple(dict.fromkeys(values)), type=type_)
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """A type whose values are evenly spaced: each is a whole number from low to high, times 1 / 10**scale for decimals."""
+
+    low: int
+    high: int
+    scale: int | None = None
+
+    def value(self, position: int) -> Value:
+        return position if self.scale is None else decimal_of(position, self.scale)
+
+
+def _grid(type_: pa.DataType) -> _Grid | None:
+    types = pa.types
+    if types.is_integer(type_):
+        signed = types.is_signed_integer(type_)
+        bits = type_.bit_width - (1 if signed else 0)
+        return _Grid(-(1 << bits) if signed else 0, (1 << bits) - 1)
+    if types.is_date32(type_):
+        return _Grid(-(1 << 31), (1 << 31) - 1)
+    if types.is_timestamp(type_):
+        return _Grid(-(1 << 63), (1 << 63) - 1)
+    if types.is_decimal(type_):
+        return _Grid(-(10**type_.precision) + 1, 10**type_.precision - 1, type_.scale)
+    return None
+
+
+def _position(name: str, value: Any, type_: pa.DataType, grid: _Grid) -> Fraction | bool:
+    """Where a literal stands on the grid, exactly; True above and False below everything (infinity)."""
+    types = pa.types
+    if types.is_date32(type_) or types.is_timestamp(type_):
+        micros = _micros(name, value, type_)
+        return Fraction(micros, _MICROS_A_DAY) if types.is_date32(type_) else Fraction(micros)
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        raise _bad_literal(name, value, type_)
+    if value != value:
+        # As a number that no column of the type holds, it is above everything, too.
+        return True
+    if isinstance(value, (float, Decimal)) and math.isinf(value):
+        return bool(value > 0)
+    exact = Fraction(value) if not isinstance(value, Decimal) or abs(value.adjusted()) < 1000 else _far_decimal(value)
+    return Fraction(exact * 10 ** (grid.scale or 0))
+
+
+def _far_decimal(value: Decimal) -> Fraction:
+    """Something on the same side of every value of a column; the number itself would have millions of digits."""
+    if not value:
+        return Fraction(0)
+    size = Fraction(10) ** (1000 if value.adjusted() > 0 else -1000)
+    return size if value > 0 else -size
+
+
+def _micros(name: str, value: Any, type_: pa.DataType) -> int:
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(value, date):
+        return (value - _EPOCH.date()).days * _MICROS_A_DAY
+    if isinstance(value, str):
+        return micros_of_text(value)
+    raise _bad_literal(name, value, type_)
+
+
+def _same_family(name: str, value: Any, type_: pa.DataType) -> Value:
+    types = pa.types
+    if types.is_boolean(type_) and isinstance(value, bool):
+        return value
+    if is_string_like(type_) and isinstance(value, str):
+        return value
+    if is_binary_like(type_) and isinstance(value, bytes):
+        return value
+    if types.is_floating(type_) and isinstance(value, str) and value in _FLOAT_TEXTS:
+        return _FLOAT_TEXTS[value]
+    if types.is_floating(type_) and isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
+        if value != value:
+            return math.nan
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf if value > 0 else -math.inf
+        if types.is_float32(type_):
+            with np.errstate(over="ignore"):
+                number = float(np.float32(number))
+        # One zero stands for both.
+        return number or 0.0
+    raise _bad_literal(name, value, type_)
+
+
+def _bad_literal(name: str, value: Any, type_: pa.DataType) -> InvalidRequest:
+    return InvalidRequest(f"column {name!r} of type {type_} cannot be compared with {value!r} ({type(value).__name__})")
+
+
+MAX_LISTED = 64
+"""Of longer IN lists the least and the greatest value are compared with a range, and no value between them."""

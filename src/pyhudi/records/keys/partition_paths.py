@@ -1,0 +1,208 @@
+"""Partition paths: made from rows, and read back into the values of partition fields.
+
+In a path null and the empty string are `__HIVE_DEFAULT_PARTITION__`; `/` in a value makes folders unless values are
+percent-encoded.
+
+Steps: distinct values first (dictionary encoding), then text, encoding and prefix on those alone, then the paths are spread
+back over the rows.  So Python sees each distinct value once and never a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.records.columns import column_at, field_at
+from pyhudi.records.keys.partition_times import time_parts
+from pyhudi.records.keys.spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind
+from pyhudi.records.keys.values import key_text, value_codes
+from pyhudi.records.text import has_text, is_binary_like
+from pyhudi.records.timestamps import parse_pattern
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The path of a null or empty partition value."""
+_ENCODED = {code: f"%{code:02X}" for code in (*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
+_NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
+
+
+def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
+    """The partition path of each row, relative to the table, never null; empty for an unpartitioned table.
+
+    Raises InvalidRequest, naming field and row, for a column that is missing or has no text form, a time that cannot be
+    parsed, and a value that makes a path no store can hold (`..`, an empty folder name, a colon in the first folder).
+    Source: storage format, Partition path formatting and Timestamp-based generator.
+    """
+    if not spec.partition_fields:
+        return pa.array([""], pa.string()).take(pa.array(np.zeros(batch.num_rows, dtype=np.int64)))
+    codes: list[np.ndarray] = []
+    texts: list[pa.StringArray] = []
+    for field in spec.partition_fields:
+        array = column_at(batch, field.name)
+        indices, distinct = (
+            time_parts(spec, field, array) if field.kind is not PartitionKind.SIMPLE else _parts(spec, field, array)
+        )
+        codes.append(indices)
+        texts.append(_decorated(spec, field, distinct))
+    rows, combined = _combined(codes, [len(text) for text in texts])
+    paths = texts[0].take(pa.array(combined[0]))
+    if len(texts) > 1:
+        paths = pc.binary_join_element_wise(*(text.take(pa.array(code)) for text, code in zip(texts, combined, strict=True)), "/")
+    _refuse_unusable(paths, rows)
+    return paths.take(pa.array(rows))
+
+
+def encode_partition_value(text: str) -> str:
+    """Percent-encode one value of a path.  Source: storage format, Partition path formatting."""
+    return text.translate(_ENCODED)
+
+
+def decode_partition_value(text: str) -> str:
+    """Undo `encode_partition_value`; a percent sign without two hexadecimal digits stands for itself."""
+    return re.sub(r"%([0-9A-Fa-f]{2})", lambda found: chr(int(found[1], 16)), text)
+
+
+def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
+    """The text of each partition field, in the order of the spec; None for the default partition; `()` when unpartitioned.
+
+    With one field the whole path is its value, slashes included.  With several, each takes one folder (a timestamp field as
+    many as its pattern has), unless every field is found as `field=`, when all up to the next `field=` belongs to it.
+    A value that begins with its own field name and `=` is taken as Hive style whatever the table says, as Hudi does.
+    Raises TableState when the folders do not fit the fields.  Source: reading, Partitions and path filters.
+    """
+    fields = spec.partition_fields
+    if not fields:
+        if path:
+            raise TableState(f"the table is not partitioned, but has the partition path {path!r}")
+        return ()
+    if len(fields) == 1:
+        return (_parsed_value(spec, fields[0], path),)
+    folders = path.split("/")
+    starts = _hive_starts(fields, folders) or _counted_starts(spec, fields, folders)
+    if starts is None:
+        raise TableState(
+            f"the partition path {path!r} has {len(folders)} folders for the {len(fields)} fields "
+            f"{', '.join(field.name for field in fields)}: likely a slash in a value that was not encoded"
+        )
+    ends = [*starts[1:], len(folders)]
+    return tuple(
+        _parsed_value(spec, field, "/".join(folders[start:end])) for field, start, end in zip(fields, starts, ends, strict=True)
+    )
+
+
+def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
+    """A partition field's text as a value of its column's type, canonical as `records.normalise` makes it; None gives null.
+
+    A timestamp is read from microseconds (what Hudi writes) and from `2024-05-06 07:08:09.123`.
+    Raises CorruptData when the text is no value of the type.
+    """
+    if text is None:
+        return pa.scalar(None, type_)
+    types = pa.types
+    try:
+        if types.is_string(type_):
+            return pa.scalar(text, type_)
+        if is_binary_like(type_):
+            return pa.scalar(bytes.fromhex(text), type_)
+        if types.is_timestamp(type_) and re.fullmatch(r"-?[0-9]+", text):
+            return pa.scalar(int(text), pa.int64()).cast(type_)
+        if types.is_floating(type_):
+            return pa.scalar(float(text.replace("Infinity", "inf")), type_)
+        if types.is_boolean(type_):
+            return pa.scalar({"true": True, "false": False}[text.lower()], type_)
+        if types.is_timestamp(type_):
+            return pa.scalar(text).cast(pa.timestamp(type_.unit)).cast(type_)
+        return pa.scalar(text).cast(type_)
+    except (pa.ArrowException, ValueError, KeyError) as error:
+        raise CorruptData("a partition path holds no value of its column's type", expected=str(type_), found=text) from error
+
+
+def partition_values(spec: KeySpec, path: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """The values that a path gives to its columns, by dotted name; without those that only the files know.
+
+    schema: the table's, with or without meta columns.  Errors as of `parse_partition_path` and `partition_value`.
+    """
+    texts = parse_partition_path(spec, path)
+    return {
+        field.name: partition_value(text, field_at(schema, field.name).type)
+        for field, text in zip(spec.partition_fields, texts, strict=True)
+        if field.kind is PartitionKind.SIMPLE
+    }
+
+
+def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
+    """For each row the number of its value, and the text of each value (the default partition included)."""
+    if not has_text(array.type):
+        raise InvalidRequest(f"column {field.name!r} of type {array.type} cannot be a partition field")
+    encoded = key_text(spec, array).dictionary_encode() if is_binary_like(array.type) else pc.dictionary_encode(array)
+    distinct = key_text(spec, encoded.dictionary)
+    distinct = pc.if_else(pc.equal(pc.binary_length(distinct), 0), DEFAULT_PARTITION, distinct)
+    return value_codes(encoded.indices, len(distinct)), pa.concat_arrays([distinct, pa.array([DEFAULT_PARTITION])])
+
+
+def _decorated(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
+    if spec.url_encode:
+        needy = pc.match_substring_regex(distinct, _NEEDS_ENCODING)
+        if pc.any(needy).as_py():
+            encoded = [encode_partition_value(text) for text in distinct.filter(needy).to_pylist()]
+            distinct = pc.replace_with_mask(distinct, needy, pa.array(encoded, pa.string()))
+    return pc.binary_join_element_wise(f"{field.name}=", distinct, "") if spec.hive_style else distinct
+
+
+def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """For each row the number of its combination of values, and the values of each combination."""
+    if len(codes) == 1:
+        return codes[0], [np.arange(sizes[0])]
+    rows, values = codes[0], [np.arange(sizes[0])]
+    for code, size in zip(codes[1:], sizes[1:], strict=True):
+        # Renumbering after each field keeps the product within 64 bits: rows of a batch times distinct values of a field.
+        encoded = pc.dictionary_encode(pa.array(rows.astype(np.int64) * size + code))
+        distinct = encoded.dictionary.to_numpy()
+        rows = encoded.indices.to_numpy().astype(np.int64)
+        values = [value[distinct // size] for value in values] + [distinct % size]
+    return rows, values
+
+
+def _refuse_unusable(paths: pa.StringArray, rows: np.ndarray) -> None:
+    bad_folder = pc.match_substring_regex(paths, r"(^|/)(\.|\.\.|)(/|$)")
+    colon = pc.match_substring_regex(paths, r"^[^/]*:")
+    hidden = pc.match_substring_regex(paths, r"^\.hoodie(/|$)")
+    for mask, why in (
+        (bad_folder, "holds an empty folder name, '.' or '..'"),
+        (colon, "has a colon in its first folder, which Hadoop takes for a scheme: set " + URL_ENCODE + "=true"),
+        (hidden, "is the folder of Hudi's own files"),
+    ):
+        # The default partition has a number even when no row is in it, so a bad path counts only where a row has it.
+        for code in np.flatnonzero(mask.to_numpy(zero_copy_only=False)):
+            found = np.flatnonzero(rows == code)
+            if len(found):
+                raise InvalidRequest(f"the partition path {paths[int(code)].as_py()!r} of row {found[0]} (counted from 0) {why}")
+
+
+def _hive_starts(fields: Sequence[PartitionField], folders: Sequence[str]) -> list[int] | None:
+    starts: list[int] = []
+    for index, folder in enumerate(folders):
+        if len(starts) < len(fields) and folder.startswith(fields[len(starts)].name + "="):
+            starts.append(index)
+    return starts if len(starts) == len(fields) and starts[0] == 0 else None
+
+
+def _counted_starts(spec: KeySpec, fields: Sequence[PartitionField], folders: Sequence[str]) -> list[int] | None:
+    counts = []
+    for field in fields:
+        is_time = field.kind is PartitionKind.TIMESTAMP and spec.time is not None and not spec.url_encode
+        counts.append(parse_pattern(spec.time.output_pattern).level_count if is_time and spec.time is not None else 1)
+    if sum(counts) != len(folders):
+        return None
+    return [sum(counts[:index]) for index in range(len(counts))]
+
+
+def _parsed_value(spec: KeySpec, field: PartitionField, text: str) -> str | None:
+    text = text.removeprefix(field.name + "=")
+    if text == DEFAULT_PARTITION:
+        return None
+    return decode_partition_value(text) if spec.url_encode else text

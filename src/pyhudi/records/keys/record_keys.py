@@ -1,0 +1,133 @@
+"""Record keys: made from key fields or from the instant, and split into their parts again.
+
+In a composite key null is `__null__` and the empty string `__empty__`; values are not escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.keys.spec import KeySpec
+from pyhudi.records.keys.values import column_text
+
+NULL_KEY_PART = "__null__"
+EMPTY_KEY_PART = "__empty__"
+"""What stands for null and for the empty string in a composite key."""
+
+
+def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
+    """The record key of each row, never null or empty, in the order of the rows.
+
+    Raises InvalidRequest, naming field and row, for a null or empty key (in a composite key: when every part is), and for
+    a key column that is missing or has no text form.  Source: storage format, Generators and value to text.
+    """
+    if spec.generates_keys:
+        raise InvalidRequest("the table has no record key fields: its keys are generated, name hoodie.table.recordkey.fields")
+    texts = [column_text(spec, batch, name, "record key") for name in spec.record_fields]
+    if not spec.is_composite:
+        _refuse_keyless(texts, spec.record_fields)
+        return texts[0]
+    parts: list[Any] = []
+    gaps = False
+    for index, (name, text) in enumerate(zip(spec.record_fields, texts, strict=True)):
+        filled, has_gaps = _key_part(text)
+        gaps = gaps or has_gaps
+        parts += [("," if index else "") + name + ":", filled]
+    if gaps:
+        _refuse_keyless(texts, spec.record_fields)
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def auto_record_keys(instant_time: str, task_partition: int, first_row_index: int, row_count: int) -> pa.StringArray:
+    """Keys for rows without any: `{instant}_{task partition}_{row index}`, the index counted from 0 within a task."""
+    rows = pa.array(np.arange(first_row_index, first_row_index + row_count, dtype=np.int64))
+    return pc.binary_join_element_wise(f"{instant_time}_{task_partition}_", pc.cast(rows, pa.string()), "")
+
+
+def split_record_keys(keys: pa.StringArray) -> pa.ListArray:
+    """The parts of composite keys: list<struct<name: string, value: string>>, one list a key, in key order.
+
+    A key without both `,` and `:` is one part with a null name.  Otherwise a value ends at the last comma before the next
+    `name:`, so it may hold commas and colons.  `__null__` becomes null and `__empty__` the empty string; null stays null.
+    Source: storage format, split rule; write path, bucket index.
+    """
+    simple = _split_simple_keys(keys)
+    if simple is not None:
+        return simple
+    plain = pc.invert(pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":")))
+    mark = next((mark for mark in _split_marks() if not pc.any(pc.match_substring(keys, mark)).as_py()), None)
+    if mark is None:
+        raise Unsupported("the record keys hold every private character that could separate their parts")
+    # The first name goes up to the first colon, commas included; only behind it does a comma separate.
+    first = pc.extract_regex(keys, r"(?s)^(?P<name>[^:]*):(?P<rest>.*)$")
+    rest = pc.replace_substring_regex(first.field("rest"), r",([^,:]*):", mark + r"\1:")
+    marked = pc.if_else(plain, keys, pc.binary_join_element_wise(first.field("name"), rest, ":"))
+    pieces = pc.split_pattern(marked, mark)
+    flat = pieces.values.slice(pieces.offsets[0].as_py() if len(pieces) else 0, len(pieces.flatten()))
+    counts = pc.fill_null(pc.list_value_length(pieces), 0).to_numpy(zero_copy_only=False)
+    is_plain = pa.array(np.repeat(pc.fill_null(plain, True).to_numpy(zero_copy_only=False), counts))
+    named = pc.extract_regex(flat, r"(?s)^(?P<name>[^:]*):(?P<value>.*)$")
+    value = pc.if_else(is_plain, flat, named.field("value"))
+    value = pc.if_else(pc.and_(pc.equal(value, NULL_KEY_PART), pc.invert(is_plain)), pa.scalar(None, pa.string()), value)
+    value = pc.if_else(pc.and_(pc.equal(value, EMPTY_KEY_PART), pc.invert(is_plain)), "", value)
+    name = pc.if_else(is_plain, pa.scalar(None, pa.string()), named.field("name"))
+    parts = pa.StructArray.from_arrays([name, value], names=["name", "value"])
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    mask = keys.is_null() if keys.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets), parts, mask=mask)
+
+
+def _key_part(text: pa.StringArray) -> tuple[pa.StringArray, bool]:
+    """The part of a composite key, and whether any value was null or empty."""
+    gaps = text.null_count > 0
+    if gaps:
+        text = pc.fill_null(text, NULL_KEY_PART)
+    empty = pc.equal(pc.binary_length(text), 0)
+    if pc.any(empty).as_py():
+        return pc.if_else(empty, EMPTY_KEY_PART, text), True
+    return text, gaps
+
+
+def _refuse_keyless(texts: Sequence[pa.StringArray], names: Sequence[str]) -> None:
+    keyless: pa.Array | None = None
+    for text in texts:
+        missing = pc.fill_null(pc.equal(pc.binary_length(text), 0), True)
+        keyless = missing if keyless is None else pc.and_(keyless, missing)
+    row = pc.index(keyless, True).as_py()
+    if row >= 0:
+        value = "null" if texts[0][row].as_py() is None else "empty"
+        fields = ", ".join(repr(name) for name in names)
+        what = (
+            f"the record key field {fields} is {value}"
+            if len(names) == 1
+            else f"the record key fields {fields} are all null or empty"
+        )
+        raise InvalidRequest(f"{what} in row {row} (counted from 0): every row needs a key")
+
+
+def _split_simple_keys(keys: pa.StringArray) -> pa.ListArray | None:
+    """As `split_record_keys` when every key is composite and no value holds a comma or colon, which is quick to do."""
+    if keys.null_count or not len(keys):
+        return None
+    pieces = pc.split_pattern(keys, ",")
+    counts = pc.list_value_length(pieces)
+    flat = pieces.flatten()
+    if pc.min(counts).as_py() < 2 or not pc.all(pc.equal(pc.count_substring(flat, ":"), 1)).as_py():
+        return None
+    pairs = pc.split_pattern(flat, ":").flatten()
+    value = pairs.take(pa.array(np.arange(1, len(pairs), 2)))
+    value = pc.if_else(pc.equal(value, NULL_KEY_PART), pa.scalar(None, pa.string()), value)
+    value = pc.if_else(pc.equal(value, EMPTY_KEY_PART), "", value)
+    name = pairs.take(pa.array(np.arange(0, len(pairs), 2)))
+    offsets = np.concatenate([[0], np.cumsum(counts.to_numpy())]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.StructArray.from_arrays([name, value], names=["name", "value"]))
+
+
+def _split_marks() -> list[str]:
+    return ["\x00", "\x01", "\x02", "\x1e", "\x1f", "\ufdd0", "\ufdd1", "\U0010fffe", "\U0010ffff"]
