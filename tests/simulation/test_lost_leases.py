@@ -15,6 +15,7 @@ import pytest
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError, TableState
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import MarkerType
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.admin.restore import run_restore
@@ -30,6 +31,7 @@ from pyhudi.options import Options, parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.storage.locks import StorageLock
+from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
 from tests.simulation.tables import World
@@ -231,6 +233,12 @@ def test_a_rollback_that_wakes_up_late_takes_nothing_back_that_was_done_again(ki
         action = Action.CLUSTERING
     assert planned is not None
     world.table.context.timeline.start(Instant(planned, action, State.REQUESTED))
+    storage = world.table.context.storage
+    of_group = next(info.path for info in storage.walk("a") if info.name.endswith(".parquet"))
+    # What the dead attempt left is deleted without the lock, so there others may come in between.
+    left = f"{of_group.rsplit('_', 2)[0]}_9-9-9_{planned}.parquet"
+    Markers(storage, planned).create(left, MarkerType.CREATE)
+    storage.put(left, b"half a file")
 
     def carry_out(run: World) -> None:
         run.table.compact(planned) if kind == "compaction" else run.table.cluster(planned)

@@ -83,30 +83,49 @@ def claim(
 
 
 def plan_and_claim(
-    context: TableContext, held: TableContext, request_time: str, action: Action, plan: bytes, settings: CommitSettings
+    context: TableContext,
+    held: TableContext,
+    request_time: str,
+    action: Action,
+    plan: bytes,
+    settings: CommitSettings,
+    *,
+    content: bytes = b"",
 ) -> Transaction:
     """Store a plan that is this process's own from the start.
 
-    held: the table while the caller holds its lock.  A process that dies in between leaves a plan that was begun.
+    held: the table while the caller holds its lock.  content: of the inflight file.  A process that dies in between leaves a plan
+    that was begun.
     """
     heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
     with started(held, heartbeat):
-        held.timeline.start(held.timeline.request(request_time, action, plan))
+        held.timeline.start(held.timeline.request(request_time, action, plan), content)
     return Transaction(context, settings, request_time, action, heartbeat)
 
 
 def was_begun_by_a_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
     """Whether somebody began to carry a pending plan out, and lives no more.
 
-    Services of real Hudi may have no sign of life.  Of those only the age of the inflight file tells, and they are waited for
-    longer.
+    A plan is begun when it is inflight, or has a heartbeat.
+    """
+    begun = instant.state is State.INFLIGHT or last_heartbeat_ms(context.storage, instant.request_time) is not None
+    return begun and has_died(context, instant, settings)
+
+
+def has_died(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
+    """Whether nobody carries a pending service out any more.
+
+    Services of ours say so by their heartbeats.  Those of real Hudi may have no sign of life: of them only the age of their
+    newest instant file tells, by the store's time, and they are waited for longer.  Their request time tells nothing, for a plan
+    may wait for long before somebody begins it.
     """
     if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
         return False
     if last_heartbeat_ms(context.storage, instant.request_time) is not None:
         return True
-    begun = context.storage.stat(context.timeline.path(instant)) if instant.state is State.INFLIGHT else None
-    return begun is not None and context.env.now_ms() - begun.modified_ms > STRANGERS_PATIENCES * settings.heartbeats.patience_ms
+    newest = context.storage.stat(context.timeline.path(instant))
+    patience_ms = STRANGERS_PATIENCES * settings.heartbeats.patience_ms
+    return newest is not None and context.env.now_ms() - newest.modified_ms > patience_ms
 
 
 def drop_plan(context: TableContext, settings: CommitSettings, request_time: str, action: Action) -> bool:

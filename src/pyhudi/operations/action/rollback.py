@@ -1,9 +1,10 @@
 """Rollback: make an instant not have happened, and say so on the timeline.
 
-    1. plan: the files of the instant, from its markers when it never completed, else from a listing; `<R>.rollback.requested`
-    2. `<R>.rollback.inflight`; the completed file of a completed instant is removed first, so readers stop counting its files
+    1. lock: plan: the files of the instant, from its markers when it never completed, else from a listing;
+       `<R>.rollback.requested`
+    2. `<R>.rollback.inflight`; the completed file of a completed instant is removed, so readers stop counting its files; unlock
     3. delete the files
-    4. under the lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
+    4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
 A rollback that died is found by its pending instant and finished from its plan, by several processes at once if need be: each
 step may be repeated.  A write cannot complete while a rollback of it is pending (see `transaction`).  Log files are deleted
@@ -37,7 +38,7 @@ from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.metadata.records import METADATA_FOLDER
 from pyhudi.table.plans import load_compaction_plan, planned_path
 from pyhudi.table.snapshot import load_rollback_targets
-from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
+from pyhudi.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,9 @@ def _request(
         timeline = store.load()
         pending = load_rollback_targets(store, timeline).get(instant.request_time)
         if pending is not None:
-            return pending, _read_plan(context, pending)
+            plan = _read_plan(held, pending)
+            _begin(held, timeline, pending, plan)
+            return pending, plan
         present = next((i for i in timeline.instants if i.step == instant.step), None)
         if failed_only and (present is None or present.is_completed or _is_alive(context, settings, present)):
             return None
@@ -156,19 +159,52 @@ def _request(
             )
         plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(context, present))
         time = new_instant_time(context, timeline, settings)
-        return store.request(time, Action.ROLLBACK, plan.encode(context.env.token_bytes(16))), plan
+        requested = store.request(time, Action.ROLLBACK, plan.encode(context.env.token_bytes(16)))
+        _begin(held, timeline, requested, plan)
+        return requested, plan
 
 
 def _finish_pending_rollback(context: TableContext, settings: CommitSettings, instant: Instant) -> RollbackResult | None:
     """Carry a rollback that died to its end.  One whose plan is unreadable and that deleted nothing is dropped."""
-    try:
-        plan = _read_plan(context, instant)
-    except CorruptData:
-        if instant.state is State.REQUESTED:
-            context.timeline.remove_pending(instant.request_time, Action.ROLLBACK)
+    with context.locked(settings.lock_wait_ms) as held:
+        # Under the lock nobody is half-way through storing a plan, and nobody begins what others have completed.
+        timeline = held.timeline.load()
+        own = [i for i in timeline.pending(Action.ROLLBACK) if i.request_time == instant.request_time]
+        if not own:
             return None
-        raise
-    return _execute(context, settings, instant, plan)
+        try:
+            plan = _read_plan(held, own[0])
+        except CorruptData:
+            if own[0].state is State.REQUESTED:
+                held.timeline.remove_pending(instant.request_time, Action.ROLLBACK)
+                return None
+            raise
+        _begin(held, timeline, own[0], plan)
+    return _execute(context, settings, own[0], plan)
+
+
+def _begin(held: TableContext, timeline: Timeline, requested: Instant, plan: RollbackPlan) -> None:
+    """Say that a rollback is under way, and take the instant that it undoes from the completed ones.
+
+    held: the table while the caller holds its lock.  timeline: as it stands.
+    """
+    target, action = _target_of(held, requested, plan)
+    if requested.state is State.REQUESTED:
+        held.timeline.start_or_join(requested)
+    if action.is_write:
+        # The attempt at a plan has no completed file; where one stands there, somebody has undone the attempt before us and
+        # carried the plan out again.
+        for done in timeline.completed():
+            if done.request_time == target and done.action.is_write:
+                held.timeline.remove_completed(done)
+
+
+def _target_of(context: TableContext, requested: Instant, plan: RollbackPlan) -> tuple[str, Action]:
+    """Request time and action of what a rollback undoes."""
+    if plan.instant_to_rollback is None:
+        where = context.storage.absolute(context.timeline.path(requested))
+        raise CorruptData("a rollback plan names no instant").with_path(where)
+    return plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
 
 
 def _read_plan(context: TableContext, instant: Instant) -> RollbackPlan:
@@ -180,19 +216,10 @@ def _read_plan(context: TableContext, instant: Instant) -> RollbackPlan:
 
 
 def _execute(context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan) -> RollbackResult:
-    store, storage = context.timeline, context.storage
-    if requested.state is State.REQUESTED:
-        store.start_or_join(requested)
-    if plan.instant_to_rollback is None:
-        raise CorruptData("a rollback plan names no instant").with_path(storage.absolute(store.path(requested)))
-    target, action = plan.instant_to_rollback.commit_time, Action(plan.instant_to_rollback.action)
+    """Delete what a rollback that has begun names, and publish it."""
+    storage = context.storage
+    target, action = _target_of(context, requested, plan)
     begun_ms = context.env.now_ms()
-    if action in WRITE_ACTIONS:
-        # The attempt at a plan has no completed file; where one stands there, somebody has undone the attempt before us and
-        # carried the plan out again.
-        for done in store.load().completed():
-            if done.request_time == target and done.action in WRITE_ACTIONS:
-                store.remove_completed(done)
     partitions: dict[str, RollbackPartitionMetadata] = {}
     deleted: list[str] = []
     for partition, files in _files_by_partition(plan.rollback_requests or ()).items():

@@ -227,11 +227,15 @@ def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSetti
         named = parse_base_file(info.name) or parse_log_file(info.name)
         if named is None or named.instant_time in known or not _is_gone(timeline, named.instant_time):
             continue
-        doomed.append(info.path)
+        doomed.append((info.path, named.instant_time))
         finding = f"{info.size_bytes:,} bytes of instant {named.instant_time}, which is on no timeline"
         yield RepairStep(RepairKind.ORPHANS, info.path, finding, "it is deleted")
     if doomed and not dry_run:
-        context.storage.delete(doomed)
+        with context.locked(settings.commit.lock_wait_ms) as held:
+            # What has come to the timeline since, by a rescue or a copy, is no orphan any more.
+            timeline = held.timeline.load()
+            known = {instant.request_time for instant in timeline.instants}
+            held.storage.delete(path for path, time in doomed if time not in known and _is_gone(timeline, time))
 
 
 def _is_gone(timeline: Timeline, instant_time: str) -> bool:

@@ -1,8 +1,8 @@
 """Restore: take a table back to a savepoint, or to any completed write whose files are all there.
 
     1. lock: a restore that died is taken up again; else plan: pending clusterings, then every other write and service requested
-       after the target, newest first; `<R>.restore.requested`; unlock
-    2. `<R>.restore.inflight`; from here on no write begins
+       after the target, newest first; `<R>.restore.requested`
+    2. `<R>.restore.inflight`; unlock; from here on no write begins
     3. lock: drop the metadata table, which the next write builds anew from a listing; remove the instants' files from the
        timeline, newest first, completed file before pending ones; unlock
     4. delete their data files, found by a listing, and their markers
@@ -73,8 +73,8 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
             plan = RestorePlan(_instants_to_roll_back(context, timeline, instant), savepoint_to_restore_timestamp=instant)
             time = new_instant_time(context, timeline, settings)
             restoring = store.request(time, Action.RESTORE, plan.encode(context.env.token_bytes(16)))
-    if restoring.state is State.REQUESTED:
-        context.timeline.start_or_join(restoring)
+        if restoring.state is State.REQUESTED:
+            store.start_or_join(restoring)
     return _execute(context, settings, restoring, plan, instant)
 
 

@@ -2,15 +2,14 @@
 
     1. under the LAZY policy roll failed writes back; carry out cleans that died
     2. plan on a loaded timeline, without the lock: `plan.cleaning` says why that is safe
-    3. lock: `<t>.clean.requested` with the plan; unlock; `<t>.clean.inflight` with the plan again
+    3. lock: `<t>.clean.requested` with the plan; `<t>.clean.inflight` with the plan again; unlock
     4. delete the files
     5. lock: delete the folders of emptied partitions, unless a write is under way; mirror into the metadata table; publish
        `<t>_<c>.clean`
 
 A heartbeat tells from before 3 on that the clean lives.  A crash leaves a pending clean, whose plan the next one carries out: at
-once when it was ours and its process is dead; one of another writer, which cannot be asked, when it has been pending for long.
-Files that are gone already count as failed, as in the real
-Hudi's files, and are no error.
+once when it was ours and its process is dead; one of another writer, which cannot be asked, when its newest file is old (see
+`has_died`).  Files that are gone already count as failed, as in the real Hudi's files, and are no error.
 
 Source: writing and services, "Cleaning".
 """
@@ -34,13 +33,13 @@ from pyhudi.format.actions.clean import (
     CleanPartitionMetadata,
 )
 from pyhudi.format.actions.savepoint import SavepointMetadata
-from pyhudi.format.instants import Action, Instant, State, parse_instant_time
-from pyhudi.operations.action.claim import STRANGERS_PATIENCES, PlanTaken, claim, started
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.action.claim import PlanTaken, claim, has_died, plan_and_claim
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import CleanResult
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import new_instant_time
+from pyhudi.operations.action.transaction import Transaction, new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_clean
 from pyhudi.plan.cleaning import (
     CleaningSettings,
@@ -54,9 +53,8 @@ from pyhudi.plan.cleaning import (
     savepointed_times,
 )
 from pyhudi.settings import Options, read_settings
-from pyhudi.storage import liveness, open_storage
+from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
-from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
@@ -127,22 +125,9 @@ def run_clean(
     store = context.timeline
     now = timeline if timeline is not None else store.load()
     refuse_while_restoring(context, now)
-    finished = []
-    for pending in now.pending(Action.CLEAN):
-        dead = _died(context, settings.commit, pending)
-        # One that is just being requested may not be whole yet; damage in one that has begun is damage.
-        died = load_pending_plan(context, pending) if dead or pending.state is State.INFLIGHT else None
-        if died is None or not dead:
-            continue
-        try:
-            content = died.encode(context.env.token_bytes(16))
-            taken = claim(context, pending.request_time, Action.CLEAN, settings.commit, resumes=True, content=content)
-        except PlanTaken:
-            continue
-        with _beating(taken.heartbeat):
-            _execute(context, settings.commit, pending, died, engine)
-        finished.append(pending.request_time)
-    if finished or now.pending(Action.CLEAN):
+    pending = now.pending(Action.CLEAN)
+    finished = tuple(i.request_time for i in pending if _finish(context, settings.commit, i, engine))
+    if pending:
         now = store.load()
     now, planned = _plan_on(context, now, settings.cleaning)
     done: Instant | None = None
@@ -155,9 +140,8 @@ def run_clean(
             why = "another process cleans, made a savepoint or rolled a write back"
             planned = PlannedClean(None, why, planned.earliest, {}, {}, ())
         else:
-            instant, heartbeat = requested
-            with _beating(heartbeat):
-                done, missing, partitions = _execute(context, settings.commit, instant, plan, engine)
+            with _beating(requested.heartbeat):
+                done, missing, partitions = _execute(context, settings.commit, requested.instant_time, plan, engine)
     return CleanResult(
         dry_run=False,
         instant=done.request_time if done else None,
@@ -169,7 +153,7 @@ def run_clean(
         missing=missing,
         size_bytes=sum(planned.sizes.values()),
         partitions_deleted=partitions,
-        finished=tuple(finished),
+        finished=finished,
         rolled_back=rolled_back,
     )
 
@@ -269,7 +253,10 @@ def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozense
 
 
 def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
-    """The plan of a clean that died.  One that has no readable plan, and so deleted nothing, is dropped."""
+    """The plan of a pending clean; None for one that cannot be read and of which nothing is done yet.
+
+    Raises CorruptData when a clean that has begun has no readable plan.
+    """
     store = context.timeline
     failure: CorruptData | None = None
     for state in (State.REQUESTED, State.INFLIGHT):
@@ -281,7 +268,6 @@ def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | 
         except CorruptData as error:
             failure = error.with_path(context.storage.absolute(store.path(Instant(pending.request_time, Action.CLEAN, state))))
     if pending.state is State.REQUESTED:
-        store.remove_pending(pending.request_time, Action.CLEAN)
         return None
     raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
 
@@ -316,15 +302,33 @@ def _history_is_empty(context: TableContext) -> bool:
     return not context.storage.list(context.config.history_path).files
 
 
-def _died(context: TableContext, settings: CommitSettings, pending: Instant) -> bool:
-    """Whether nobody carries a pending clean out any more."""
-    if liveness.is_alive(context.storage, context.env, pending.request_time, settings.heartbeats):
+def _finish(context: TableContext, settings: CommitSettings, pending: Instant, engine: Engine | None) -> bool:
+    """Carry a clean out whose process died; False when it may live, and when there was nothing to carry out."""
+    dead = has_died(context, pending, settings)
+    if not dead and pending.state is State.REQUESTED:
+        # It may not be whole yet.
         return False
-    if last_heartbeat_ms(context.storage, pending.request_time) is not None:
-        return True
-    # Real Hudi's cleans have no sign of life: only their age tells.
-    age_ms = context.env.now_ms() - parse_instant_time(pending.request_time, context.config.zone)
-    return age_ms > STRANGERS_PATIENCES * settings.heartbeats.patience_ms
+    plan = load_pending_plan(context, pending)
+    if not dead:
+        return False
+    if plan is None:
+        _drop_unreadable(context, settings, pending)
+        return False
+    content = plan.encode(context.env.token_bytes(16))
+    try:
+        taken = claim(context, pending.request_time, Action.CLEAN, settings, resumes=True, content=content)
+    except PlanTaken:
+        return False
+    with _beating(taken.heartbeat):
+        _execute(context, settings, pending.request_time, plan, engine)
+    return True
+
+
+def _drop_unreadable(context: TableContext, settings: CommitSettings, pending: Instant) -> None:
+    """Drop a clean that was requested and no more, when its plan cannot be read: it has deleted nothing."""
+    with context.locked(settings.lock_wait_ms) as held:
+        if pending in held.timeline.load().instants and load_pending_plan(held, pending) is None:
+            held.timeline.remove_pending(pending.request_time, Action.CLEAN, State.REQUESTED)
 
 
 @contextmanager
@@ -338,10 +342,8 @@ def _beating(heartbeat: RunningWrite) -> Iterator[None]:
     heartbeat.stop(delete=True)
 
 
-def _request(
-    context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline
-) -> tuple[Instant, RunningWrite] | None:
-    """Put the plan on the timeline, with a heartbeat; None when another clean or a savepoint has come first."""
+def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, planned_on: Timeline) -> Transaction | None:
+    """Put the plan on the timeline, as this process's own; None when another clean or a savepoint has come first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
         refuse_while_restoring(context, timeline)
@@ -354,33 +356,30 @@ def _request(
             # A savepoint that came after the plan may need what the plan deletes.
             return None
         time = new_instant_time(context, timeline, settings.commit)
-        heartbeat = RunningWrite(context.storage, context.env, time, settings.commit.heartbeats)
-        with started(held, heartbeat):
-            return held.timeline.request(time, Action.CLEAN, plan.encode(context.env.token_bytes(16))), heartbeat
+        content = plan.encode(context.env.token_bytes(16))
+        return plan_and_claim(context, held, time, Action.CLEAN, content, settings.commit, content=content)
 
 
 def _execute(
-    context: TableContext, settings: CommitSettings, pending: Instant, plan: CleanerPlan, engine: Engine | None
+    context: TableContext, settings: CommitSettings, request_time: str, plan: CleanerPlan, engine: Engine | None
 ) -> tuple[Instant | None, int, tuple[str, ...]]:
     """Delete what a plan names and publish the clean; the completed instant, how many files were missing, the partitions that
     went.  The instant is None when another process has completed the same clean.
     """
     begun_ms = context.env.now_ms()
-    if pending.state is State.REQUESTED:
-        # Where another process carries the same plan out, deleting twice does no harm, and one of the two completes it.
-        context.timeline.start_or_join(pending, plan.encode(context.env.token_bytes(16)))
+    # Where another process carries the same plan out, deleting twice does no harm, and one of the two completes it.
     deleted = _delete_files(context.storage, _paths_by_partition(context, plan), engine)
     missing = sum(len(metadata.failed_delete_files) for metadata in deleted.values())
     with context.locked(settings.lock_wait_ms) as held:
         timeline = held.timeline.load()
-        current = [i for i in timeline.instants if i.request_time == pending.request_time and i.action is Action.CLEAN]
+        current = [i for i in timeline.instants if i.request_time == request_time and i.action is Action.CLEAN]
         if not current or current[0].state is State.COMPLETED:
             return None, missing, ()
         gone = _delete_partitions(held, timeline, plan.partitions_to_be_deleted or ())
         # Without the plan's word the next clean would look for the first one's time.
         earliest = plan.earliest_instant_to_retain
         metadata = CleanMetadata(
-            start_clean_time=pending.request_time,
+            start_clean_time=request_time,
             time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
             total_files_deleted=sum(len(entry.success_delete_files) for entry in deleted.values()),
             earliest_commit_to_retain=earliest.timestamp if earliest else "",
@@ -398,9 +397,9 @@ def _execute(
             },
             extra_metadata=dict(plan.extra_metadata or {}),
         )
-        mirror_clean(held, pending.request_time, metadata, timeline)
+        mirror_clean(held, request_time, metadata, timeline)
         time = new_instant_time(context, timeline, settings)
-        inflight = Instant(pending.request_time, Action.CLEAN, State.INFLIGHT)
+        inflight = Instant(request_time, Action.CLEAN, State.INFLIGHT)
         done = held.timeline.complete(inflight, Action.CLEAN, time, metadata.encode(context.env.token_bytes(16)))
     return done, missing, gone
 
