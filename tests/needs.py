@@ -22,6 +22,10 @@ def unavailable(kind: str, reason: str) -> NoReturn:
     pytest.skip(f"{kind}: {reason}")
 
 
+# A JVM of the tests runs many small things once: the second compiler and parallel collectors cost more than they bring.
+SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
 @cache
 def java_home(least: int, most: int) -> Path | None:
     """The home of a Java of major version `least` to `most`: that of JAVA_HOME, that on PATH, else the oldest installed."""

@@ -29,7 +29,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.needs import java_home
+from tests.needs import SMALL_JVM, java_home
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-hudi" / "bin" / "python"
@@ -219,6 +219,7 @@ class RealHudi:
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
             "JAVA_HOME": str(java_home(*JAVA_VERSIONS)),
+            "JDK_JAVA_OPTIONS": SMALL_JVM,
             "PYSPARK_PYTHON": str(PYTHON),
             "PYSPARK_DRIVER_PYTHON": str(PYTHON),
             "SPARK_LOCAL_IP": "127.0.0.1",

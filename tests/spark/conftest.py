@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.needs import java_home, unavailable
+from tests.needs import SMALL_JVM, java_home, unavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("JAVA_HOME", str(home))
+        environment.setenv("JDK_JAVA_OPTIONS", SMALL_JVM)
         # Workers must be this interpreter, which has PyHudi; and the host name of a container need not resolve.
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
