@@ -25,7 +25,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
-from pyhudi.execute.incoming import incoming_rows, incoming_schema, resolve_moves
+from pyhudi.execute.incoming import check_refits, incoming_rows, incoming_schema, refitted_rows, resolve_moves
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.progress import stage, stage_name
 from pyhudi.execute.spill import RowBuffer, store_rows
@@ -129,6 +129,7 @@ class LocalIncoming:
     def __init__(self, engine: LocalEngine, data: pa.RecordBatchReader, request: PrepareRequest) -> None:
         self._engine = engine
         self._request = request
+        self._given = data.schema
         self._buffer = RowBuffer(incoming_schema(request), RECORD_KEY, request.memory_budget_bytes)
         try:
             for rows in engine.pipelined(self._prepared, _numbered(data)):
@@ -195,6 +196,12 @@ class LocalIncoming:
                 add(partition, _pieces(rows.slice(start, step), limit))
         written = self._engine.map(lambda job: run_create(plan.spec, *job), jobs)
         return [status for statuses in written for status in statuses]
+
+    def refit(self, request: PrepareRequest) -> None:
+        """Give the held rows the columns of another request: many a stream can be read only once."""
+        check_refits(self._given, self._request, request)
+        self._request = request
+        self.buckets = [self._buffer.store(refitted_rows(request, rows)) for rows in self.buckets]
 
     def release(self) -> None:
         """Drop rows and spilled files."""

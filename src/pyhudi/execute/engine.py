@@ -168,6 +168,14 @@ class Incoming(Protocol):
         """Write all rows to new file groups."""
         ...
 
+    def refit(self, request: PrepareRequest) -> None:
+        """Make the same rows fit a table whose columns another writer changed.
+
+        request: the one that they were prepared by, but for the columns.  Raises WriteConflict where the rows cannot be had again
+        as they were given, and what was made of them would tell something else.
+        """
+        ...
+
     def release(self) -> None:
         """Give up memory, caches and spilled files."""
         ...

@@ -17,17 +17,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.records.columns import column_at
-from pyhudi.records.conform import conform, refuse_rounding, relabel
+from pyhudi.records.conform import conform, conform_table, refuse_rounding, relabel, same_type
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.normalise import normalise
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,6 +62,33 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if request.required_ordering is not None:
         _refuse_unordered(column_at(rows, request.required_ordering), request.required_ordering)
     return pa.table([keys, paths, *rows.columns], schema=incoming_schema(request))
+
+
+def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:
+    """Raises WriteConflict where rows that one request prepared would become others by the next than by that one alone.
+
+    given: the rows' columns as the caller had them.  A float of the caller's that became a double is another text than the float.
+    """
+    columns = normalise(without_meta_fields(given))
+    for field in after.data_schema:
+        if field.name not in columns.names or field.name not in before.data_schema.names:
+            continue
+        raw, held = columns.field(field.name).type, before.data_schema.field(field.name).type
+        numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (raw, held, field.type))
+        if not (numbers or same_type(held, field.type) or same_type(held, raw) or pa.types.is_null(raw)):
+            raise WriteConflict(
+                f"another writer made column {field.name!r} {field.type} while the rows, given as {raw}, were written as {held}; "
+                "write the rows again"
+            )
+
+
+def refitted_rows(request: PrepareRequest, rows: pa.Table) -> pa.Table:
+    """Rows that another request prepared, with the columns of this one; see `check_refits`."""
+    if request.keys_only:
+        return rows
+    for batch in rows.to_batches():
+        refuse_rounding(batch, request.data_schema)
+    return conform_table(rows, incoming_schema(request))
 
 
 def _refuse_unordered(values: pa.Array, name: str) -> None:

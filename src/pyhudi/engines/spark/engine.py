@@ -126,8 +126,7 @@ class SparkEngine:
 
     def prepare(self, data: Any, request: PrepareRequest) -> SparkIncoming:
         """Describe the preparation of the rows; nothing runs until the rows are asked for."""
-        frame = _frame(data)
-        return SparkIncoming(self, frame, _prepared(frame, to_arrow_schema(frame.schema), request), request)
+        return SparkIncoming(self, _frame(data), request)
 
     def partition_paths(self, data: Any, keys: KeySpec) -> list[str]:
         """The distinct partition paths of a DataFrame's rows, sorted."""
@@ -144,16 +143,20 @@ class SparkEngine:
 class SparkIncoming:
     """Prepared rows: the incoming layout, and ORDER while duplicates are still to be combined."""
 
-    def __init__(self, engine: SparkEngine, frame: DataFrame, rows: DataFrame, request: PrepareRequest) -> None:
-        """frame: the caller's rows; rows: the same ones prepared, not combined."""
+    def __init__(self, engine: SparkEngine, frame: DataFrame, request: PrepareRequest) -> None:
+        """frame: the caller's rows."""
         self._engine = engine
         self._frame = frame
-        self._request = request
         self._persisted: list[DataFrame] = []
         self._plain = PlainCache(engine.session)
+        self._take(request)
+
+    def _take(self, request: PrepareRequest) -> None:
+        """Begin with the caller's rows, prepared by a request."""
+        self._request = request
         self._counts: dict[str, int] | None = None
         self._few: KeyTable | None = None
-        self.rows = rows
+        self.rows = _prepared(self._frame, to_arrow_schema(self._frame.schema), request)
         self.schema = incoming_schema(request)
         self.combine = request.combine
 
@@ -246,6 +249,11 @@ class SparkIncoming:
         )
         with translated_errors(), spark_stage(self.session, "write"):
             return decode_statuses(rows.mapInArrow(job, STATUS_SCHEMA).toArrow())
+
+    def refit(self, request: PrepareRequest) -> None:
+        """Prepare the caller's rows once more."""
+        self.release()
+        self._take(request)
 
     def release(self) -> None:
         """Let Spark drop what was kept."""

@@ -672,11 +672,10 @@ class _Write:
                     give_way(self.context.env, self.context.env.now_ms() - begun_ms, attempt)
                     self.context = self.context.reloaded()
                     snapshot = load_snapshot(self.context)
-                    schemas = _Schemas.of(self.context, snapshot, self.columns, self.settings)
-                    if not self.schemas.keys_only and schemas.data_schema != self.schemas.data_schema:
+                    fitted, self.schemas = self.schemas, _Schemas.of(self.context, snapshot, self.columns, self.settings)
+                    if not fitted.keys_only and self.schemas.data_schema != fitted.data_schema:
                         # The rows were made to fit columns that another writer changed meanwhile.
-                        raise
-                    self.schemas = schemas
+                        incoming.refit(self._prepare_request(snapshot))
             return self._attempt(incoming, counts, snapshot, retries)
         finally:
             incoming.release()
