@@ -22,9 +22,9 @@ from pyhudi.engines.spark.convert import DataFrame, SparkSession, StreamingQuery
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
-from pyhudi.errors import InvalidRequest, TableExists
+from pyhudi.errors import HudiError, InvalidRequest, TableExists
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table
+from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
 from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.run import (
     OPERATION,
@@ -92,6 +92,7 @@ def write(
     option that says otherwise is refused.  With insert_overwrite_table columns evolve, as with append.
     options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
     key).
+    A first write that fails, for rows that do not fit among others, leaves no table.
     Raises TableExists under errorifexists, InvalidRequest for options or columns that do not fit the table, WriteConflict when
     other
     writers won.
@@ -124,7 +125,15 @@ def write(
     if operation is WriteOperation.DELETE_PARTITION:
         paths = parsed.names(PARTITIONS_TO_DELETE) or engine.partition_paths(df, context.config.keys)
         return run_delete_partitions(context, paths, settings)
-    return run_write(context, engine, df, settings)
+    try:
+        return run_write(context, engine, df, settings)
+    except Exception as error:
+        if not exists:
+            try:
+                discard_new_table(context, settings.commit.lock_wait_ms)
+            except HudiError as failure:
+                error.add_note(f"the table that was made for this write is still there, without rows ({failure})")
+        raise
 
 
 def write_stream(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
+from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.engines.spark import lookup
@@ -300,6 +301,15 @@ def test_a_row_without_a_key_stops_the_write(spark: SparkSession, tmp_path: Path
     assert rows_of(spark, tmp_path / "t") == FIRST[:2]
     written(spark, tmp_path / "t", [("ok", "sf", 1, 1.0)])
     assert len(rows_of(spark, tmp_path / "t")) == 3
+
+
+@pytest.mark.parametrize("operation", ["upsert", "bulk_insert"])
+def test_a_first_write_that_fails_on_its_rows_leaves_no_table(spark: SparkSession, tmp_path: Path, operation: str) -> None:
+    with pytest.raises(InvalidRequest, match="record key field 'id' is null"):
+        written(spark, tmp_path / "t", [("ok", "sf", 1, 1.0), (None, "sf", 1, 1.0)], operation)
+    assert not Table.exists(tmp_path / "t")
+    written(spark, tmp_path / "t", FIRST[:2])
+    assert rows_of(spark, tmp_path / "t") == FIRST[:2]
 
 
 @pytest.mark.parametrize("city", ["a/../b", "..", "a//b", "x:y", ".hoodie"])

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.errors import InvalidRequest
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import InvalidRequest, TableNotFound, TableState
+from pyhudi.operations.admin.create import discard_new_table
+from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
+from tests.paused_write import PausedWrite
 
 CONSISTENT = "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled"
 MOMENT = pa.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 120_000)], pa.timestamp("us", "UTC"))
@@ -46,3 +52,43 @@ def test_records_with_generated_keys_are_deleted_by_a_filter() -> None:
     for write in (table.upsert, table.delete):
         with pytest.raises(InvalidRequest, match="generates its record keys"):
             write(pa.table({"n": [1], "city": ["a"]}))
+
+
+DISCARDED = {"hoodie.index.bloom.num_entries": 100, "hoodie.metadata.record.index.enable": True, "pyhudi.threads": 1}
+GOOD, BAD = (
+    pa.table({"id": ["a"], "n": [1]}),
+    pa.table({"id": [None, "a"], "n": [1, 2]}, pa.schema({"id": pa.string(), "n": pa.int64()})),
+)
+
+
+@pytest.mark.parametrize("operation", [WriteOperation.UPSERT, WriteOperation.BULK_INSERT])
+@pytest.mark.parametrize("store", ["memory://discarded", "folder"])
+def test_a_table_whose_first_write_failed_is_discarded(tmp_path: Path, store: str, operation: WriteOperation) -> None:
+    uri = f"{store}-{operation}" if "://" in store else str(tmp_path / store)
+    table = Table.create(uri, record_key="id", options=DISCARDED)
+    settings = WriteSettings.of(parse_options(DISCARDED), operation)
+    with pytest.raises(InvalidRequest, match="record key"):
+        run_write(table.context, LocalEngine(1), BAD, settings)
+    assert discard_new_table(table.context, 1000)
+    assert not Table.exists(uri)
+    assert not [info.path for info in open_storage(uri).walk("") if "/.locks/" not in f"/{info.path}"]
+    # Who had opened it meanwhile does not write into a folder that is no table.
+    with pytest.raises((TableNotFound, TableState)):
+        run_write(table.context, LocalEngine(1), GOOD, settings)
+    again = Table.create(uri, record_key="id", options=DISCARDED)
+    again.upsert(GOOD)
+    assert Table(uri).scan().count() == 1 and Table(uri).validate().ok
+
+
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_table_in_which_somebody_else_writes_is_not_discarded(lands: bool) -> None:
+    uri = f"memory://not-discarded-{lands}"
+    table = Table.create(uri, record_key="id", options=DISCARDED)
+    settings = WriteSettings.of(parse_options(DISCARDED), WriteOperation.UPSERT)
+    theirs = PausedWrite(table.context, lambda context: run_write(context, LocalEngine(1), GOOD, settings))
+    if lands:
+        theirs.finish()
+    assert not discard_new_table(table.context, 1000)
+    if not lands:
+        theirs.finish()
+    assert Table(uri).scan().count() == 1

@@ -84,12 +84,18 @@ class Transaction:
 
     @classmethod
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
-        """Take an instant time and write the requested file.  Raises TableState while a restore is pending."""
+        """Take an instant time and write the requested file.
+
+        Raises TableState while a restore is pending, TableNotFound for a table that is gone before anything was written to it.
+        """
         heartbeat: RunningWrite | None = None
         try:
             with context.locked(settings.lock_wait_ms) as held:
                 # The writer plans on it when the lock is long given back.
                 timeline = context.timeline.load()
+                if not timeline.instants:
+                    # The table may be one whose creator removed it again, see `discard_new_table`.
+                    context.reloaded()
                 restoring = timeline.pending(Action.RESTORE)
                 if restoring:
                     raise TableState(

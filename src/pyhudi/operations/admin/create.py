@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
+from pyhudi.format.instants import Action
 from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_generator, partition_columns
 from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
@@ -20,7 +21,21 @@ from pyhudi.records.normalise import normalise
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-from pyhudi.table.config import FORMAT, NATIVE, TableConfig, TableType, create_table_files, merge_properties, new_table_config
+from pyhudi.storage.locks.provider import LOCK_FOLDER
+from pyhudi.table.config import (
+    FORMAT,
+    NATIVE,
+    PROPERTIES_BACKUP,
+    PROPERTIES_FILE,
+    TableConfig,
+    TableType,
+    create_table_files,
+    merge_properties,
+    new_table_config,
+)
+from pyhudi.table.context import TableContext
+
+_META_FOLDER = ".hoodie"
 
 _TABLE_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
 
@@ -257,6 +272,22 @@ def create_table(storage: Storage, env: Environment, options: Options, schema: p
     Raises TableExists, InvalidRequest for settings that contradict each other or name columns that the schema lacks.
     """
     return create_table_files(storage, new_table_properties(options, schema), env)
+
+
+def discard_new_table(context: TableContext, wait_ms: int) -> bool:
+    """Remove a table that this process has just made for a write which failed, unless somebody writes to it.  Whether it is gone.
+
+    The write took itself back, so that its rollback alone may stand on the timeline.  The table goes with its properties; what a
+    crash leaves of it is no table, and the next creation builds on that.
+    """
+    with context.locked(wait_ms) as held:
+        if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in held.timeline.load().instants):
+            return False
+        held.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
+        for folder in held.storage.list(_META_FOLDER).folders:
+            if folder != LOCK_FOLDER:
+                held.storage.delete_folder(folder)
+    return True
 
 
 def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str, str]:
