@@ -8,26 +8,22 @@ t.scan(columns=["id"], filter="city = 'sf'").to_arrow()
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.read_slice import rows_without_columns
 from pyhudi.format.coding import checked_text
-from pyhudi.format.instants import Action, Instant
+from pyhudi.format.instants import Instant
+from pyhudi.indexes import Indexes
 from pyhudi.inspect import Inspection
-from pyhudi.operations.action.gate import check_writable
+from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import (
-    ArchiveResult,
-    CleanResult,
-    CompactionResult,
     RestoreResult,
     SavepointResult,
     WriteResult,
@@ -40,7 +36,6 @@ from pyhudi.operations.admin.create import (
     PARTITION_FIELDS,
     RECORD_KEY_FIELDS,
     TABLE_TYPE,
-    check_against_table,
     check_new_table,
     create_table,
     name_from_uri,
@@ -52,7 +47,7 @@ from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
 from pyhudi.operations.admin.upgrade import VersionChange, run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
-from pyhudi.operations.read.changes import ChangeQuery, plan_change_query
+from pyhudi.operations.read.changes import plan_change_query
 from pyhudi.operations.read.lookup import plan_lookup
 from pyhudi.operations.read.query import (
     AS_OF,
@@ -67,40 +62,13 @@ from pyhudi.operations.read.query import (
     table_schema,
 )
 from pyhudi.operations.read.skipping import ReadSettings
-from pyhudi.operations.services.archive import ArchiveSettings, run_archive
-from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
-from pyhudi.operations.services.cluster import (
-    ClusteringOptions,
-    ClusteringResult,
-    drop_clustering,
-    execute_clustering,
-    plan_and_run_clustering,
-    schedule_clustering,
-)
+from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.compact import (
     CompactSettings,
-    run_compaction,
-    run_log_compaction,
-    schedule_compaction,
-    schedule_log_compaction,
-    unschedule,
 )
 from pyhudi.operations.services.index import (
-    IndexInfo,
-    IndexRequest,
-    IndexSettings,
-    abort_index,
-    create_index,
-    drop_index,
     drop_metadata_table,
-    index_request,
-    list_indexes,
-    rebuild_index,
-    run_index,
-    schedule_index,
 )
-from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
-from pyhudi.operations.services.upkeep import BackgroundServices, Outcomes, UpkeepSettings, left_to_thread, run_loop, run_pass
 from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.write.run import (
     PARTIAL_UPDATE,
@@ -113,33 +81,43 @@ from pyhudi.operations.write.run import (
 )
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
-from pyhudi.plan.read import ReadPlan
 from pyhudi.plot import Plots
+from pyhudi.scan import Scan
+from pyhudi.services import Services
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
-from pyhudi.table.closed import check_open
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.timeline.timeline import Timeline
-from pyhudi.verbs import VERBS, Verb, check_given, check_standing, verb_of
+from pyhudi.verbs import VERBS, verb_of
 
 if TYPE_CHECKING:
-    import pandas
-    import polars
-
     from pyhudi.engines.spark.convert import DataFrame, SparkSession
 
-__all__ = ["Filter", "Indexes", "Scan", "Table"]
+__all__ = ["Filter", "Indexes", "Scan", "Services", "Table"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _service(
+    method: Callable[Concatenate[Services, _Arguments], _Result],
+) -> Callable[Concatenate[Table, _Arguments], _Result]:
+    """A verb of `Table` that is a method of its services, with the same arguments and documentation."""
+
+    @wraps(method)
+    def verb(self: Table, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return method(self.services, *args, **kwargs)
+
+    return verb
 
 
 class Table:
     """A Hudi table at a URI: a local path, `s3://`, `gs://`, `az://` or `memory://`.
 
     Opening reads `hoodie.properties` only.  Every verb loads the table's present state, so an object may be kept as long as
-    wanted and used from
-    several threads.
+    wanted and used from several threads.
     """
 
     def __init__(
@@ -150,19 +128,21 @@ class Table:
         *,
         environment: Environment | None = None,
     ) -> None:
-        """Open a table.  options: `hoodie.*` options that hold for every verb of this object.
+        """Open a table.
 
-        Raises TableNotFound, Unsupported for a table version that cannot be read, CorruptData for damaged properties,
-        InvalidRequest for options that
-        contradict the table.
+        Args:
+            uri: Where the table lies.
+            storage_options: Credentials and settings of the store, by the names that obstore gives them.
+            options: `hoodie.*` options that hold for every verb of this object.
+            environment: Clock, identifiers and sleep; those of this machine by default.
+
+        Raises:
+            TableNotFound: There is no table at the URI.
+            Unsupported: The table is of a version that cannot be read.
+            CorruptData: The table's properties are damaged.
+            InvalidRequest: An option contradicts the table.
         """
-        storage = open_storage(uri, storage_options)
-        env = environment or SystemEnvironment()
-        self._options = parse_options(options, stacklevel=3)
-        config = load_table_config(storage)
-        check_against_table(self._options, config)
-        self._context = TableContext(storage, env, config, open_lock(LockSettings.of(self._options, config.name), storage, env))
-        self._background: BackgroundServices | None = None
+        self._open = OpenTable(uri, storage_options, options, environment)
 
     @classmethod
     def create(
@@ -189,7 +169,7 @@ class Table:
         Raises TableExists, InvalidRequest.
         """
         storage = open_storage(uri, storage_options)
-        given = parse_options(options, stacklevel=3)
+        given = parse_options(options)
         settings = with_table_settings(
             given,
             {
@@ -218,41 +198,41 @@ class Table:
         return True
 
     def __repr__(self) -> str:
-        config = self._context.config
+        config = self._open.context.config
         kind = "cow" if config.is_cow else "mor"
-        return f"Table({self.uri!r}, name={config.name!r}, type={kind!r}, version={int(config.version)})"
+        return f"Table({self._open.uri!r}, name={config.name!r}, type={kind!r}, version={int(config.version)})"
 
     @property
     def uri(self) -> str:
         """Where the table lies."""
-        return self._context.storage.uri
+        return self._open.context.storage.uri
 
     @property
     def name(self) -> str:
         """`hoodie.table.name`."""
-        return self._context.config.name
+        return self._open.context.config.name
 
     @property
     def config(self) -> TableConfig:
         """The table's settings as read when it was opened."""
-        return self._context.config
+        return self._open.context.config
 
     @property
     def context(self) -> TableContext:
         """The open table as operations take it."""
-        return self._context
+        return self._open.context
 
     def schema(self, *, meta_columns: bool = False) -> pa.Schema:
         """The columns of the latest commit.  Raises TableState for a table without commits that was created without a schema."""
-        return table_schema(self._snapshot(), meta_columns=meta_columns)
+        return table_schema(self._open.snapshot(), meta_columns=meta_columns)
 
     def timeline(self) -> Timeline:
         """The active timeline as it stands."""
-        return self._context.timeline.load()
+        return self._open.context.timeline.load()
 
     def partitions(self) -> tuple[str, ...]:
         """All partition paths, sorted."""
-        return self._snapshot().listing.partitions()
+        return self._open.snapshot().listing.partitions()
 
     # Writing
 
@@ -315,11 +295,11 @@ class Table:
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=")
         if where is not None:
-            parsed = self._parse(VERBS["delete"], options)
-            engine = self._service_engine(spark, parsed)
+            parsed = self._open.parse(VERBS["delete"], options)
+            engine = self._open.engine(spark, parsed)
             read = None if spark is None else _reader_on(spark)
-            return self._beside_services(
-                lambda settings: run_delete_where(self._opened(parsed), engine, where, settings, read),
+            return self._open.write(
+                lambda settings: run_delete_where(self._open.now(parsed), engine, where, settings, read),
                 WriteSettings.of(parsed, WriteOperation.DELETE),
             )
         if spark is not None:
@@ -338,12 +318,10 @@ class Table:
         spark: services that follow, and the upkeep of a record index, run on the cluster.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
-        parsed = self._parse(VERBS["delete_partitions"], options)
+        parsed = self._open.parse(VERBS["delete_partitions"], options)
         settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        engine = self._service_engine(spark, parsed)
-        return self._beside_services(
-            lambda settings: run_delete_partitions(self._opened(parsed), paths, settings, engine), settings
-        )
+        engine = self._open.engine(spark, parsed)
+        return self._open.write(lambda settings: run_delete_partitions(self._open.now(parsed), paths, settings, engine), settings)
 
     def write_batch(
         self, data: Any, operation: WriteOperation, batch: StreamBatch, *, options: Mapping[str, object] | None = None
@@ -352,13 +330,13 @@ class Table:
 
         The result has no instant when the batch had landed before.
         """
-        parsed = self._parse(verb_of(operation), options)
+        parsed = self._open.parse(verb_of(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), batch=batch)
         try:
-            context = self._opened(parsed)
+            context = self._open.now(parsed)
             check_not_landed(context, batch, context.timeline.load())
             engine = _engine_for(data, parsed)
-            return self._beside_services(lambda chosen: run_write(self._opened(parsed), engine, data, chosen), settings)
+            return self._open.write(lambda chosen: run_write(self._open.now(parsed), engine, data, chosen), settings)
         except BatchLanded:
             return WriteResult(str(operation), None, None)
 
@@ -368,202 +346,34 @@ class Table:
 
         Plans of compactions and clusterings are not writes: `unschedule_compaction` and `unschedule_clustering` drop those.
         """
-        parsed = self._parse(VERBS["rollback"], options)
-        context = self._writable(parsed, keeps_indexes=False)
+        parsed = self._open.parse(VERBS["rollback"], options)
+        context = self._open.writable(parsed, keeps_indexes=False)
         return rollback_instant(context, self._find_write(instant), CommitSettings.of(parsed))
 
     # Table services
 
-    def clean(
-        self, *, dry_run: bool = True, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
-    ) -> CleanResult:
-        """Delete file slices that no query within the retention (`hoodie.clean...` options) still needs.
+    @property
+    def services(self) -> Services:
+        """The table services: compaction, clustering, cleaning, archiving, and passes of all of them."""
+        return Services(self._open)
 
-        dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.  spark: delete on the
-        cluster.
-        """
-        parsed = self._parse(VERBS["clean"], options)
-        settings = CleanSettings.of(parsed)
-        if dry_run:
-            context = self._opened(parsed)
-            check_open(context)
-            return preview_clean(context, settings)
-        context = self._writable(parsed)
-        return run_clean(context, settings, engine=None if spark is None else self._service_engine(spark, parsed))
+    clean = _service(Services.clean)
+    archive = _service(Services.archive)
+    cluster = _service(Services.cluster)
+    schedule_clustering = _service(Services.schedule_clustering)
+    unschedule_clustering = _service(Services.unschedule_clustering)
+    compact = _service(Services.compact)
+    schedule_compaction = _service(Services.schedule_compaction)
+    log_compact = _service(Services.log_compact)
+    schedule_log_compaction = _service(Services.schedule_log_compaction)
+    unschedule_compaction = _service(Services.unschedule_compaction)
+    run_services = _service(Services.run)
+    serve = _service(Services.serve)
+    background_services = _service(Services.background)
+    expired_partitions = _service(Services.expired_partitions)
+    run_ttl = _service(Services.expire_partitions)
 
-    def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
-        """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
-        parsed = self._parse(VERBS["archive"], options)
-        return run_archive(self._writable(parsed), ArchiveSettings.of(parsed))
-
-    def cluster(
-        self,
-        instant: str | None = None,
-        *,
-        order_by: str | Sequence[str] | None = None,
-        layout: str | None = None,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> ClusteringResult:
-        """Rewrite file groups in a better order and size: plan and run, or run the plan of `instant`.
-
-        order_by: columns to sort by; layout: "linear" (default), "zorder" or "hilbert".  spark: run the tasks on the cluster.
-        """
-        parsed = self._parse(VERBS["cluster"], options)
-        settings = self._clustering_options(order_by, layout, parsed)
-        context, engine = self._opened(parsed), self._service_engine(spark, parsed)
-        if instant is None:
-            return plan_and_run_clustering(context, engine, settings)
-        return execute_clustering(context, engine, instant, settings)
-
-    def schedule_clustering(
-        self,
-        *,
-        order_by: str | Sequence[str] | None = None,
-        layout: str | None = None,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> ClusteringResult:
-        """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
-        parsed = self._parse(VERBS["schedule_clustering"], options)
-        settings = self._clustering_options(order_by, layout, parsed)
-        return schedule_clustering(self._opened(parsed), self._service_engine(spark, parsed), settings)
-
-    def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
-        way.
-        """
-        parsed = self._parse(VERBS["unschedule_clustering"], options)
-        context = self._writable(parsed, keeps_indexes=False)
-        context.timeline.load().find(instant, Action.CLUSTERING)
-        drop_clustering(context, CommitSettings.of(parsed), instant)
-
-    def compact(
-        self,
-        instant: str | None = None,
-        *,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> CompactionResult:
-        """Merge the log files of a merge-on-read table into base files: run what is planned, then plan and run a new compaction.
-
-        instant: run only the plan of that instant.  spark: run the tasks on the cluster.  What is compacted, and what first, is
-        up to the `hoodie.compaction...` options; writers may go on meanwhile.
-        Raises InstantNotFound, and TableState for a copy-on-write table and for a plan that another process carries out.
-        """
-        parsed = self._parse(VERBS["compact"], options)
-        settings = CompactSettings.of(parsed)
-        return run_compaction(self._opened(parsed), self._service_engine(spark, parsed), settings, instant)
-
-    def schedule_compaction(self, *, if_due: bool = False, options: Mapping[str, object] | None = None) -> CompactionResult:
-        """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
-
-        if_due: only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
-        """
-        parsed = self._parse(VERBS["schedule_compaction"], options)
-        return schedule_compaction(self._opened(parsed), CompactSettings.of(parsed), if_due=if_due)
-
-    def log_compact(
-        self,
-        instant: str | None = None,
-        *,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> CompactionResult:
-        """Merge the log files of each slice that has `hoodie.log.compaction.blocks.threshold` blocks into one log file.
-
-        Cheaper than a compaction where base files are large; reading gets faster, base files stay.  Otherwise as `compact`.
-        """
-        parsed = self._parse(VERBS["log_compact"], options)
-        settings = CompactSettings.of(parsed)
-        return run_log_compaction(self._opened(parsed), self._service_engine(spark, parsed), settings, instant)
-
-    def schedule_log_compaction(
-        self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
-    ) -> CompactionResult:
-        """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere.
-
-        spark: look at the logs on the cluster.
-        """
-        parsed = self._parse(VERBS["schedule_log_compaction"], options)
-        settings = CompactSettings.of(parsed)
-        return schedule_log_compaction(self._opened(parsed), self._service_engine(spark, parsed), settings)
-
-    def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
-        parsed = self._parse(VERBS["unschedule_compaction"], options)
-        unschedule(self._writable(parsed, keeps_indexes=False), CompactSettings.of(parsed), instant)
-
-    def run_services(
-        self,
-        services: Sequence[str] | None = None,
-        *,
-        plan: bool = True,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> Mapping[str, str]:
-        """One pass of table services: what is pending is carried out, then what is due; service -> what it did.
-
-        services: of clean, metadata, archive, compact, log_compact, cluster, ttl.  None is all of them; clusterings and log
-        compactions are then planned, and partitions expire, only where the options switch that on.  plan: False makes no new
-        plans of compactions and clusterings.  spark: run the tasks on the cluster.
-        """
-        parsed = self._parse(VERBS["run_services"], options)
-        _, run = self._run_pass(services, plan, self._service_engine(spark, parsed), parsed)
-        return run(lambda: True)
-
-    def serve(
-        self,
-        stop: threading.Event,
-        services: Sequence[str] | None = None,
-        *,
-        rest_seconds: float = 30.0,
-        plan: bool = True,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-        on_pass: Callable[[Mapping[str, str]], None] | None = None,
-    ) -> None:
-        """Run services again and again until `stop` is set, resting `rest_seconds` between passes; otherwise as `run_services`.
-
-        When `stop` is set, the plan that is being carried out is carried to its end, and no other begun.  As many processes may
-        serve a table as wanted: they take different plans.  on_pass: called with the outcomes of each pass.
-        """
-        parsed = self._parse(VERBS["serve"], options)
-        _, run = self._run_pass(services, plan, self._service_engine(spark, parsed), parsed)
-
-        def once() -> Outcomes:
-            outcomes = run(lambda: not stop.is_set())
-            if on_pass is not None:
-                on_pass(outcomes)
-            return outcomes
-
-        run_loop(once, stop, rest_seconds)
-
-    def background_services(
-        self,
-        services: Sequence[str] | None = None,
-        *,
-        rest_seconds: float = 10.0,
-        plan: bool = True,
-        spark: SparkSession | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> BackgroundServices:
-        """Services in a thread beside the writes of this object: `with table.background_services(): table.upsert(...)`.
-
-        The thread looks after each commit, and every `rest_seconds`.  Writes of this object plan what the thread carries out and
-        leave the rest to it; an error that ended the thread is raised by the next write.  The end of the block waits until all
-        that is pending is done.  Arguments as in `run_services`.
-        """
-        parsed = self._parse(VERBS["background_services"], options)
-        if self._background is not None:
-            raise InvalidRequest(f"services run beside the writes to {self.uri} already")
-        settings, run = self._run_pass(services, plan, self._service_engine(spark, parsed), parsed)
-
-        def ended() -> None:
-            self._background = None
-
-        self._background = BackgroundServices(run, settings.names, rest_seconds, ended)
-        return self._background.start()
+    # Administration
 
     def savepoint(
         self,
@@ -577,41 +387,29 @@ class Table:
 
         Raises InstantNotFound, and TableState when its files may be gone already.
         """
-        parsed = self._parse(VERBS["savepoint"], options)
+        parsed = self._open.parse(VERBS["savepoint"], options)
         settings = CommitSettings.of(parsed)
-        return run_savepoint(self._opened(parsed), settings, instant=instant, user=user, comments=comments)
+        return run_savepoint(self._open.now(parsed), settings, instant=instant, user=user, comments=comments)
 
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Remove a savepoint; later cleans may delete what it kept.  Raises InstantNotFound."""
-        parsed = self._parse(VERBS["delete_savepoint"], options)
-        run_delete_savepoint(self._opened(parsed), CommitSettings.of(parsed), instant)
-
-    def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """The partitions that `run_ttl` would delete: unwritten for `hoodie.partition.ttl.strategy.days.retain` days."""
-        parsed = self._parse(VERBS["expired_partitions"], options)
-        return find_expired_partitions(self._opened(parsed), TtlSettings.of(parsed))
-
-    def run_ttl(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
-        parsed = self._parse(VERBS["run_ttl"], options)
-        settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        context, engine = self._writable(parsed), self._service_engine(spark, parsed)
-        return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
+        parsed = self._open.parse(VERBS["delete_savepoint"], options)
+        run_delete_savepoint(self._open.now(parsed), CommitSettings.of(parsed), instant)
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the metadata table: readers list directories from then on, and the next write builds it anew, unless its options
         say `hoodie.metadata.enable=false`.
         """
-        parsed = self._parse(VERBS["drop_metadata_table"], options)
-        drop_metadata_table(self._opened(parsed), CommitSettings.of(parsed).lock_wait_ms)
+        parsed = self._open.parse(VERBS["drop_metadata_table"], options)
+        drop_metadata_table(self._open.now(parsed), CommitSettings.of(parsed).lock_wait_ms)
 
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
 
         A restore that died blocks writing until it is run again.  Raises InstantNotFound, TableState.
         """
-        parsed = self._parse(VERBS["restore"], options)
-        return run_restore(self._opened(parsed), CommitSettings.of(parsed), instant)
+        parsed = self._open.parse(VERBS["restore"], options)
+        return run_restore(self._open.now(parsed), CommitSettings.of(parsed), instant)
 
     def upgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
         """Make a table of version 6 one of version 8; nothing happens to one of version 8.  Nobody else may write meanwhile.
@@ -619,10 +417,10 @@ class Table:
         The metadata table is dropped, and built anew by the next write; a merge-on-read table is compacted.  A crash leaves a
         table of the one version or the other, and another call goes on.  Raises TableState, Unsupported, CorruptData.
         """
-        parsed = self._parse(VERBS["upgrade"], options)
+        parsed = self._open.parse(VERBS["upgrade"], options)
         settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
-        result = run_upgrade(self._opened(parsed), self._service_engine(spark, parsed), settings, codec)
-        self._context = self._context.reloaded()
+        result = run_upgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings, codec)
+        self._open.context = self._open.context.reloaded()
         return result
 
     def downgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
@@ -631,10 +429,10 @@ class Table:
         The metadata table is dropped; a merge-on-read table is compacted until no log file is left to merge.  Otherwise as
         `upgrade`.
         """
-        parsed = self._parse(VERBS["downgrade"], options)
+        parsed = self._open.parse(VERBS["downgrade"], options)
         settings = CompactSettings.of(parsed)
-        result = run_downgrade(self._opened(parsed), self._service_engine(spark, parsed), settings)
-        self._context = self._context.reloaded()
+        result = run_downgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings)
+        self._open.context = self._open.context.reloaded()
         return result
 
     def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
@@ -643,13 +441,13 @@ class Table:
         sample: how many base files to open for their footers; None for all.  keys: look for keys that stand twice in a partition
         too, which reads the keys of all rows.
         """
-        engine = LocalEngine(self._options.integer(THREADS))
-        return run_validate(self._context.reloaded(), engine, sample=sample, keys=keys)
+        engine = LocalEngine(self._open.options.integer(THREADS))
+        return run_validate(self._open.context.reloaded(), engine, sample=sample, keys=keys)
 
     @property
     def index(self) -> Indexes:
         """The indexes of the table's metadata table: created, dropped, built anew, listed."""
-        return Indexes(self._context, self._parse, self._opened)
+        return Indexes(self._open)
 
     def repair(
         self,
@@ -668,15 +466,15 @@ class Table:
         unknown = [kind for kind in chosen if kind not in known]
         if unknown:
             raise InvalidRequest(f"{unknown[0]!r} is nothing that can be repaired; there are {', '.join(known)}")
-        parsed = self._parse(VERBS["repair"], options)
-        context = self._writable(parsed)
+        parsed = self._open.parse(VERBS["repair"], options)
+        context = self._open.writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])
         return run_repair(context, LocalEngine(parsed.integer(THREADS)), settings, dry_run=dry_run)
 
     @property
     def inspect(self) -> Inspection:
         """What the table consists of, as Arrow tables: timeline, files, file slices, statistics, log blocks, and more."""
-        return Inspection(self._context.reloaded())
+        return Inspection(self._open.context.reloaded())
 
     @property
     def plot(self) -> Plots:
@@ -700,9 +498,9 @@ class Table:
         time.
         Nothing is read until one of the scan's `to_...` methods is called.
         """
-        parsed = self._parse(VERBS["scan"], options)
+        parsed = self._open.parse(VERBS["scan"], options)
         query = plan_snapshot_query(
-            self._opened(parsed),
+            self._open.now(parsed),
             columns,
             filter,
             as_of=_as_of(as_of, parsed),
@@ -719,10 +517,10 @@ class Table:
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The rows of base files alone; on a copy-on-write table the same as `scan`."""
-        parsed = self._parse(VERBS["read_optimized"], options)
+        parsed = self._open.parse(VERBS["read_optimized"], options)
         settings = ReadSettings.of(parsed)
         query = plan_snapshot_query(
-            self._opened(parsed),
+            self._open.now(parsed),
             columns,
             filter,
             as_of=parsed.text(AS_OF),
@@ -738,9 +536,9 @@ class Table:
         keys: record keys as texts (a list, or an Arrow array), or rows with the record key fields: with the partition fields
         too, a key is only looked for in its partition.  The record index finds the files where the table has one.
         """
-        parsed = self._parse(VERBS["lookup"], options)
+        parsed = self._open.parse(VERBS["lookup"], options)
         query = plan_lookup(
-            self._opened(parsed),
+            self._open.now(parsed),
             _keys(keys),
             columns,
             ReadSettings.of(parsed),
@@ -766,15 +564,15 @@ class Table:
         With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
         `changes`, and `start` (left out) and `end` are request times.
         """
-        parsed = self._parse(VERBS["incremental"], options)
+        parsed = self._open.parse(VERBS["incremental"], options)
         if parsed.word(INCREMENTAL_FORMAT) == "cdc":
             changes = plan_change_query(
-                self._opened(parsed), RequestRange.parse(start, end), columns, filter, settings=ReadSettings.of(parsed)
+                self._open.now(parsed), RequestRange.parse(start, end), columns, filter, settings=ReadSettings.of(parsed)
             )
             return Scan(changes, parsed.integer(THREADS))
         query = plan_incremental_query(
-            self._opened(parsed),
-            incremental_range(parsed, self._context.config.version, start, end),
+            self._open.now(parsed),
+            incremental_range(parsed, self._open.context.config.version, start, end),
             columns,
             filter,
             fall_back=parsed.flag(FALL_BACK),
@@ -801,10 +599,10 @@ class Table:
         there is none.  start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.
         Raises TableState when files that tell the changes were cleaned.
         """
-        parsed = self._parse(VERBS["changes"], options)
+        parsed = self._open.parse(VERBS["changes"], options)
         settings = ReadSettings.of(parsed)
         range_ = CompletionRange.parse(start, end)
-        query = plan_change_query(self._opened(parsed), range_, columns, filter, typed=typed, settings=settings)
+        query = plan_change_query(self._open.now(parsed), range_, columns, filter, typed=typed, settings=settings)
         return Scan(query, parsed.integer(THREADS))
 
     # Private
@@ -812,255 +610,18 @@ class Table:
     def _write(
         self, data: Any, operation: WriteOperation, options: Mapping[str, object] | None, engine: Engine | None = None
     ) -> WriteResult:
-        parsed = self._parse(verb_of(operation), options)
+        parsed = self._open.parse(verb_of(operation), options)
         chosen = engine or _engine_for(data, parsed)
-        return self._beside_services(
-            lambda settings: run_write(self._opened(parsed), chosen, data, settings), WriteSettings.of(parsed, operation)
+        return self._open.write(
+            lambda settings: run_write(self._open.now(parsed), chosen, data, settings), WriteSettings.of(parsed, operation)
         )
-
-    def _beside_services(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
-        """Write; what a thread beside the writer does is left to it, and it is told of the commit."""
-        beside = self._background
-        if beside is None:
-            return write(settings)
-        beside.check()
-        result = write(replace(settings, services=left_to_thread(settings.services, beside.names)))
-        beside.wake()
-        return result
-
-    def _run_pass(
-        self,
-        services: Sequence[str] | None,
-        plan: bool,
-        engine: Engine,
-        parsed: Options,
-    ) -> tuple[UpkeepSettings, Callable[[Callable[[], bool]], Outcomes]]:
-        """What one pass does, and a function that makes it."""
-        self._writable(parsed)
-        settings = UpkeepSettings.of(parsed, None if services is None else tuple(services), plan=plan)
-        write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
-        quiet = replace(write, services=write.services.none())
-
-        def run(go_on: Callable[[], bool]) -> Outcomes:
-            context = self._writable(parsed)
-            delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
-            return run_pass(context, engine, settings, delete, go_on)
-
-        return settings, run
-
-    def _clustering_options(self, order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusteringOptions:
-        columns = (order_by,) if isinstance(order_by, str) else None if order_by is None else tuple(order_by)
-        return ClusteringOptions.of(parsed, columns, layout)
-
-    def _service_engine(self, spark: SparkSession | None, parsed: Options) -> Engine:
-        if spark is None:
-            return LocalEngine(parsed.integer(THREADS))
-        from pyhudi.engines.spark.engine import SparkEngine
-
-        return SparkEngine(spark)
-
-    def _parse(self, verb: Verb, options: Mapping[str, object] | None) -> Options:
-        """The table's options with those of a call laid over them; refused where the verb does not go by them."""
-        given = parse_options(options, stacklevel=5)
-        check_given(verb, given)
-        check_standing(verb, self._options)
-        if not options:
-            return self._options
-        parsed = self._options.merged(dict(given.values), dict(given.extra))
-        check_against_table(parsed, self._context.config)
-        return parsed
-
-    def _opened(self, parsed: Options) -> TableContext:
-        """The table as it is now, with the lock that the options name."""
-        context, wanted = self._context.reloaded(), LockSettings.of(parsed, self.name)
-        if wanted == LockSettings.of(self._options, self.name):
-            return context
-        return replace(context, lock=open_lock(wanted, context.storage, context.env))
-
-    def _writable(self, parsed: Options, *, keeps_indexes: bool = True) -> TableContext:
-        """The table for a verb that changes it, as `_opened`.  Raises Unsupported when PyHudi must not write it."""
-        context = self._opened(parsed)
-        check_writable(context, keeps_indexes=keeps_indexes)
-        return context
-
-    def _snapshot(self) -> Snapshot:
-        return load_snapshot(self._context.reloaded())
 
     def _find_write(self, request_time: str) -> Instant:
         timeline = self.timeline()
         for instant in (*timeline.completed_writes(), *timeline.pending_writes()):
             if instant.request_time == request_time:
                 return instant
-        raise InstantNotFound(f"the active timeline of {self.uri} has no write requested at {request_time}")
-
-
-class Indexes:
-    """The indexes of a table, as `Table.index` gives them.
-
-    t.index.create("record_index")
-    t.index.create("secondary_index", "city")
-    t.index.create("column_stats", "ts", function="to_date", name="day")         # an expression index
-
-    Writers may go on while an index is built.  Every method raises InvalidRequest for what the table has not or cannot have.
-    """
-
-    def __init__(
-        self,
-        context: TableContext,
-        parse: Callable[[Verb, Mapping[str, object] | None], Options],
-        opened: Callable[[Options], TableContext],
-    ) -> None:
-        """parse: the options of a call, as a verb takes them.  opened: the table as it is now, with the lock that those name."""
-        self._context = context
-        self._parse = parse
-        self._opened = opened
-
-    def create(
-        self,
-        kind: str,
-        columns: str | Sequence[str] | None = None,
-        *,
-        name: str | None = None,
-        function: str | None = None,
-        function_options: Mapping[str, str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> IndexInfo:
-        """Build an index; what it is then.  One whose building died is built anew.
-
-        kind: `record_index`, `column_stats` (columns: with statistics; the table's first when left out), `partition_stats`,
-        `bloom_filters`, `secondary_index` (one column).  function: makes `column_stats` or `bloom_filters` an expression index
-        over one column, with function_options such as `format`.  name: of a secondary or expression index.
-        """
-        request = self._request(kind, columns, name, function, function_options)
-        create_index(*self._call("create", options), request)
-        return next(info for info in self.list() if info.name == request.partition)
-
-    def schedule(
-        self,
-        kind: str,
-        columns: str | Sequence[str] | None = None,
-        *,
-        name: str | None = None,
-        function: str | None = None,
-        function_options: Mapping[str, str] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> str:
-        """Plan an index, as `create` does, for `run` to build; the instant of the plan."""
-        request = self._request(kind, columns, name, function, function_options)
-        return schedule_index(*self._call("schedule", options), request)
-
-    def run(self, instant: str, *, options: Mapping[str, object] | None = None) -> Instant:
-        """Build a planned index, also one whose building died; the completed instant.
-
-        Raises InstantNotFound, TableState when another process builds it.
-        """
-        return run_index(*self._call("run", options), instant)
-
-    def abort(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Take back a planned index, or one whose building has not ended."""
-        context, _, settings = self._call("abort", options)
-        abort_index(context, settings, instant)
-
-    def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove one index, such as `record_index` or `secondary_index_by_city`."""
-        parsed = self._parse(VERBS["index.drop"], options)
-        drop_index(self._opened(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
-
-    def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """Build an index anew from the table's files, or the whole metadata table; what was built.  Mends what is damaged."""
-        return rebuild_index(*self._call("rebuild", options), name)
-
-    def list(self) -> tuple[IndexInfo, ...]:
-        """The indexes: ready, being built, planned."""
-        return list_indexes(self._context.reloaded())
-
-    def _call(self, method: str, options: Mapping[str, object] | None) -> tuple[TableContext, Engine, IndexSettings]:
-        parsed = self._parse(VERBS[f"index.{method}"], options)
-        return self._opened(parsed), LocalEngine(parsed.integer(THREADS)), IndexSettings.of(parsed)
-
-    def _request(
-        self,
-        kind: str,
-        columns: str | Sequence[str] | None,
-        name: str | None,
-        function: str | None,
-        function_options: Mapping[str, str] | None,
-    ) -> IndexRequest:
-        named = () if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
-        return index_request(kind, named, name=name, function=function, function_options=function_options)
-
-
-class Scan:
-    """A read that is described and planned, and not yet carried out."""
-
-    def __init__(self, query: Query | ChangeQuery, threads: int = 0) -> None:
-        self._query = query
-        self._threads = threads
-
-    def __repr__(self) -> str:
-        return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.tasks)} file slices)"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that the scan gives."""
-        return self._query.schema
-
-    def explain(self) -> ReadPlan:
-        """Which file slices are read, and what passed the others over; prints as text."""
-        return self._query.plan
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch, in no promised order; one file slice after the other, so memory holds one row group."""
-        return _batches(self._query)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as an Arrow stream."""
-        return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self.to_reader().__arrow_c_stream__(requested_schema)
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as one table."""
-        read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
-        engine = LocalEngine(self._threads)
-        parts = engine.map(lambda task: list(read(task)), self._query.tasks)
-        tables = [table for part in parts for table in part]
-        if not self.schema.names:
-            return rows_without_columns(sum(table.num_rows for table in tables))
-        return pa.concat_tables([self.schema.empty_table(), *tables])
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame."""
-        import polars
-
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
-        return frame
-
-    def to_spark(self, spark: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan."""
-        from pyhudi.engines.spark.read import query_dataframe
-
-        return query_dataframe(spark, self._query)
-
-    def count(self) -> int:
-        """How many rows the scan gives."""
-        return sum(batch.num_rows for batch in _batches(self._query.without_columns()))
-
-
-def _batches(query: Query | ChangeQuery) -> Iterator[pa.RecordBatch]:
-    read: Callable[[Any], Iterator[pa.Table]] = query.reader
-    for task in query.tasks:
-        for table in read(task):
-            if table.num_columns:
-                yield from table.to_batches()
-            elif table.num_rows:
-                yield pa.RecordBatch.from_arrays([pa.nulls(table.num_rows)], names=[""]).select([])
+        raise InstantNotFound(f"the active timeline of {self._open.uri} has no write requested at {request_time}")
 
 
 def _engine_for(data: Any, options: Options) -> Engine:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 import warnings
 from collections.abc import Mapping
 
@@ -239,7 +240,7 @@ FLINK: dict[str, str | None] = {
 """Names that options have in Hudi's Flink connector alone, and the option that says such a thing here; None for none."""
 
 
-def parse_options(*layers: Mapping[str, object] | None, stacklevel: int = 3) -> Options:
+def parse_options(*layers: Mapping[str, object] | None) -> Options:
     """Check and canonicalise options; later layers win.
 
     Raises InvalidRequest for an illegal value, for two spellings of one option that disagree and for an option by the name that
@@ -273,7 +274,7 @@ def parse_options(*layers: Mapping[str, object] | None, stacklevel: int = 3) -> 
             elif key not in MOOT:
                 extra[key] = text
                 if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith(PASSED_THROUGH):
-                    _warn_unknown(key, stacklevel)
+                    _warn_unknown(key)
     return Options(tuple(values.items()), tuple(extra.items()))
 
 
@@ -316,10 +317,18 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 
 
-def _warn_unknown(key: str, stacklevel: int) -> None:
+def _warn_unknown(key: str) -> None:
     near = difflib.get_close_matches(key, _KNOWN, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]}?" if near else ""
-    warnings.warn(f"option {key} is unknown and has no effect{hint}", UserWarning, stacklevel=stacklevel + 1)
+    warnings.warn(f"option {key} is unknown and has no effect{hint}", UserWarning, stacklevel=_depth_of_caller())
+
+
+def _depth_of_caller() -> int:
+    """How many calls up, seen from the caller of this, the code stands that called PyHudi: the line that a warning is about."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == __package__:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 _BY_SPELLING = {spelling: option for option in HONOURED.values() for spelling in option.spellings}

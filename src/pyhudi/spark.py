@@ -69,7 +69,7 @@ def read(
     takes its own from the session.
     Raises TableNotFound, InvalidRequest for a filter or column that does not fit.
     """
-    parsed = parse_options(options, stacklevel=3)
+    parsed = parse_options(options)
     check_standing(VERBS["pyhudi.spark.read"], parsed)
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
@@ -100,7 +100,7 @@ def write(
     save_mode = _MODES.get(mode.strip().lower())
     if save_mode is None:
         raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
-    parsed = parse_options(options, stacklevel=3)
+    parsed = parse_options(options)
     exists = Table.exists(path, storage_options)
     if exists and save_mode == "errorifexists":
         raise TableExists(f"there is a Hudi table at {path} already; mode append adds to it")

@@ -60,7 +60,7 @@ class StreamSink:
         self._given = dict(options or {})
         self._storage_options = dict(storage_options or {})
         self._environment = environment
-        self._options = parse_options(self._given, stacklevel=3)
+        self._options = parse_options(self._given)
         self._operation = _operation(self._options, output_mode)
         check_standing(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
         # What no batch could be written with is refused before there is a table.

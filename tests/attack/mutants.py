@@ -96,9 +96,9 @@ def subject(kind: str, folder: str) -> Subject:
     table.upsert(batch(range(10, 30), 900))
     storage = open_storage(uri)
     # Properties are not among them, nor versions that nobody reads any more.
-    slices = [slice_ for found in load_snapshot(table._context).slices().values() for slice_ in found]
+    slices = [slice_ for found in load_snapshot(table.context).slices().values() for slice_ in found]
     paths = [file.path for slice_ in slices for file in (slice_.base, *slice_.logs) if file is not None]
-    paths += [table._context.timeline.path(instant) for instant in table.timeline().completed_writes()]
+    paths += [table.context.timeline.path(instant) for instant in table.timeline().completed_writes()]
     metadata = storage.child(METADATA_FOLDER)
     paths += [f"{METADATA_FOLDER}/{info.path}" for info in metadata.walk("") if not info.path.startswith(".hoodie")]
     paths = [path for path in paths if not path.rsplit("/", 1)[-1].startswith(".hoodie")]

@@ -42,7 +42,7 @@ def data(world: World, rows: Rows) -> pa.Table:
 
 
 def overwrite(table: Table, rows: pa.Table) -> object:
-    options = parse_options({**dict(table._options.values), "pyhudi.schema.mode": "evolve"})
+    options = parse_options({**dict(table._open.options.values), "pyhudi.schema.mode": "evolve"})
     settings = WriteSettings.of(options, WriteOperation.UPSERT).overwriting()
     return run_write(table.context.reloaded(), LocalEngine(1), rows, settings)
 

@@ -21,7 +21,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from pyhudi import procedures
-from pyhudi.api import Indexes, Table
+from pyhudi.api import Indexes, Services, Table
 from pyhudi.cli.app import app
 from pyhudi.errors import CorruptData, HudiError, TableExists, Unsupported
 from pyhudi.operations.write.batches import StreamBatch
@@ -137,6 +137,7 @@ LOOKS: dict[str, Verb] = {
     "timeline": lambda table, at: table.timeline(),
     "expired_partitions": lambda table, at: table.expired_partitions(),
     "index": lambda table, at: table.index.list(),
+    "services": lambda table, at: table.services.expired_partitions(),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
 }
@@ -160,6 +161,9 @@ INDEX_CHANGES: dict[str, Callable[[Indexes], object]] = {
     "rebuild": lambda index: index.rebuild(),
 }
 INDEX_LOOKS = {"list"}
+
+SERVICE_NAMES = {"run": "run_services", "background": "background_services", "expire_partitions": "run_ttl"}
+"""The methods of `Table.services` that have another name as verbs of the table."""
 
 PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
     "run_compaction": {"op": "scheduleandexecute"},
@@ -236,6 +240,9 @@ def _commands() -> set[str]:
 def test_every_verb_stands_here() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
+    for name in _public(Services):
+        # What the table's verb does is tried below; the method of the services is the same function.
+        assert inspect.unwrap(getattr(Table, SERVICE_NAMES.get(name, name))) is getattr(Services, name)
     shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_"))}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
     assert _commands() == {*COMMAND_CHANGES, *COMMAND_LOOKS, *COMMAND_READS}

@@ -98,7 +98,7 @@ def test_refused_and_moot_options() -> None:
 
 def test_an_unknown_option_is_told_with_its_nearest_name() -> None:
     with pytest.warns(UserWarning, match=r"hoodie\.index\.typ is unknown.*did you mean hoodie\.index\.type\?") as caught:
-        options = parse_options({"hoodie.index.typ": "BLOOM"}, stacklevel=2)
+        options = parse_options({"hoodie.index.typ": "BLOOM"})
     assert Path(caught[0].filename) == Path(__file__)
     assert options.given("hoodie.index.type") is None
     with pytest.warns(UserWarning, match="no effect$"):

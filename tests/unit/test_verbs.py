@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 
 import pyhudi
-import pyhudi.api
+import pyhudi.opened
+import pyhudi.services
 import pyhudi.spark
 from pyhudi import Table
 from pyhudi.api import Indexes
@@ -240,16 +241,16 @@ def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str,
     if name not in calls(table):
         pytest.skip("a door of Spark: see tests/spark")
     wanted: list[str | None] = []
-    opened = pyhudi.api.open_lock
+    opened = pyhudi.opened.open_lock
 
     def noting(settings: LockSettings, *others: Any) -> LockProvider:
         wanted.append(settings.provider)
         return opened(settings, *others)
 
-    monkeypatch.setattr(pyhudi.api, "open_lock", noting)
+    monkeypatch.setattr(pyhudi.opened, "open_lock", noting)
     before = files(table)
     if name == "serve":
-        monkeypatch.setattr(pyhudi.api, "run_loop", lambda once, stop, rest_seconds: once())
+        monkeypatch.setattr(pyhudi.services, "run_loop", lambda once, stop, rest_seconds: once())
     try:
         result = calls(table)[name](options={"hoodie.write.lock.provider": LOCK})
     except (HudiError, pa.ArrowInvalid):

@@ -1,0 +1,114 @@
+"""The indexes of a table: `Table.index`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.execute.engine import Engine
+from pyhudi.format.instants import Instant
+from pyhudi.opened import OpenTable
+from pyhudi.operations.action.settings import THREADS, CommitSettings
+from pyhudi.operations.services.index import (
+    IndexInfo,
+    IndexRequest,
+    IndexSettings,
+    abort_index,
+    create_index,
+    drop_index,
+    index_request,
+    list_indexes,
+    rebuild_index,
+    run_index,
+    schedule_index,
+)
+from pyhudi.table.context import TableContext
+from pyhudi.verbs import VERBS
+
+
+class Indexes:
+    """The indexes of a table, as `Table.index` gives them.
+
+    t.index.create("record_index")
+    t.index.create("secondary_index", "city")
+    t.index.create("column_stats", "ts", function="to_date", name="day")         # an expression index
+
+    Writers may go on while an index is built.  Every method raises InvalidRequest for what the table has not or cannot have.
+    """
+
+    def __init__(self, table: OpenTable) -> None:
+        self._open = table
+
+    def create(
+        self,
+        kind: str,
+        columns: str | Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        function: str | None = None,
+        function_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> IndexInfo:
+        """Build an index; what it is then.  One whose building died is built anew.
+
+        kind: `record_index`, `column_stats` (columns: with statistics; the table's first when left out), `partition_stats`,
+        `bloom_filters`, `secondary_index` (one column).  function: makes `column_stats` or `bloom_filters` an expression index
+        over one column, with function_options such as `format`.  name: of a secondary or expression index.
+        """
+        request = self._request(kind, columns, name, function, function_options)
+        create_index(*self._call("create", options), request)
+        return next(info for info in self.list() if info.name == request.partition)
+
+    def schedule(
+        self,
+        kind: str,
+        columns: str | Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        function: str | None = None,
+        function_options: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> str:
+        """Plan an index, as `create` does, for `run` to build; the instant of the plan."""
+        request = self._request(kind, columns, name, function, function_options)
+        return schedule_index(*self._call("schedule", options), request)
+
+    def run(self, instant: str, *, options: Mapping[str, object] | None = None) -> Instant:
+        """Build a planned index, also one whose building died; the completed instant.
+
+        Raises InstantNotFound, TableState when another process builds it.
+        """
+        return run_index(*self._call("run", options), instant)
+
+    def abort(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Take back a planned index, or one whose building has not ended."""
+        context, _, settings = self._call("abort", options)
+        abort_index(context, settings, instant)
+
+    def drop(self, name: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Remove one index, such as `record_index` or `secondary_index_by_city`."""
+        parsed = self._open.parse(VERBS["index.drop"], options)
+        drop_index(self._open.now(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
+
+    def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
+        """Build an index anew from the table's files, or the whole metadata table; what was built.  Mends what is damaged."""
+        return rebuild_index(*self._call("rebuild", options), name)
+
+    def list(self) -> tuple[IndexInfo, ...]:
+        """The indexes: ready, being built, planned."""
+        return list_indexes(self._open.context.reloaded())
+
+    def _call(self, method: str, options: Mapping[str, object] | None) -> tuple[TableContext, Engine, IndexSettings]:
+        parsed = self._open.parse(VERBS[f"index.{method}"], options)
+        return self._open.now(parsed), LocalEngine(parsed.integer(THREADS)), IndexSettings.of(parsed)
+
+    def _request(
+        self,
+        kind: str,
+        columns: str | Sequence[str] | None,
+        name: str | None,
+        function: str | None,
+        function_options: Mapping[str, str] | None,
+    ) -> IndexRequest:
+        named = () if columns is None else (columns,) if isinstance(columns, str) else tuple(columns)
+        return index_request(kind, named, name=name, function=function, function_options=function_options)

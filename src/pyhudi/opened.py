@@ -1,0 +1,106 @@
+"""An open table with its options and its lock: what `Table`, its services and its indexes share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.execute.engine import Engine
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.results import (
+    WriteResult,
+)
+from pyhudi.operations.action.settings import THREADS
+from pyhudi.operations.admin.create import (
+    check_against_table,
+)
+from pyhudi.operations.services.upkeep import BackgroundServices, left_to_thread
+from pyhudi.operations.write.run import (
+    WriteSettings,
+)
+from pyhudi.options import Options, parse_options
+from pyhudi.storage import open_storage
+from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.storage.locks import LockSettings, open_lock
+from pyhudi.table.config import load_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.verbs import Verb, check_given, check_standing
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.convert import SparkSession
+
+
+class OpenTable:
+    """A table at a URI, the options that hold for every verb, and the thread that runs services beside the writes, if any."""
+
+    def __init__(
+        self,
+        uri: str | os.PathLike[str],
+        storage_options: Mapping[str, str] | None,
+        options: Mapping[str, object] | None,
+        environment: Environment | None,
+    ) -> None:
+        """Reads `hoodie.properties` only.  Arguments and errors as of `Table`."""
+        storage = open_storage(uri, storage_options)
+        env = environment or SystemEnvironment()
+        self.options = parse_options(options)
+        config = load_table_config(storage)
+        check_against_table(self.options, config)
+        self.context = TableContext(storage, env, config, open_lock(LockSettings.of(self.options, config.name), storage, env))
+        self.background: BackgroundServices | None = None
+
+    @property
+    def uri(self) -> str:
+        """Where the table lies."""
+        return self.context.storage.uri
+
+    def parse(self, verb: Verb, options: Mapping[str, object] | None) -> Options:
+        """The table's options with those of a call laid over them; refused where the verb does not go by them."""
+        given = parse_options(options)
+        check_given(verb, given)
+        check_standing(verb, self.options)
+        if not options:
+            return self.options
+        parsed = self.options.merged(dict(given.values), dict(given.extra))
+        check_against_table(parsed, self.context.config)
+        return parsed
+
+    def now(self, parsed: Options) -> TableContext:
+        """The table as it is now, with the lock that the options name."""
+        context, name = self.context.reloaded(), self.context.config.name
+        wanted = LockSettings.of(parsed, name)
+        if wanted == LockSettings.of(self.options, name):
+            return context
+        return replace(context, lock=open_lock(wanted, context.storage, context.env))
+
+    def writable(self, parsed: Options, *, keeps_indexes: bool = True) -> TableContext:
+        """The table for a verb that changes it, as `now` gives it.  Raises Unsupported when PyHudi must not write it."""
+        context = self.now(parsed)
+        check_writable(context, keeps_indexes=keeps_indexes)
+        return context
+
+    def snapshot(self) -> Snapshot:
+        """The table's present state."""
+        return load_snapshot(self.context.reloaded())
+
+    def engine(self, spark: SparkSession | None, parsed: Options) -> Engine:
+        """The engine of a verb that brings no rows: the cluster of a session, or threads of this process."""
+        if spark is None:
+            return LocalEngine(parsed.integer(THREADS))
+        from pyhudi.engines.spark.engine import SparkEngine
+
+        return SparkEngine(spark)
+
+    def write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
+        """Write; what a thread beside the writer does is left to it, and it is told of the commit."""
+        beside = self.background
+        if beside is None:
+            return write(settings)
+        beside.check()
+        result = write(replace(settings, services=left_to_thread(settings.services, beside.names)))
+        beside.wake()
+        return result

@@ -1,0 +1,294 @@
+"""Table services: `Table.services`.
+
+    t.services.compact()                      # plan and run
+    plan = t.services.schedule_clustering()   # plan, to be run here or elsewhere
+    t.services.run()                          # one pass: what is pending, then what is due
+
+Each is also a verb of `Table`, under the name that it has there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.execute.engine import Engine
+from pyhudi.format.instants import Action
+from pyhudi.opened import OpenTable
+from pyhudi.operations.action.results import (
+    ArchiveResult,
+    CleanResult,
+    CompactionResult,
+    WriteResult,
+)
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
+from pyhudi.operations.services.cluster import (
+    ClusteringOptions,
+    ClusteringResult,
+    drop_clustering,
+    execute_clustering,
+    plan_and_run_clustering,
+    schedule_clustering,
+)
+from pyhudi.operations.services.compact import (
+    CompactSettings,
+    run_compaction,
+    run_log_compaction,
+    schedule_compaction,
+    schedule_log_compaction,
+    unschedule,
+)
+from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
+from pyhudi.operations.services.upkeep import BackgroundServices, Outcomes, UpkeepSettings, run_loop, run_pass
+from pyhudi.operations.write.run import (
+    WriteOperation,
+    WriteSettings,
+    run_delete_partitions,
+)
+from pyhudi.options import Options
+from pyhudi.table.closed import check_open
+from pyhudi.verbs import VERBS
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.convert import SparkSession
+
+
+class Services:
+    """The table services of a table, as `Table.services` gives them."""
+
+    def __init__(self, table: OpenTable) -> None:
+        self._open = table
+
+    def clean(
+        self, *, dry_run: bool = True, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> CleanResult:
+        """Delete file slices that no query within the retention (`hoodie.clean...` options) still needs.
+
+        dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.  spark: delete on the
+        cluster.
+        """
+        parsed = self._open.parse(VERBS["clean"], options)
+        settings = CleanSettings.of(parsed)
+        if dry_run:
+            context = self._open.now(parsed)
+            check_open(context)
+            return preview_clean(context, settings)
+        context = self._open.writable(parsed)
+        return run_clean(context, settings, engine=None if spark is None else self._open.engine(spark, parsed))
+
+    def archive(self, *, options: Mapping[str, object] | None = None) -> ArchiveResult:
+        """Move the oldest instants to the history when more than `hoodie.keep.max.commits` writes stand on the timeline."""
+        parsed = self._open.parse(VERBS["archive"], options)
+        return run_archive(self._open.writable(parsed), ArchiveSettings.of(parsed))
+
+    def compact(
+        self,
+        instant: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> CompactionResult:
+        """Merge the log files of a merge-on-read table into base files: run what is planned, then plan and run a new compaction.
+
+        instant: run only the plan of that instant.  spark: run the tasks on the cluster.  What is compacted, and what first, is
+        up to the `hoodie.compaction...` options; writers may go on meanwhile.
+        Raises InstantNotFound, and TableState for a copy-on-write table and for a plan that another process carries out.
+        """
+        parsed = self._open.parse(VERBS["compact"], options)
+        settings = CompactSettings.of(parsed)
+        return run_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings, instant)
+
+    def schedule_compaction(self, *, if_due: bool = False, options: Mapping[str, object] | None = None) -> CompactionResult:
+        """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
+
+        if_due: only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
+        """
+        parsed = self._open.parse(VERBS["schedule_compaction"], options)
+        return schedule_compaction(self._open.now(parsed), CompactSettings.of(parsed), if_due=if_due)
+
+    def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""
+        parsed = self._open.parse(VERBS["unschedule_compaction"], options)
+        unschedule(self._open.writable(parsed, keeps_indexes=False), CompactSettings.of(parsed), instant)
+
+    def log_compact(
+        self,
+        instant: str | None = None,
+        *,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> CompactionResult:
+        """Merge the log files of each slice that has `hoodie.log.compaction.blocks.threshold` blocks into one log file.
+
+        Cheaper than a compaction where base files are large; reading gets faster, base files stay.  Otherwise as `compact`.
+        """
+        parsed = self._open.parse(VERBS["log_compact"], options)
+        settings = CompactSettings.of(parsed)
+        return run_log_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings, instant)
+
+    def schedule_log_compaction(
+        self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> CompactionResult:
+        """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere.
+
+        spark: look at the logs on the cluster.
+        """
+        parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
+        settings = CompactSettings.of(parsed)
+        return schedule_log_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings)
+
+    def cluster(
+        self,
+        instant: str | None = None,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        layout: str | None = None,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> ClusteringResult:
+        """Rewrite file groups in a better order and size: plan and run, or run the plan of `instant`.
+
+        order_by: columns to sort by; layout: "linear" (default), "zorder" or "hilbert".  spark: run the tasks on the cluster.
+        """
+        parsed = self._open.parse(VERBS["cluster"], options)
+        settings = _clustering_options(order_by, layout, parsed)
+        context, engine = self._open.now(parsed), self._open.engine(spark, parsed)
+        if instant is None:
+            return plan_and_run_clustering(context, engine, settings)
+        return execute_clustering(context, engine, instant, settings)
+
+    def schedule_clustering(
+        self,
+        *,
+        order_by: str | Sequence[str] | None = None,
+        layout: str | None = None,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> ClusteringResult:
+        """Plan a clustering and leave it on the timeline, to be run by `cluster(instant)`, here or elsewhere."""
+        parsed = self._open.parse(VERBS["schedule_clustering"], options)
+        settings = _clustering_options(order_by, layout, parsed)
+        return schedule_clustering(self._open.now(parsed), self._open.engine(spark, parsed), settings)
+
+    def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
+        """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
+        way.
+        """
+        parsed = self._open.parse(VERBS["unschedule_clustering"], options)
+        context = self._open.writable(parsed, keeps_indexes=False)
+        context.timeline.load().find(instant, Action.CLUSTERING)
+        drop_clustering(context, CommitSettings.of(parsed), instant)
+
+    def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
+        """The partitions that `expire_partitions` would delete."""
+        parsed = self._open.parse(VERBS["expired_partitions"], options)
+        return find_expired_partitions(self._open.now(parsed), TtlSettings.of(parsed))
+
+    def expire_partitions(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Delete the partitions that nobody has written to for `hoodie.partition.ttl.strategy.days.retain` days."""
+        parsed = self._open.parse(VERBS["run_ttl"], options)
+        settings = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
+        context, engine = self._open.writable(parsed), self._open.engine(spark, parsed)
+        return run_ttl(context, TtlSettings.of(parsed), lambda paths: run_delete_partitions(context, paths, settings, engine))
+
+    def run(
+        self,
+        services: Sequence[str] | None = None,
+        *,
+        plan: bool = True,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Mapping[str, str]:
+        """One pass of table services: what is pending is carried out, then what is due; service -> what it did.
+
+        services: of clean, metadata, archive, compact, log_compact, cluster, ttl.  None is all of them; clusterings and log
+        compactions are then planned, and partitions expire, only where the options switch that on.  plan: False makes no new
+        plans of compactions and clusterings.  spark: run the tasks on the cluster.
+        """
+        parsed = self._open.parse(VERBS["run_services"], options)
+        _, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
+        return run(lambda: True)
+
+    def serve(
+        self,
+        stop: threading.Event,
+        services: Sequence[str] | None = None,
+        *,
+        rest_seconds: float = 30.0,
+        plan: bool = True,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+        on_pass: Callable[[Mapping[str, str]], None] | None = None,
+    ) -> None:
+        """Run services again and again until `stop` is set, resting `rest_seconds` between passes; otherwise as `run`.
+
+        When `stop` is set, the plan that is being carried out is carried to its end, and no other begun.  As many processes may
+        serve a table as wanted: they take different plans.  on_pass: called with the outcomes of each pass.
+        """
+        parsed = self._open.parse(VERBS["serve"], options)
+        _, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
+
+        def once() -> Outcomes:
+            outcomes = run(lambda: not stop.is_set())
+            if on_pass is not None:
+                on_pass(outcomes)
+            return outcomes
+
+        run_loop(once, stop, rest_seconds)
+
+    def background(
+        self,
+        services: Sequence[str] | None = None,
+        *,
+        rest_seconds: float = 10.0,
+        plan: bool = True,
+        spark: SparkSession | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> BackgroundServices:
+        """Services in a thread beside the writes of this object: `with table.background_services(): table.upsert(...)`.
+
+        The thread looks after each commit, and every `rest_seconds`.  Writes of this object plan what the thread carries out and
+        leave the rest to it; an error that ended the thread is raised by the next write.  The end of the block waits until all
+        that is pending is done.  Arguments as of `run`.
+        """
+        parsed = self._open.parse(VERBS["background_services"], options)
+        if self._open.background is not None:
+            raise InvalidRequest(f"services run beside the writes to {self._open.uri} already")
+        settings, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
+
+        def ended() -> None:
+            self._open.background = None
+
+        self._open.background = BackgroundServices(run, settings.names, rest_seconds, ended)
+        return self._open.background.start()
+
+    def _run_pass(
+        self,
+        services: Sequence[str] | None,
+        plan: bool,
+        engine: Engine,
+        parsed: Options,
+    ) -> tuple[UpkeepSettings, Callable[[Callable[[], bool]], Outcomes]]:
+        """What one pass does, and a function that makes it."""
+        self._open.writable(parsed)
+        settings = UpkeepSettings.of(parsed, None if services is None else tuple(services), plan=plan)
+        write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
+        quiet = replace(write, services=write.services.none())
+
+        def run(go_on: Callable[[], bool]) -> Outcomes:
+            context = self._open.writable(parsed)
+            delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
+            return run_pass(context, engine, settings, delete, go_on)
+
+        return settings, run
+
+
+def _clustering_options(order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusteringOptions:
+    columns = (order_by,) if isinstance(order_by, str) else None if order_by is None else tuple(order_by)
+    return ClusteringOptions.of(parsed, columns, layout)
