@@ -27,9 +27,8 @@ _CALLS = 120
 _OPTIONS: dict[str, object] = {
     "pyhudi.threads": 1,
     "hoodie.index.bloom.num_entries": 100,
-    # A lock that could not be given back for want of room runs out by itself, and soon.
-    "hoodie.write.lock.storage.validity.timeout.secs": 2,
-    "hoodie.write.lock.storage.heartbeat.poll.secs": 1,
+    # Far shorter than a lease: a lock is given back on a full disk too.
+    "hoodie.write.lock.wait_time_ms": 1000,
     "hoodie.clean.commits.retained": 2,
     "hoodie.keep.min.commits": 4,
     "hoodie.keep.max.commits": 5,

@@ -3,7 +3,8 @@
     python -m tests.attack.mutants --seed 7 --count 100000 [--minutes 30]
 
 A mutant is one file of a small table with one change: flipped bits, zeros, ones, a cut, or bytes that are repeated, moved or
-left out.  The table is read with and without a filter; then the file is put back.  What was served wrong is printed with the seed
+left out.  The table is opened and read: all of it, with a filter, as of its oldest active instant, and its changes since the
+beginning, which lie in the history in part; then the file is put back.  What was served wrong is printed with the seed
 and the number of the mutant, which make it again.
 """
 
@@ -24,8 +25,6 @@ from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.table.metadata.records import METADATA_FOLDER
-from pyhudi.table.snapshot import load_snapshot
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": 100,
@@ -36,6 +35,7 @@ OPTIONS = {
     "hoodie.clean.automatic": False,
     "pyhudi.threads": 1,
 }
+_ARCHIVAL = {"hoodie.clean.commits.retained": 1, "hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
 KINDS: dict[str, dict[str, object]] = {
     "copy on write": {"table_type": "cow", "hoodie.metadata.enable": False},
     "avro logs": {"table_type": "mor", "hoodie.metadata.enable": False},
@@ -48,14 +48,13 @@ FILTER = "v >= 900 and city = 'rome'"
 
 @dataclass(frozen=True)
 class Subject:
-    """A table under attack.  files: its data files, and those of its metadata table, with their bytes."""
+    """A table under attack.  files: all that hold bytes, those of its timelines and properties too.  read: what it gives."""
 
     kind: str
     table: Table
     storage: Storage
     files: dict[str, bytes]
-    rows: pa.Table
-    chosen: pa.Table
+    read: tuple[pa.Table, ...]
 
 
 @dataclass(frozen=True)
@@ -94,20 +93,23 @@ def subject(kind: str, folder: str) -> Subject:
     table.upsert(batch(range(0, 40, 2), 500))
     table.delete(pa.table({"id": ["k005", "k006"]}))
     table.upsert(batch(range(10, 30), 900))
+    table.archive(options=_ARCHIVAL)
     storage = open_storage(uri)
-    # Properties are not among them, nor versions that nobody reads any more.
-    slices = [slice_ for found in load_snapshot(table.context).slices().values() for slice_ in found]
-    paths = [file.path for slice_ in slices for file in (slice_.base, *slice_.logs) if file is not None]
-    paths += [table.context.timeline.path(instant) for instant in table.timeline().completed_writes()]
-    metadata = storage.child(METADATA_FOLDER)
-    paths += [f"{METADATA_FOLDER}/{info.path}" for info in metadata.walk("") if not info.path.startswith(".hoodie")]
-    paths = [path for path in paths if not path.rsplit("/", 1)[-1].startswith(".hoodie")]
-    files = {path: storage.read(path) or b"" for path in sorted(paths)}
-    return Subject(kind, table, storage, files, *read(table))
+    files = {info.path: storage.read(info.path) or b"" for info in sorted(storage.walk(""), key=lambda info: info.path)}
+    return Subject(kind, table, storage, {path: data for path, data in files.items() if data}, read(table))
 
 
-def read(table: Table) -> tuple[pa.Table, pa.Table]:
-    return table.scan().to_arrow().sort_by("id"), table.scan(filter=FILTER).to_arrow().sort_by("id")
+def read(table: Table) -> tuple[pa.Table, ...]:
+    """What every kind of read gives, of the table as it is opened anew: that reads the properties too."""
+    opened = Table(table.uri, options=OPTIONS, environment=ReplayEnvironment(4))
+    instants = opened.timeline().completed_writes()
+    scans = (
+        opened.scan(),
+        opened.scan(filter=FILTER),
+        opened.scan(as_of=instants[0].request_time),
+        opened.incremental("000"),
+    )
+    return tuple(scan.to_arrow().sort_by("id") for scan in scans)
 
 
 def changed(chance: random.Random, data: bytes) -> tuple[str, bytes]:
@@ -161,13 +163,13 @@ def outcome(one: Subject) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rows, chosen = read(one.table)
+            found = read(one.table)
     except HudiError as error:
         return type(error).__name__
     except Exception as error:
         return f"WRONG {type(error).__name__}: {error}"
-    if rows != one.rows or chosen != one.chosen:
-        return f"WRONG rows: {rows.num_rows} for {one.rows.num_rows}, {chosen.num_rows} for {one.chosen.num_rows}"
+    if found != one.read:
+        return f"WRONG rows: {[rows.num_rows for rows in found]} for {[rows.num_rows for rows in one.read]}"
     return "same"
 
 
@@ -180,8 +182,13 @@ def main() -> int:
     parser.add_argument(
         "--folder", default="memory://mutants", help="where the tables are made: a URI; memory, or an empty folder"
     )
+    parser.add_argument("--files", default="", help="a part of the names of those files that are damaged")
     chosen = parser.parse_args()
     subjects = [subject(kind, chosen.folder) for kind in KINDS]
+    for one in subjects:
+        for path in [path for path in one.files if chosen.files not in path]:
+            del one.files[path]
+    subjects = [one for one in subjects if one.files]
     seen: Counter[tuple[str, str]] = Counter()
     wrong = done = 0
     end = time.monotonic() + chosen.minutes * 60

@@ -7,13 +7,22 @@ r"""hoodie.properties and its kind: the text that Java's Properties writes, and 
                a backslash at the end of a line joins the next one to it, without its leading blanks
 
 Keys come back in the order of the text; of a key that stands twice the last value counts.  On writing, the order is that of
-the mapping.  The checksum covers the database and the table name and nothing else.
+the mapping.
+
+The checksum that Hudi keeps among the pairs covers the database and the table name and nothing else.  So the pairs of a table's
+file that PyHudi writes stand between two equal comments:
+
+    #pyhudi.pairs.crc32=1b2c3d4e      CRC-32 of all lines that are no comments
+
+Other readers know nothing of them, and Java's Properties leaves them out when another writer changes the file.  The line that
+says the format of base files is not in the sum: a reader refuses every format but the one that it expects.
 
 Source: storage format, "hoodie.properties".
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,6 +33,8 @@ from pyhudi.format.coding import checked_text
 _BLANKS = " \t\f"
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
+_SEAL = "pyhudi.pairs.crc32="
+_UNSUMMED = re.compile(rb"^(#[^\n]*|hoodie\.table\.base\.file\.format=[A-Za-z]*)(\n|\Z)", re.MULTILINE)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -56,6 +67,32 @@ def format_properties(values: Mapping[str, str], comments: Sequence[str] = ()) -
         checked_text(value, f"the value of property {key},")
     lines += [f"{_escape(key, is_key=True)}={_escape(value, is_key=False)}" for key, value in values.items()]
     return "".join(line + "\n" for line in lines).encode("latin-1")
+
+
+def format_sealed_properties(values: Mapping[str, str], comments: Sequence[str]) -> bytes:
+    """As `format_properties`, with the checksum of the pairs before and after them."""
+    pairs = format_properties(values)
+    seal = f"#{_SEAL}{_sum_of_pairs(pairs)}\n".encode()
+    return format_properties({}, comments) + seal + pairs + seal
+
+
+def check_seal(data: bytes) -> None:
+    """Raises CorruptData when the pairs of a file are not those that its checksum is of; a file that has none passes."""
+    places = {data.find(_SEAL.encode()), data.rfind(_SEAL.encode())}
+    if places == {-1}:
+        return
+    expected = {data[place + len(_SEAL) :][:8].decode("latin-1") for place in places}
+    if len(places) == 1 or expected != {_sum_of_pairs(data)}:
+        raise CorruptData(
+            "the pairs are not those that were written here; whoever changed them by hand, and means it, deletes the lines "
+            f"that begin with #{_SEAL}",
+            expected=" and ".join(sorted(expected)),
+            found=_sum_of_pairs(data),
+        )
+
+
+def _sum_of_pairs(data: bytes) -> str:
+    return f"{zlib.crc32(_UNSUMMED.sub(b'', data)):08x}"
 
 
 def table_checksum(database: str, name: str) -> int:

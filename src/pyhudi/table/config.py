@@ -19,8 +19,9 @@ from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFoun
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.metadata.partitions import FILES
 from pyhudi.format.properties import (
-    format_properties,
+    check_seal,
     format_saved_comments,
+    format_sealed_properties,
     format_updated_comments,
     parse_properties,
     table_checksum,
@@ -203,7 +204,9 @@ def load_table_config(storage: Storage) -> TableConfig:
                 # Every writer puts the checksum in; ours puts it last, so that a file which lost its end is known by it.
                 if key not in values:
                     raise CorruptData(f"hoodie.properties has no {key}: this is no usable Hudi table")
-            return TableConfig.from_properties(values)
+            config = TableConfig.from_properties(values)
+            check_seal(data)
+            return config
         except CorruptData as error:
             damage = damage or error.with_path(storage.absolute(path))
     if damage is not None:
@@ -226,7 +229,7 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
             current[key] = value
     current["hoodie.table.checksum"] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
     config = TableConfig.from_properties(current)
-    data = format_properties(current, format_updated_comments(env.now_ms()))
+    data = format_sealed_properties(current, format_updated_comments(env.now_ms()))
     storage.put(PROPERTIES_BACKUP, data)
     storage.put(PROPERTIES_FILE, data)
     storage.delete([PROPERTIES_BACKUP])
@@ -245,7 +248,7 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     """
     full = _with_checksum(values)
     config = TableConfig.from_properties(full)
-    content = format_properties(full, format_saved_comments(env.now_ms()))
+    content = format_sealed_properties(full, format_saved_comments(env.now_ms()))
     # A table that is there gets no folders of another layout.
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:

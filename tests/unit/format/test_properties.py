@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +12,11 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.crc import encode_sidecar, is_sidecar, sidecar_path
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.properties import (
+    check_seal,
     format_java_date,
     format_properties,
     format_saved_comments,
+    format_sealed_properties,
     format_updated_comments,
     parse_properties,
     table_checksum,
@@ -132,3 +136,28 @@ def test_sidecars() -> None:
     assert encode_sidecar(b"123456789").hex() == "6372630000000200" + "cbf43926"
     assert len(encode_sidecar(bytes(512))) == 12
     assert len(encode_sidecar(bytes(513))) == 16
+
+
+def sealed() -> bytes:
+    return format_sealed_properties({"a": "1", "b": "text", "hoodie.table.base.file.format": "PARQUET", "c": ""}, ("saved",))
+
+
+def test_a_sealed_file_tells_every_changed_byte_of_its_pairs() -> None:
+    data, passed = sealed(), 0
+    check_seal(data)
+    for at in range(len(data)):
+        for bit in range(8):
+            damaged = data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+            with suppress(CorruptData):
+                check_seal(damaged)
+                assert {key: parse_properties(damaged).get(key) for key in "abc"} == {"a": "1", "b": "text", "c": ""}
+                passed += 1
+    assert 0 < passed < 8 * len("#savedPARQUET"), "of a comment, and of a format that no reader takes"
+    for text in (data + b"a=2\n", b"a=2\n" + data, data.replace(b"b=text\n", b""), data[: data.rindex(b"#")]):
+        with pytest.raises(CorruptData, match="by hand"):
+            check_seal(text)
+
+
+def test_other_writers_drop_the_seal_and_change_what_they_like() -> None:
+    check_seal(b"".join(line for line in sealed().splitlines(keepends=True) if not line.startswith(b"#")) + b"d=4\n")
+    check_seal(sealed().replace(b"=PARQUET", b"=ORC"))

@@ -316,6 +316,28 @@ class TestStorageLock:
             open_lock(LockSettings(), Full(f"memory://{uuid.uuid4().hex}", env), env).acquire()
         assert env.monotonic_ms() == begun_ms
 
+    def test_a_full_disk_has_room_for_a_lock_that_is_given_back(self, env: ReplayEnvironment) -> None:
+        class Full(MemoryStorage):
+            full = False
+
+            def put_if_matches(self, path: str, data: bytes, tag: str) -> bool:
+                if Full.full:
+                    raise StorageFull(f"cannot write {path}: no space left")
+                return super().put_if_matches(path, data, tag)
+
+        storage = Full(f"memory://{uuid.uuid4().hex}", env)
+        first = StorageLock(storage, env)
+        first.acquire()
+        Full.full = True
+        first.release()
+        # Nobody waits for a lease, nor has it to have run out.
+        second = StorageLock(storage, env)
+        second.acquire(0)
+        # One that may be somebody else's by the time of the deletion is left alone.
+        env.advance_ms(50_000)
+        second.release()
+        assert storage.read(LEASE_PATH) is not None
+
     def test_the_real_clock_renews_it(self, tmp_path: Path) -> None:
         storage, env = open_storage(tmp_path, {"sync": "none"}), SystemEnvironment()
         lock = StorageLock(storage, env, validity_ms=200, renew_ms=20)

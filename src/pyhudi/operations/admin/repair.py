@@ -29,7 +29,7 @@ from pyhudi.execute.write_base import ensure_partition, path_in
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
-from pyhudi.format.properties import parse_properties
+from pyhudi.format.properties import check_seal, parse_properties
 from pyhudi.operations.action.claim import was_begun_by_a_dead
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
@@ -142,6 +142,7 @@ def _damage(data: bytes) -> str | None:
     """What is wrong with the text of a properties file that readers passed over for its backup."""
     try:
         values = parse_properties(data)
+        check_seal(data)
     except CorruptData as error:
         return str(error)
     missing = [

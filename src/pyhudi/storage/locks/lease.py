@@ -127,9 +127,11 @@ class LeaseLock(LockProvider):
             self._renewal.stop()
             self._renewal = None
         with self._mutex:
-            held, self._safe_until_ms, self._lost = self._safe_until_ms is not None, None, None
-            obstacle = self._give_back_quietly() if held else None
-            self._forget()
+            try:
+                obstacle = self._give_back_quietly() if self._safe_until_ms is not None else None
+            finally:
+                self._safe_until_ms, self._lost = None, None
+                self._forget()
         if obstacle is not None:
             _LOG.warning("%s: the lock could not be given back and runs out by itself: %s", self._where, obstacle)
 

@@ -7,7 +7,8 @@ The object `.hoodie/.locks/table_lock.json` has real Hudi's layout, `{"expired":
    owner was a process of this machine that has ended; whose `validUntil` lies more than a margin in the past, unless that process
    lives; or that has not changed before the waiter's eyes for as long as its owner's leases last, whatever any clock says.
 2. A renewal moves `validUntil` ahead, again with `put_if_matches`, and only where the owner is still us.
-3. The release sets `expired`, if the lease is still ours.
+3. The release sets `expired`, if the lease is still ours.  On a full disk, where nothing can be written, it deletes the object
+   instead, while much of the lease is left.
 
 `validUntil` is the wall clock's, as in real Hudi; it stays safe as long as the clocks of machines differ by less than the margin.
 Each acquisition has an id of its own, so an answer that was lost is found out by reading the object: our id in it means the write
@@ -20,7 +21,7 @@ import json
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyhudi.errors import StorageUnavailable
+from pyhudi.errors import StorageFull, StorageUnavailable
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
@@ -164,7 +165,14 @@ class StorageLock(LeaseLock):
 
     def _give_back(self) -> str | None:
         assert self._lease is not None, "the lock is held"
-        return self._replace(self._lease, expired=True)
+        try:
+            return self._replace(self._lease, expired=True)
+        except StorageFull:
+            # Deleting needs no room.  It compares nothing either, and stands on the lease: nobody else writes the object then.
+            if self._safe_until_ms is None or self._left_ms() < self._validity_ms // 3:
+                raise
+            self._storage.delete([self._path])
+            return None
 
     def _forget(self) -> None:
         self._lease = None
