@@ -93,6 +93,15 @@ def evolve(
     return pa.schema(fields)
 
 
+def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode.WIDEN) -> bool:
+    """Whether a table of some columns can go on with others: those that stay keep their types, or get ones of the mode."""
+    try:
+        evolved = evolve(before, after, mode, allow_drop=True)
+    except InvalidRequest:
+        return False
+    return all(evolved.field(field.name).type.equals(field.type) for field in after)
+
+
 def typed_nulls(incoming: pa.Schema, table: pa.Schema) -> pa.Schema:
     """The incoming columns; those that hold nulls alone have the type of the table's column."""
     return pa.schema(

@@ -211,17 +211,17 @@ def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig) -
 
     The history is asked where services alone are left on the timeline.
     """
-    text = _newest_schema(read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
-    text = text or _newest_schema(_archived_commits(store, None)) or config.create_schema or ""
+    text = newest_schema(read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
+    text = text or newest_schema(_archived_commits(store, None)) or config.create_schema or ""
     return TableSchema.from_avro(text) if text else None
 
 
 def load_schema_as_of(store: TimelineStore, timeline: Timeline, config: TableConfig, time: str) -> TableSchema | None:
     """The schema of the newest write requested at or before a time, active or archived; before all of them, the present one."""
-    active = _newest_schema(read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
+    active = newest_schema(read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
     if active:
         return TableSchema.from_avro(active)
-    archived = _newest_schema(_archived_commits(store, time))
+    archived = newest_schema(_archived_commits(store, time))
     return TableSchema.from_avro(archived) if archived else load_schema(store, timeline, config)
 
 
@@ -277,7 +277,7 @@ def _load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringP
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
-def _newest_schema(commits: Iterable[CommitMetadata]) -> str:
+def newest_schema(commits: Iterable[CommitMetadata]) -> str:
     """The first schema that a write among the commits carries, '' when none does."""
     for metadata in commits:
         check_commit_open(metadata)

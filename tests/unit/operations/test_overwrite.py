@@ -10,7 +10,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import HudiError, InvalidRequest
+from pyhudi.errors import HudiError, InvalidRequest, TableState
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
 from pyhudi.options import parse_options
@@ -187,3 +187,38 @@ def test_a_partial_update_replaces_nothing() -> None:
     settings = WriteSettings.of(parse_options({"pyhudi.partial.update": "true"}), WriteOperation.UPSERT)
     with pytest.raises(InvalidRequest, match="partial update"):
         settings.overwriting()
+
+
+@pytest.mark.parametrize("table_type", KINDS)
+@pytest.mark.parametrize("name", ["a wider column", "a column of another type"])
+def test_ranges_that_begin_before_the_overwrite(tmp_path: Path, table_type: str, name: str) -> None:
+    """Of rows that are gone a range tells in the columns that they had; a range that holds both tells of what is there."""
+    changed = {"hoodie.table.cdc.enabled": "true"}
+    table = Table.create(
+        tmp_path / "t", record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=changed
+    )
+    first, before = table.insert(rows(range(6))), table.schema()
+    second = table.upsert(rows(range(3), 2))
+    overwrite(table, NEW[name], **EVOLVE)
+    last = table.upsert(NEW[name].slice(0, 2), options=INDEXES)
+    table = Table(table.uri)
+    other = name == "a column of another type"
+    assert first.completion_time and second.completion_time and last.completion_time
+    for end, upserted in ((first, []), (second, rows(range(3), 2).to_pylist())):
+        found = table.incremental(first.completion_time, end.completion_time).to_arrow()
+        assert found.schema.equals(before if other else table.schema())
+        now = {row["id"]: row for row in [*rows(range(6)).to_pylist(), *upserted]}
+        assert sorted(found.to_pylist(), key=lambda row: row["id"]) == [now[key] for key in sorted(now)]
+        assert table.changes(first.completion_time, end.completion_time).count() == 6 + len(upserted)
+        assert [f.name for f in table.changes(first.completion_time, end.completion_time, typed=True).to_arrow().schema]
+    for start in (first, second):
+        found = table.incremental(start.completion_time)
+        assert found.schema.equals(table.schema())
+        assert sorted(found.to_arrow().to_pylist(), key=lambda row: row["id"]) == expected(NEW[name])
+    for start in (first, second):
+        if other:
+            with pytest.raises(TableState, match=r"value was int64 and is binary.*before the overwrite"):
+                table.changes(start.completion_time).to_arrow()
+        else:
+            assert table.changes(start.completion_time).count() > 6
+    assert table.changes(last.completion_time).count() == 2

@@ -11,7 +11,7 @@ Source: reading and merging, "CDC".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.action.settings import DELETE_FIELD
-from pyhudi.operations.read.query import Filter, archived_instants, read_spec
+from pyhudi.operations.read.query import Filter, archived_instants, check_one_set_of_columns, in_columns_of, read_spec
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instants
@@ -89,6 +89,13 @@ def plan_change_query(
     if settings.marker is not None:
         raise Unsupported(f"{DELETE_FIELD} in a query of change data: it tells changes as they were written")
     snapshot = load_snapshot(context, settings.listing)
+    active = select_instants(snapshot.timeline, range_)
+    archived = archived_instants(snapshot, range_)
+    commits = {instant: read_commit(context.timeline, instant) for instant in active}
+    commits.update({instant: _archived_commit(snapshot, instant) for instant in archived})
+    chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
+    snapshot = in_columns_of(snapshot, chosen)
+    check_one_set_of_columns(snapshot, {**_before_replaced(snapshot, chosen), **chosen})
     reader = read_spec(snapshot, ["*"], None)
     schema = change_schema(reader.table_schema, typed=typed)
     spec = ChangeSpec(
@@ -97,11 +104,6 @@ def plan_change_query(
         condition=None if condition is None else bind(parse_filter(condition), schema),
         typed=typed,
     )
-    active = select_instants(snapshot.timeline, range_)
-    archived = archived_instants(snapshot, range_)
-    commits = {instant: read_commit(context.timeline, instant) for instant in active}
-    commits.update({instant: _archived_commit(snapshot, instant) for instant in archived})
-    chosen = {instant: metadata for instant, metadata in commits.items() if changes_records(metadata)}
     total = len(snapshot.timeline.completed_writes()) + len(archived)
     prunings = (Pruning("times", "instants", len(commits), total), Pruning("operations", "instants", len(chosen), len(commits)))
     files = snapshot.listing.files(changed_partitions(chosen.values())) if chosen else {}
@@ -109,6 +111,15 @@ def plan_change_query(
     groups = {partition: build_file_groups(partition, infos, snapshot.slicing) for partition, infos in files.items()}
     sources = plan_changes(chosen, sizes, groups, snapshot.slicing, context.config.cdc_mode)
     return ChangeQuery(snapshot, spec, ChangePlan.of(sources, prunings))
+
+
+def _before_replaced(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> dict[Instant, CommitMetadata]:
+    """The last write before each of the commits that replaces files, whose rows are the before images."""
+    writes, found = snapshot.timeline.completed_writes(), {}
+    for replacing in (instant for instant, metadata in commits.items() if metadata.partition_to_replace_file_ids):
+        earlier = [instant for instant in writes if instant.request_time < replacing.request_time]
+        found.update({instant: read_commit(snapshot.context.timeline, instant) for instant in earlier[-1:]})
+    return found
 
 
 def chosen_change_columns(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

@@ -11,7 +11,7 @@ Source: reading and merging, "Query types".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -38,11 +38,20 @@ from pyhudi.records.filters.tree import And, Expr, In
 from pyhudi.records.merge import PickByCommitTime
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
+from pyhudi.records.schema_evolution import SchemaMode, continues, schema_changes
 from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
-from pyhudi.table.snapshot import Snapshot, is_pending_clustering, load_snapshot, planned_anew, read_commit
+from pyhudi.table.snapshot import (
+    Snapshot,
+    TableSchema,
+    is_pending_clustering,
+    load_snapshot,
+    newest_schema,
+    planned_anew,
+    read_commit,
+)
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -180,10 +189,13 @@ def plan_incremental_query(
     *,
     fall_back: bool = True,
     values_from_path: bool = False,
+    in_past_columns: bool = True,
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> Query:
     """The records changed by the instants of the range, in their state as of the last of them.
 
+    Where an overwrite has since given columns types that those of then do not become, the rows have the columns of then.
+    in_past_columns: False raises TableState there, for those who have said already which columns they give.
     fall_back: when files of those instants were cleaned or the instants archived, read the latest state instead and keep the rows
     whose commit time lies in the range: versions that were overwritten in base files since are gone.  False: raises TableState.
     Raises InvalidRequest for a table without meta columns, which has no commit times.
@@ -194,6 +206,11 @@ def plan_incremental_query(
     active = select_instants(snapshot.timeline, range_)
     archived = archived_instants(snapshot, range_)
     instants = (*archived, *active)
+    commits = {} if archived else {instant: read_commit(context.timeline, instant) for instant in active}
+    found = in_columns_of(snapshot, commits)
+    if found is not snapshot and not in_past_columns:
+        check_one_set_of_columns(snapshot, commits)
+    snapshot = found
     spec = _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path, settings)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
@@ -203,7 +220,7 @@ def plan_incremental_query(
     chosen = Pruning("completion times", "instants", len(instants), total)
     slices = None
     if not archived:
-        slices = _slices_of_range(snapshot, {instant: read_commit(context.timeline, instant) for instant in active})
+        slices = _slices_of_range(snapshot, commits)
     if slices is None:
         if not fall_back:
             raise TableState(
@@ -222,6 +239,33 @@ def plan_incremental_query(
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
     past = _validity(snapshot, max(i.request_time for i in instants))
     return Query(snapshot, replace(spec, validity=validity, past=past), _with_steps(plan_slices(slices, None), chosen))
+
+
+def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> Snapshot:
+    """The snapshot, with the columns that the newest commit left where an overwrite has put others in place since, which what was
+    written by then cannot be read as.
+    """
+    then = newest_schema(metadata for _, metadata in sorted(commits.items(), key=lambda item: item[0].request_time, reverse=True))
+    if not then or snapshot.schema is None or then == snapshot.schema.avro:
+        return snapshot
+    schema = TableSchema.from_avro(then)
+    return snapshot if continues(schema.arrow, snapshot.schema.arrow, SchemaMode.EVOLVE) else replace(snapshot, schema=schema)
+
+
+def check_one_set_of_columns(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> None:
+    """Raises TableState where what one of the commits wrote cannot be read in the columns of the snapshot."""
+    for instant, metadata in sorted(commits.items(), key=lambda item: item[0].request_time):
+        text = newest_schema([metadata])
+        if not text or snapshot.schema is None or text == snapshot.schema.avro:
+            continue
+        then = TableSchema.from_avro(text).arrow
+        if not continues(then, snapshot.schema.arrow, SchemaMode.EVOLVE):
+            changes = ", ".join(schema_changes(then, snapshot.schema.arrow))
+            raise TableState(
+                f"the range tells of rows of instant {instant.request_time}, in whose place an overwrite of "
+                f"{snapshot.context.storage.uri} has put columns of other types ({changes}): no row can be given in both; query "
+                "what completed before the overwrite by itself, and what completed after it"
+            )
 
 
 def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:

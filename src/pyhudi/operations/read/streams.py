@@ -111,6 +111,7 @@ def plan_batch(
         condition,
         fall_back=options.flag(FALL_BACK),
         values_from_path=options.flag(VALUES_FROM_PATH),
+        in_past_columns=False,
         settings=settings,
     )
 

@@ -78,7 +78,7 @@ from pyhudi.records.merge import IS_DELETED, DeleteMarker, MergeRule, PickByComm
 from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
-from pyhudi.records.schema_evolution import SchemaMode, evolve, schema_changes, typed_nulls, whole_number_hint
+from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, schema_changes, typed_nulls, whole_number_hint
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
 from pyhudi.table.config import TableConfig
@@ -365,7 +365,7 @@ def run_write(
     listed_by = context.config.metadata_partitions
     if settings.anew:
         load_defined_indexes(context, maintained_partitions(context.config)).check(plan.data_schema)
-    if before is None or not settings.anew or _continues(before, plan.data_schema):
+    if before is None or not settings.anew or continues(before, plan.data_schema):
         wait_ms = settings.commit.lock_wait_ms
         context = ensure_metadata_table(context, engine, settings.metadata, wait_ms, plan.data_schema, before)
     if context.config.metadata_partitions != listed_by:
@@ -549,7 +549,7 @@ class _Schemas:
                 allow_drop=settings.allow_drop and not settings.partial,
             )
             if settings.anew and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
-                _check_continues(context, snapshot.schema.arrow, data_schema)
+                _check_goes_on(context, snapshot.schema.arrow, data_schema)
             check_columns(config.keys, config.ordering_field, normalise(columns))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
@@ -763,7 +763,7 @@ class _Write:
         Rows are as they were without it, so a crash from here on leaves the old table; the next write builds it anew.
         """
         before = snapshot.schema
-        if not self.settings.anew or before is None or _continues(before.arrow, self.schemas.data_schema):
+        if not self.settings.anew or before is None or continues(before.arrow, self.schemas.data_schema):
             return snapshot
         settings = self.settings
         self.context = drop_for_new_columns(self.context, settings.metadata, settings.commit.lock_wait_ms, before.arrow)
@@ -1032,18 +1032,9 @@ def _start_of(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
-def _continues(before: pa.Schema, after: pa.Schema) -> bool:
-    """Whether what indexes say of columns stays true: those that stay keep their types, or get wider ones as by any write."""
-    try:
-        evolved = evolve(before, after, allow_drop=True)
-    except InvalidRequest:
-        return False
-    return all(evolved.field(field.name).type.equals(field.type) for field in after)
-
-
-def _check_continues(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
+def _check_goes_on(context: TableContext, before: pa.Schema, after: pa.Schema) -> None:
     """Raises InvalidRequest for an overwrite with types that other writers of Hudi cannot go on from."""
-    if not _continues(before, after):
+    if not continues(before, after):
         same = [field for field in after if field.name in before.names]
         changed = [f"{f.name} from {before.field(f.name).type} to {f.type}" for f in same if before.field(f.name).type != f.type]
         raise InvalidRequest(
