@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyhudi.errors import TableState
+from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.rollback import rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.action.transaction import Transaction, refuse_while_restoring
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
@@ -39,6 +39,15 @@ class PlanTaken(TableState):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (str(self), self.reason)
 
+    @classmethod
+    def of(cls, context: TableContext, action: Action, request_time: str, reason: str) -> PlanTaken:
+        """For a plan of a table."""
+        return cls(f"{action} {request_time} of {context.storage.uri} is not run: {reason}", reason)
+
+
+class PlanOvertaken(WriteConflict):
+    """What a plan builds on has changed since; it can never be carried out."""
+
 
 def claim(
     context: TableContext,
@@ -58,12 +67,7 @@ def claim(
     heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
     with context.locked(settings.lock_wait_ms) as held:
         timeline = held.timeline.load()
-        restoring = timeline.pending(Action.RESTORE)
-        if restoring:
-            raise TableState(
-                f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before {action} "
-                f"{request_time} is carried out"
-            )
+        refuse_while_restoring(context, timeline, f"{action} {request_time} is carried out")
         pending = [i for i in timeline.pending(action) if i.request_time == request_time]
         reason = None
         if request_time in load_rollback_targets(held.timeline, timeline):
@@ -76,7 +80,7 @@ def claim(
         ):
             reason = "another process carries it out"
         if reason is not None:
-            raise PlanTaken(f"{action} {request_time} of {context.storage.uri} is not run: {reason}", reason)
+            raise PlanTaken.of(context, action, request_time, reason)
         with started(held, heartbeat):
             held.timeline.start_or_join(pending[0], content)
     return Transaction(context, settings, request_time, action, heartbeat)

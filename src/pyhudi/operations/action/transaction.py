@@ -66,6 +66,15 @@ def new_instant_time(context: TableContext, timeline: Timeline, settings: Commit
     return time
 
 
+def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str) -> None:
+    """Raises TableState while a restore is pending.  doing: what has to wait for it; completes "run it again before ..."."""
+    restoring = timeline.pending(Action.RESTORE)
+    if restoring:
+        raise TableState(
+            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before {doing}"
+        )
+
+
 @dataclass(slots=True)
 class Transaction:
     """One action of this process, from its requested file to its completed file.
@@ -96,12 +105,7 @@ class Transaction:
                 if not timeline.instants:
                     # The table may be one whose creator removed it again, see `discard_new_table`.
                     context.reloaded()
-                restoring = timeline.pending(Action.RESTORE)
-                if restoring:
-                    raise TableState(
-                        f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again "
-                        "before writing"
-                    )
+                refuse_while_restoring(context, timeline, "writing")
                 time = new_instant_time(context, timeline, settings)
                 heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()

@@ -35,7 +35,8 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.services.cluster import settle_clusterings, why_never
+from pyhudi.operations.services.cluster import settle_clusterings
+from pyhudi.operations.services.clustering_plans import why_never
 from pyhudi.operations.services.index import IndexSettings, rebuild_index
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo

@@ -20,8 +20,8 @@ from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import SavepointResult
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import new_instant_time
-from pyhudi.operations.services.clean import load_clean, load_pending_plan, refuse_while_restoring
+from pyhudi.operations.action.transaction import new_instant_time, refuse_while_restoring
+from pyhudi.operations.services.clean import load_clean, load_pending_plan
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot
@@ -42,7 +42,7 @@ def run_savepoint(
         store = held.timeline
         snapshot = load_snapshot(held)
         timeline = snapshot.timeline
-        refuse_while_restoring(context, timeline)
+        refuse_while_restoring(context, timeline, "a state of it is saved")
         write = completed_write(context, timeline, instant)
         time = write.request_time
         if any(i.request_time == time for i in timeline.completed(Action.SAVEPOINT)):

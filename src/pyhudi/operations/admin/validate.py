@@ -59,7 +59,7 @@ from pyhudi.operations.admin.validate_indexes import (
 )
 from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
 from pyhudi.operations.read.query import read_spec
-from pyhudi.operations.services.cluster import why_never
+from pyhudi.operations.services.clustering_plans import why_never
 from pyhudi.records.columns import field_at
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState
+from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
 from pyhudi.execute.engine import Engine
 from pyhudi.format.actions.clean import (
     SAVEPOINTED_TIMESTAMPS_KEY,
@@ -39,7 +39,7 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import CleanResult
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, new_instant_time
+from pyhudi.operations.action.transaction import Transaction, new_instant_time, refuse_while_restoring
 from pyhudi.operations.metadata.mirror import mirror_clean
 from pyhudi.plan.cleaning import (
     CleaningSettings,
@@ -124,7 +124,7 @@ def run_clean(
         timeline = timeline if not rolled_back else None
     store = context.timeline
     now = timeline if timeline is not None else store.load()
-    refuse_while_restoring(context, now)
+    refuse_while_restoring(context, now, "cleaning")
     pending = now.pending(Action.CLEAN)
     finished = tuple(i.request_time for i in pending if _finish(context, settings.commit, i, engine))
     if pending:
@@ -272,15 +272,6 @@ def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | 
     raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
 
 
-def refuse_while_restoring(context: TableContext, timeline: Timeline) -> None:
-    """Raises TableState while a restore is pending."""
-    restoring = timeline.pending(Action.RESTORE)
-    if restoring:
-        raise TableState(
-            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before cleaning"
-        )
-
-
 def _load_slicing(context: TableContext, timeline: Timeline) -> tuple[SlicingState, dict[tuple[str, str], str]]:
     store = context.timeline
     state = SlicingState(
@@ -346,7 +337,7 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, 
     """Put the plan on the timeline, as this process's own; None when another clean or a savepoint has come first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
-        refuse_while_restoring(context, timeline)
+        refuse_while_restoring(context, timeline, "cleaning")
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
             return None
         if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):

@@ -13,41 +13,40 @@ Source: writing and services, "Clustering"; clustering design.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Annotated, Any
 
-from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
-from pyhudi.format.actions.clustering import (
-    SORT_AND_SIZE_STRATEGY,
-    SORT_COLUMNS_KEY,
-    ClusteringGroup,
-    ClusteringPlan,
-    ClusteringStrategy,
-    SliceInfo,
-)
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import Action, Instant
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
-from pyhudi.operations.action.attempt import Phases, taken_back_on_error
-from pyhudi.operations.action.claim import PlanTaken, claim, drop_plan, plan_and_claim, settle_plan
+from pyhudi.format.names import WriteToken
+from pyhudi.operations.action.claim import drop_plan, settle_plan
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
-from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
+from pyhudi.operations.action.outcome import NotDue, Runs
+from pyhudi.operations.action.planned import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
 from pyhudi.operations.action.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
-from pyhudi.operations.action.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
-from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
+from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.services.clustering_plans import (
+    ClusteringWork,
+    check_not_overtaken,
+    clustering_document,
+    load_clustering,
+    since_plan,
+    why_never,
+)
 from pyhudi.plan.clustering import (
     FILTER_MODE,
     GROUPING,
@@ -62,19 +61,14 @@ from pyhudi.plan.clustering import (
     choose_partitions,
     clustering_due,
     eligible_slices,
-    group_metrics,
     plan_groups,
 )
-from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.records.columns import field_at
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
-from pyhudi.table.plans import planned_path
-from pyhudi.table.slices import BaseFile, FileSlice, LogFile
-from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
-from pyhudi.table.written import check_size, load_written_sizes
+from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 _EXECUTION_STRATEGY = Option(
@@ -172,20 +166,6 @@ class ClusteringResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ClusteringRuns:
-    """What running all that is pending, and what is due, came to.
-
-    runs: what was carried out.  left: plan -> why it was not.  planned: the new plan, None when there is none, and then `reason`
-    says why.
-    """
-
-    runs: tuple[ClusteringResult, ...]
-    left: Mapping[str, str]
-    planned: str | None
-    reason: str
-
-
 def schedule_clustering(
     context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
 ) -> ClusteringResult:
@@ -195,7 +175,11 @@ def schedule_clustering(
     if_due: only when enough writes completed since the last one was planned.
     Raises Unsupported when the options say that the table is bucketed: its records would leave the groups that their keys name.
     """
-    return _schedule(context, engine, options, if_due, claims=False)[0]
+    action = Clustering(context, engine, options)
+    planned = schedule(action, if_due=if_due)
+    if isinstance(planned, NotDue):
+        return ClusteringResult(None, None)
+    return _of_groups(planned.instant, action.planned, options.plan.sort_columns)
 
 
 def plan_and_run_clustering(
@@ -205,35 +189,8 @@ def plan_and_run_clustering(
 
     Raises as `schedule_clustering` and `execute_clustering`.
     """
-    planned, transaction = _schedule(context, engine, options, if_due, claims=True)
-    return planned if transaction is None else _execute(context, engine, transaction, options)
-
-
-def _schedule(
-    context: TableContext, engine: Engine, options: ClusteringOptions, if_due: bool, *, claims: bool
-) -> tuple[ClusteringResult, Transaction | None]:
-    check_writable(context)
-    if options.bucketed:
-        raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
-    settle_clusterings(context, options.commit)
-    with context.locked(options.commit.lock_wait_ms) as held:
-        snapshot = load_snapshot(held)
-        if snapshot.timeline.pending(Action.RESTORE):
-            raise TableState(f"a restore of {context.storage.uri} did not finish; run it again before clustering")
-        if if_due and not due_now(context, snapshot.timeline, options).due:
-            return ClusteringResult(None, None), None
-        groups = _plan(held, engine, snapshot, options.plan)
-        if not groups:
-            return ClusteringResult(None, None), None
-        time = new_instant_time(context, snapshot.timeline, options.commit)
-        document = RequestedReplaceMetadata.of_clustering(_document(context, groups, options.plan))
-        content = document.encode(context.env.token_bytes(16))
-        transaction = None
-        if claims:
-            transaction = plan_and_claim(context, held, time, Action.CLUSTERING, content, options.commit)
-        else:
-            held.timeline.request(time, Action.CLUSTERING, content)
-    return _result(time, None, groups, (), options.plan.sort_columns), transaction
+    done = plan_and_run(Clustering(context, engine, options), if_due=if_due)
+    return ClusteringResult(None, None) if isinstance(done, NotDue) else done
 
 
 def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusteringOptions) -> ClusteringResult:
@@ -242,45 +199,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
     Raises InstantNotFound, TableState when another executor has it, WriteConflict when one of its file groups was written to
     since it was planned; such a plan can never be carried out, and the next writer or plan drops it.
     """
-    check_writable(context)
-    timeline = context.timeline.load()
-    if finish_pending_rollbacks(context, options.commit, timeline):
-        timeline = context.timeline.load()
-    instant = timeline.find(instant_time, Action.CLUSTERING)
-    if instant.state is State.INFLIGHT:
-        rollback_failed_attempt(context, instant_time, Action.CLUSTERING, options.commit)
-    return _execute(context, engine, claim(context, instant_time, Action.CLUSTERING, options.commit), options)
-
-
-@observed("cluster")
-def _execute(context: TableContext, engine: Engine, transaction: Transaction, options: ClusteringOptions) -> ClusteringResult:
-    instant_time = transaction.instant_time
-    phases = Phases(context.env)
-    with taken_back_on_error(transaction):
-        snapshot = load_snapshot(context)
-        plan = _load_plan(context, instant_time)
-        groups, sort_columns, layout = _groups_of(context, plan, snapshot.timeline)
-        start = _since_plan(snapshot.timeline, instant_time)
-        _check_not_overtaken(context, snapshot.timeline, instant_time, start, groups)
-        tasks = _tasks(context, snapshot, instant_time, groups, sort_columns, layout, options)
-        phases.end("load")
-        statuses = [status for part in engine.map(run_cluster, tasks) for status in part]
-        phases.end("write")
-        replaced: dict[str, list[str]] = {}
-        for group in groups:
-            replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
-        schema_text = snapshot.schema.avro if snapshot.schema else ""
-        metadata = commit_metadata(Operation.CLUSTER, statuses, schema_text, {}, replaced)
-        schema = snapshot.schema.arrow if snapshot.schema else None
-        mirror = CommitMirror(engine, tasks[0].spec.indexing if tasks else None, schema, statuses, replaced=replaced)
-        mirror = mirror.prepare(context, snapshot, instant_time, Operation.CLUSTER)
-        done = transaction.commit(metadata, start, [(p, f) for p, ids in replaced.items() for f in ids], mirror)
-    phases.end("commit")
-    return replace(_result(instant_time, done.completion_time, groups, statuses, sort_columns), seconds=phases.seconds)
-
-
-def _always() -> bool:
-    return True
+    return run_planned(Clustering(context, engine, options), instant_time)
 
 
 def run_clusterings(
@@ -289,39 +208,88 @@ def run_clusterings(
     options: ClusteringOptions,
     *,
     schedule: bool = True,
-    go_on: Callable[[], bool] = _always,
-) -> ClusteringRuns:
+    go_on: Callable[[], bool] = lambda: True,
+) -> Runs[ClusteringResult]:
     """Carry out what is pending and nobody else carries out; then plan what is due and carry it out.
 
     A plan of which a file group was written to since is dropped.  schedule: False carries out what is pending alone.  go_on:
     asked before each plan; False leaves the rest as it is.
     """
-    runs: list[ClusteringResult] = []
-    left: dict[str, str] = {}
+    return run_all(Clustering(context, engine, options), if_due=True, schedule=schedule, go_on=go_on)
 
-    def attempt(instant: str, run: Callable[[], ClusteringResult]) -> None:
-        try:
-            runs.append(run())
-        except InstantNotFound:
-            left[instant] = "another process completed or dropped it"
-        except ClusteringOvertaken as error:
-            left[instant] = f"dropped: {error}" if drop_clustering(context, options.commit, instant) else str(error)
-        except (WriteConflict, PlanTaken) as error:
-            left[instant] = str(error)
 
-    for pending in context.timeline.load().pending(Action.CLUSTERING):
-        if go_on():
-            attempt(pending.request_time, partial(execute_clustering, context, engine, pending.request_time, options))
-    if not schedule or not go_on():
-        return ClusteringRuns(tuple(runs), left, None, "no plan is made")
-    timeline = context.timeline.load()
-    due = due_now(context, timeline, options)
-    if not due.due:
-        return ClusteringRuns(tuple(runs), left, None, due.reason)
-    planned, transaction = _schedule(context, engine, options, if_due=True, claims=True)
-    if planned.instant is not None and transaction is not None:
-        attempt(planned.instant, partial(_execute, context, engine, transaction, options))
-    return ClusteringRuns(tuple(runs), left, planned.instant, "" if planned.instant else "nothing to cluster")
+@dataclass(frozen=True, slots=True)
+class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
+    """File groups become others, in a better order and size.  planned: the groups of the plan that was made, if one was."""
+
+    options: ClusteringOptions
+    planned: list[ClusterGroup] = field(default_factory=list)
+
+    action = Action.CLUSTERING
+    operation = Operation.CLUSTER
+    doing = "clustering"
+
+    @property
+    def commit(self) -> CommitSettings:
+        return self.options.commit
+
+    def check(self) -> None:
+        check_writable(self.context)
+
+    def prepare(self, *, if_due: bool) -> NotDue | None:
+        if self.options.bucketed:
+            raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
+        if if_due:
+            due = due_now(self.context, self.context.timeline.load(), self.options)
+            if not due.due:
+                return NotDue(due.reason)
+        settle_clusterings(self.context, self.commit)
+        return None
+
+    def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
+        if if_due:
+            due = due_now(snapshot.context, snapshot.timeline, self.options)
+            if not due.due:
+                return NotDue(due.reason)
+        groups = _choose_groups(self.workers, snapshot, self.options.plan)
+        if not groups:
+            return NotDue("nothing to cluster")
+        self.planned[:] = groups
+        document = RequestedReplaceMetadata.of_clustering(clustering_document(snapshot.context, groups, self.options.plan))
+        return document.encode(self.context.env.token_bytes(16))
+
+    def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[ClusteringWork]:
+        context, timeline = self.context, snapshot.timeline
+        work = load_clustering(context, timeline, request_time)
+        start = since_plan(timeline, request_time)
+        check_not_overtaken(context, timeline, request_time, start, work.groups)
+        spec = _writer_spec(context, snapshot, request_time, self.options)
+        tasks = _tasks(context, spec, timeline, work, self.options)
+        replaced: dict[str, list[str]] = {}
+        for group in work.groups:
+            replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
+        return Rewrite(work, run_cluster, tasks, spec.indexing if tasks else None, replaced=replaced, start=start)
+
+    def run(self, transaction: Transaction) -> ClusteringResult:
+        return _observed_run(self.context, self, transaction)
+
+    def result(
+        self, rewrite: Rewrite[ClusteringWork], done: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
+    ) -> ClusteringResult:
+        stats = [status.stat for status in statuses]
+        return replace(
+            _of_groups(done.request_time, rewrite.plan.groups, rewrite.plan.order),
+            completion_time=done.completion_time,
+            file_groups_written=len(stats),
+            rows=sum(stat.num_writes for stat in stats),
+            bytes_written=sum(stat.total_write_bytes for stat in stats),
+            seconds=seconds,
+        )
+
+
+@observed("cluster")
+def _observed_run(context: TableContext, action: Clustering, transaction: Transaction) -> ClusteringResult:
+    return Rewriting.run(action, transaction)
 
 
 def due_now(context: TableContext, timeline: Timeline, options: ClusteringOptions) -> ClusteringDue:
@@ -361,26 +329,10 @@ def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:
         settle_clustering(context, settings, instant)
 
 
-def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
-    """Why a pending clustering can never run: files that it reads are gone, or were superseded since; None when it can."""
-    try:
-        groups, _, _ = _groups_of(context, _load_plan(context, instant.request_time), timeline)
-        _check_not_overtaken(context, timeline, instant.request_time, _since_plan(timeline, instant.request_time), groups)
-    except (TableState, ClusteringOvertaken) as error:
-        return str(error)
-    except CorruptData:
-        # Whoever runs it is told; damage may be mended.
-        return None
-    return None
-
-
-class ClusteringOvertaken(WriteConflict):
-    """A file group of the plan was written to since; the plan can never be carried out."""
-
-
-def _plan(context: TableContext, engine: Engine, snapshot: Snapshot, settings: ClusteringSettings) -> tuple[ClusterGroup, ...]:
+def _choose_groups(engine: Engine, snapshot: Snapshot, settings: ClusteringSettings) -> tuple[ClusterGroup, ...]:
     if snapshot.schema is None:
         return ()
+    context = snapshot.context
     schema = with_meta_fields(snapshot.schema.arrow)
     for name in settings.sort_columns:
         field_at(schema, name)
@@ -398,181 +350,51 @@ def _plan(context: TableContext, engine: Engine, snapshot: Snapshot, settings: C
     return plan_groups(candidates, ranges, settings)
 
 
-def _document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringSettings) -> ClusteringPlan:
-    absolute = context.storage.absolute
-    documents = tuple(
-        ClusteringGroup(
-            slices=tuple(
-                SliceInfo(
-                    data_file_path=absolute(s.base.path) if s.base else "",
-                    delta_file_paths=tuple(absolute(log.path) for log in reversed(s.logs)),
-                    file_id=s.file_id,
-                    partition_path=s.partition,
-                )
-                for s in group.slices
-            ),
-            metrics=group_metrics(group, settings),
-            num_output_file_groups=group.output_count,
-            extra_metadata={},
-        )
-        for group in groups
-    )
-    parameters: dict[str, str] = {}
-    if settings.sort_columns:
-        parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
-        if settings.layout != "LINEAR":
-            parameters[LAYOUT.key] = settings.layout
-    return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
-
-
-def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:
-    data = context.timeline.read_state(request_time, Action.CLUSTERING, State.REQUESTED)
-    plan = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
-    if plan is None:
-        raise TableState(f"clustering {request_time} of {context.storage.uri} has no plan; roll it back")
-    return plan
-
-
-def _groups_of(
-    context: TableContext, plan: ClusteringPlan, timeline: Timeline
-) -> tuple[tuple[ClusterGroup, ...], tuple[str, ...], str]:
-    """The plan as values: groups with their files, sort columns, layout.  Other writers' plans are read the same way.
-
-    Raises CorruptData for a log that is not as long as its commit says.
-    """
-    parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
-    columns = tuple(name.strip() for name in parameters.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())
-    groups = []
-    pieces = [piece for document in plan.input_groups or () for piece in document.slices or ()]
-    logs = [_below(context, piece, file) for piece in pieces for file in piece.delta_file_paths or ()]
-    written = load_written_sizes(context.timeline, timeline, logs)
-    for document in plan.input_groups or ():
-        slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
-        if slices:
-            groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1))
-    return tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper()
-
-
-def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int]) -> FileSlice:
-    base = None
-    if piece.data_file_path:
-        path = _below(context, piece, piece.data_file_path)
-        name = parse_base_file(path.rsplit("/", 1)[-1])
-        if name is None:
-            raise TableState(f"the clustering plan names {piece.data_file_path}, which is no base file")
-        base = BaseFile(path, name, _size(context, path))
-    logs = []
-    for file in reversed(piece.delta_file_paths or ()):
-        path = _below(context, piece, file)
-        log_name = parse_log_file(path.rsplit("/", 1)[-1])
-        if log_name is None:
-            raise TableState(f"the clustering plan names {file}, which is no log file")
-        logs.append(LogFile(path, log_name, check_size(context.storage, path, _size(context, path), written)))
-    instant = base.name.instant_time if base else logs[0].name.instant_time if logs else ""
-    return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
-
-
-def _below(context: TableContext, piece: SliceInfo, uri: str) -> str:
-    path = planned_path(piece.partition_path or "", uri)
-    if path is None:
-        raise TableState(
-            f"the clustering plan names {uri}, which is no file of partition {piece.partition_path!r} of {context.storage.uri}"
-        )
-    return path
-
-
-def _size(context: TableContext, path: str) -> int:
-    found = context.storage.stat(path)
-    if found is None:
-        raise TableState(f"{context.storage.absolute(path)}, which the clustering plan reads, is gone; roll the clustering back")
-    return found.size_bytes
-
-
-def _since_plan(timeline: Timeline, planned: str) -> WriteStart:
-    """What to compare the replaced groups with: every write that completed after the plan was made, or is still to complete."""
-    after = {i.request_time for i in timeline.completed_writes() if (i.completion_time or i.request_time) > planned}
-    last = timeline.last_completed_write()
-    pending = {i.request_time for i in timeline.pending_writes()}
-    return WriteStart(last.request_time if last else "", frozenset(after | pending), latest=planned)
-
-
-def _check_not_overtaken(
-    context: TableContext, timeline: Timeline, planned: str, start: WriteStart, groups: Iterable[ClusterGroup]
-) -> None:
-    """Raises WriteConflict when a write has changed one of the groups, before any work is done; the commit looks again."""
-    mine = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
-    others = {
-        instant: touched_groups(context, instant)
-        for instant in instants_to_check(planned, start, timeline)
-        if instant.state is State.COMPLETED
-    }
-    conflicts = find_conflicts(planned, mine, others, frozenset())
-    if conflicts:
-        raise ClusteringOvertaken(
-            f"file groups of clustering {planned} of {context.storage.uri} were changed since it was planned, by "
-            f"{describe_conflicts(conflicts)}",
-            instants=tuple(c.instant.request_time for c in conflicts),
-        )
-
-
-def _tasks(
-    context: TableContext,
-    snapshot: Snapshot,
-    instant_time: str,
-    groups: Iterable[ClusterGroup],
-    sort_columns: tuple[str, ...],
-    layout: str,
-    options: ClusteringOptions,
-) -> list[ClusterTask]:
+def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, options: ClusteringOptions) -> WriterSpec:
     config = context.config
-    if snapshot.schema is None:
-        raise TableState(f"the table at {context.storage.uri} has no schema")
-    stored = with_meta_fields(snapshot.schema.arrow)
-    spec = WriterSpec(
+    assert snapshot.schema is not None, "whoever carries plans out has looked"
+    schema = snapshot.schema.arrow
+    return WriterSpec(
         storage=context.storage.spec(),
-        instant_time=instant_time,
-        data_schema=snapshot.schema.arrow,
-        avro_schema=arrow_to_avro(stored, config.name),
+        instant_time=request_time,
+        data_schema=schema,
+        avro_schema=arrow_to_avro(with_meta_fields(schema), config.name),
         files=options.files,
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
         rule=merge_rule(config.merge),
-        indexing=indexing_of(context, options.metadata, snapshot.schema.arrow, snapshot.schema.arrow),
+        indexing=indexing_of(context, options.metadata, schema, schema),
     )
-    validity = InstantValidity.of(snapshot.timeline)
+
+
+def _tasks(
+    context: TableContext, spec: WriterSpec, timeline: Timeline, work: ClusteringWork, options: ClusteringOptions
+) -> list[ClusterTask]:
+    validity = InstantValidity.of(timeline)
     return [
         ClusterTask(
             spec=spec,
             partition=group.partition,
             slices=group.slices,
             output_prefixes=tuple(context.env.uuid4() for _ in range(group.output_count)),
-            sort_columns=sort_columns,
-            layout=layout,
+            sort_columns=work.order,
+            layout=work.layout,
             validity=validity,
             token=WriteToken(number, 0, number),
             memory_budget_bytes=options.memory_budget_bytes,
         )
-        for number, group in enumerate(groups)
+        for number, group in enumerate(work.groups)
     ]
 
 
-def _result(
-    instant: str,
-    completion_time: str | None,
-    groups: Iterable[ClusterGroup],
-    statuses: Iterable[WriteStatus],
-    order: tuple[str, ...],
-) -> ClusteringResult:
-    every, stats = tuple(groups), [status.stat for status in statuses]
+def _of_groups(request_time: str, groups: Sequence[ClusterGroup], order: tuple[str, ...]) -> ClusteringResult:
+    """A result as far as the plan tells it."""
     return ClusteringResult(
-        instant=instant,
-        completion_time=completion_time,
-        groups=len(every),
-        file_groups_read=sum(len(group.slices) for group in every),
-        file_groups_written=len(stats),
-        rows=sum(stat.num_writes for stat in stats),
-        bytes_read=sum(group.size_bytes for group in every),
-        bytes_written=sum(stat.total_write_bytes for stat in stats),
+        instant=request_time,
+        completion_time=None,
+        groups=len(groups),
+        file_groups_read=sum(len(group.slices) for group in groups),
+        bytes_read=sum(group.size_bytes for group in groups),
         order=order,
     )
 

@@ -5,21 +5,19 @@
     execute    a task for each file group, on the engine; every attempt has file names of its own
     complete   `<t>_<c>.commit`; the plan stays beside it
 
-Writers go on all the while: what completes after `t` belongs to the slice that the compaction makes.  An attempt whose process
-died is undone by its markers and the plan carried out anew.  A log compaction lives with less: it must not complete once a newer
-compaction or clustering has taken one of its file groups, or an older write one of its slices, and an attempt that fails takes
-the plan with it.
+All of it is that of `planned`.  Writers go on all the while: what completes after `t` belongs to the slice that the compaction
+makes.  An attempt whose process died is undone by its markers and the plan carried out anew.
 
 Source: writing and services, "Compaction"; timeline document, "Timeline files".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pyarrow as pa
 
@@ -37,15 +35,15 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
-from pyhudi.operations.action.attempt import Phases, taken_back_on_error
-from pyhudi.operations.action.claim import PlanTaken, claim, drop_plan, plan_and_claim
+from pyhudi.operations.action.claim import drop_plan
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.outcome import NotDue, Planned, Runs
+from pyhudi.operations.action.planned import Rewrite, Rewriting, run_all, run_planned, schedule
 from pyhudi.operations.action.results import CompactionResult, CompactionRun
-from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, CommitSettings, delete_marker
-from pyhudi.operations.action.transaction import Transaction, commit_metadata, new_instant_time, touched_groups
-from pyhudi.operations.metadata.mirror import CommitMirror, indexing_of
+from pyhudi.operations.action.transaction import touched_groups
+from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.plan.compaction import (
     CompactionSettings,
@@ -88,22 +86,6 @@ class CompactSettings:
         return read_settings(cls, options, marker=delete_marker(options, beside_flag=True))
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What scheduling came to.
-
-    instant: None when there was nothing to plan, and `reason` says why.  own: of a plan that this process has claimed with it.
-    """
-
-    instant: str | None
-    reason: str
-    own: Transaction | None = None
-
-
-def _always() -> bool:
-    return True
-
-
 @observed("compact")
 def run_compaction(
     context: TableContext,
@@ -113,7 +95,7 @@ def run_compaction(
     *,
     if_due: bool = False,
     schedule: bool = True,
-    go_on: Callable[[], bool] = _always,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
     """Carry out the compaction planned at `instant`; without one, all that are pending, and then a new one.
 
@@ -122,7 +104,10 @@ def run_compaction(
     Raises InstantNotFound when no compaction is pending at `instant`, TableState when another process carries it out or the table
     forbids compactions.
     """
-    return _run_all(context, engine, settings, _COMPACTION, instant, if_due, schedule, go_on)
+    action = Compaction(context, engine, settings)
+    if instant is not None:
+        return _one("compact", run_planned(action, instant))
+    return _result("compact", run_all(action, if_due=if_due, schedule=schedule, go_on=go_on))
 
 
 @observed("log_compact")
@@ -134,28 +119,25 @@ def run_log_compaction(
     *,
     if_due: bool = False,
     schedule: bool = True,
-    go_on: Callable[[], bool] = _always,
+    go_on: Callable[[], bool] = lambda: True,
 ) -> CompactionResult:
     """As `run_compaction`, for log compactions: the log files of a slice become one."""
-    return _run_all(context, engine, settings, _LOG_COMPACTION, instant, if_due, schedule, go_on)
+    action = LogCompaction(context, engine, settings)
+    if instant is not None:
+        return _one("log_compact", run_planned(action, instant))
+    return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, go_on=go_on))
 
 
 def schedule_compaction(context: TableContext, settings: CompactSettings, *, if_due: bool = False) -> CompactionResult:
     """Plan a compaction and leave it to be carried out.  if_due: only when its trigger asks for it."""
-    _check_table(context, settings)
-    finish_pending_rollbacks(context, settings.commit, context.timeline.load())
-    planned = _schedule(context, settings, if_due)
-    return CompactionResult(_COMPACTION.name, planned=planned.instant, reason=planned.reason)
+    return _planned("compact", schedule(Compaction(context, None, settings), if_due=if_due))
 
 
 def schedule_log_compaction(
     context: TableContext, engine: Engine, settings: CompactSettings, *, if_due: bool = False
 ) -> CompactionResult:
     """Plan a log compaction and leave it to be carried out.  if_due: only when enough delta commits completed."""
-    _check_table(context, settings)
-    finish_pending_rollbacks(context, settings.commit, context.timeline.load())
-    planned = _schedule_log(context, engine, settings, if_due)
-    return CompactionResult(_LOG_COMPACTION.name, planned=planned.instant, reason=planned.reason)
+    return _planned("log_compact", schedule(LogCompaction(context, engine, settings), if_due=if_due))
 
 
 def unschedule(context: TableContext, settings: CompactSettings, instant: str) -> None:
@@ -169,132 +151,148 @@ def unschedule(context: TableContext, settings: CompactSettings, instant: str) -
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """What compaction and log compaction differ in."""
+class _Merging(Rewriting[CompactionRun, CompactionPlan]):
+    """What compaction and log compaction share: the plan lists log files of slices, and a task merges those of one slice."""
 
-    name: str
-    operation: Operation
-    action: Action
-    task: Callable[[CompactionSpec, CompactionTask], WriteStatus | None]
+    settings: CompactSettings
 
+    doing = "compacting"
+    task: ClassVar[Callable[[CompactionSpec, CompactionTask], WriteStatus | None]]
 
-_COMPACTION = _Kind("compact", Operation.COMPACT, Action.COMPACTION, run_compact)
-_LOG_COMPACTION = _Kind("log_compact", Operation.LOG_COMPACT, Action.LOGCOMPACTION, run_log_compact)
+    @property
+    def commit(self) -> CommitSettings:
+        return self.settings.commit
 
+    def check(self) -> None:
+        check_writable(self.context)
+        if self.context.config.is_cow:
+            raise TableState(f"the table at {self.context.storage.uri} is copy on write: it has no log files to compact")
+        if self.settings.marker is not None:
+            schema = load_snapshot(self.context).schema
+            self.settings.marker.check(pa.schema([]) if schema is None else schema.arrow)
 
-def _run_all(
-    context: TableContext,
-    engine: Engine,
-    settings: CompactSettings,
-    kind: _Kind,
-    instant: str | None,
-    if_due: bool,
-    schedule: bool,
-    go_on: Callable[[], bool],
-) -> CompactionResult:
-    _check_table(context, settings)
-    phases = Phases(context.env)
-    timeline = context.timeline.load()
-    if finish_pending_rollbacks(context, settings.commit, timeline):
-        timeline = context.timeline.load()
-    runs: list[CompactionRun] = []
-    if instant is not None:
-        timeline.find(instant, kind.action)
-        run = _execute(context, engine, settings, kind, instant)
-        if isinstance(run, str):
-            raise TableState(f"{kind.action} {instant} of {context.storage.uri} is not run: {run}")
-        phases.end("run")
-        return CompactionResult(kind.name, runs=(run,), seconds=phases.seconds)
-    left: dict[str, str] = {}
+    def load(self, snapshot: Snapshot, request_time: str) -> Rewrite[CompactionPlan]:
+        plan = load_compaction_plan(self.context.timeline, Instant(request_time, self.action, State.REQUESTED))
+        spec = _task_spec(snapshot, self.settings, request_time)
+        tasks = _tasks(self.context, plan, snapshot.timeline)
+        return Rewrite(plan, partial(type(self).task, spec), tasks, spec.indexing, verify=self.verify(plan, request_time))
 
-    def attempt(request_time: str, own: Transaction | None = None) -> None:
-        try:
-            outcome = _execute(context, engine, settings, kind, request_time, own)
-        except WriteConflict as error:
-            # What overtook the plan stands; nothing is wrong with the table, and the next plan takes up what is left.
-            outcome = str(error)
-        if isinstance(outcome, str):
-            left[request_time] = outcome
-        else:
-            runs.append(outcome)
+    def verify(self, plan: CompactionPlan, request_time: str) -> Callable[[Timeline], None] | None:
+        """What must hold of the timeline when the merge completes; None where the plan alone holds its file groups."""
+        return None
 
-    for pending in timeline.pending(kind.action):
-        if go_on():
-            attempt(pending.request_time)
-    phases.end("pending plans")
-    if not schedule or not go_on():
-        return CompactionResult(kind.name, None, "no plan is made", tuple(runs), left, phases.seconds)
-    if kind is _COMPACTION:
-        planned = _schedule(context, settings, if_due, claims=True)
-    else:
-        planned = _schedule_log(context, engine, settings, if_due)
-    phases.end("plan")
-    if planned.instant is not None:
-        attempt(planned.instant, planned.own)
-        phases.end("run")
-    return CompactionResult(kind.name, planned.instant, planned.reason, tuple(runs), left, phases.seconds)
+    def result(
+        self, rewrite: Rewrite[CompactionPlan], done: Instant, statuses: Sequence[WriteStatus], seconds: Mapping[str, float]
+    ) -> CompactionRun:
+        stats, operations = [status.stat for status in statuses], rewrite.plan.operations or ()
+        return CompactionRun(
+            instant=done.request_time,
+            completion_time=done.completion_time or "",
+            file_groups=len(operations),
+            log_files=sum(len(operation.delta_file_paths or ()) for operation in operations),
+            files_written=len(stats),
+            rows_written=sum(stat.num_writes for stat in stats),
+            rows_updated=sum(stat.num_update_writes for stat in stats),
+            rows_deleted=sum(stat.num_deletes for stat in stats),
+            bytes_read=sum(stat.total_log_size_compacted for stat in stats),
+            bytes_written=sum(stat.total_write_bytes for stat in stats),
+            seconds=sum(seconds.values()),
+        )
 
 
-# Planning
+@dataclass(frozen=True, slots=True)
+class Compaction(_Merging):
+    """Slices with log files become base files."""
 
+    action = Action.COMPACTION
+    operation = Operation.COMPACT
+    task = run_compact
 
-def _schedule(context: TableContext, settings: CompactSettings, if_due: bool, *, claims: bool = False) -> Planned:
-    chosen = settings.compaction
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        snapshot = load_snapshot(held)
-        timeline = snapshot.timeline
-        _refuse_while_restoring(context, timeline)
-        time = new_instant_time(context, timeline, settings.commit)
+    def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
+        chosen, context = self.settings.compaction, snapshot.context
         if if_due:
-            due = compaction_due(timeline, chosen, time, context.config.zone)
+            due = compaction_due(snapshot.timeline, chosen, time, context.config.zone)
             if not due.due:
-                return Planned(None, due.reason)
+                return NotDue(due.reason)
         partitions, dropped = kept_partitions(_candidate_partitions(context, snapshot, chosen), chosen, time)
         excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
         slices, passed_over = _find_slices(snapshot, partitions, time, excluded)
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
         if plan is None:
-            return Planned(None, "no file slice with log files to compact")
-        content = plan.encode(context.env.token_bytes(16))
-        if claims:
-            return Planned(time, "", plan_and_claim(context, held, time, Action.COMPACTION, content, settings.commit))
-        held.timeline.request(time, Action.COMPACTION, content)
-    return Planned(time, "")
+            return NotDue("no file slice with log files to compact")
+        return plan.encode(context.env.token_bytes(16))
 
 
-def _schedule_log(context: TableContext, engine: Engine, settings: CompactSettings, if_due: bool) -> Planned:
-    chosen = settings.compaction
-    if not merge_rule(context.config.merge).picks:
-        return Planned(None, f"merge mode {context.config.merge.mode} needs the base file's rows")
-    # Headers are read before the lock is taken; under it only those of log files that came since.
-    headers: dict[str, tuple[LogBlock | CorruptBlock, ...]] = {}
-    early = load_snapshot(context)
-    if if_due:
-        due = log_compaction_due(early.timeline, chosen, _last_log_compaction(context, early.timeline))
-        if not due.due:
-            return Planned(None, due.reason)
-    partitions = _candidate_partitions(context, early, chosen)
-    slices, _ = _find_slices(early, partitions, _AFTER_ALL, _held_groups(context, early))
-    _read_headers(early, engine, slices, headers)
-    with context.locked(settings.commit.lock_wait_ms) as held:
-        snapshot = load_snapshot(held)
-        timeline = snapshot.timeline
-        _refuse_while_restoring(context, timeline)
+@dataclass(frozen=True, slots=True)
+class LogCompaction(_Merging):
+    """The log files of a slice become one.
+
+    It must not complete once a newer compaction or clustering has taken one of its file groups, or an older write one of its
+    slices; an attempt that fails takes the plan with it.  headers: those of log files, read before the lock is taken.
+    """
+
+    headers: dict[str, tuple[LogBlock | CorruptBlock, ...]] = field(default_factory=dict)
+
+    action = Action.LOGCOMPACTION
+    operation = Operation.LOG_COMPACT
+    task = run_log_compact
+
+    def prepare(self, *, if_due: bool) -> NotDue | None:
+        context, chosen = self.context, self.settings.compaction
+        if not merge_rule(context.config.merge).picks:
+            return NotDue(f"merge mode {context.config.merge.mode} needs the base file's rows")
+        early = load_snapshot(context)
+        if if_due:
+            due = log_compaction_due(early.timeline, chosen, _last_log_compaction(context, early.timeline))
+            if not due.due:
+                return NotDue(due.reason)
+        self._read_headers(early, self._slices(early, _AFTER_ALL)[0])
+        return None
+
+    def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
+        chosen, timeline = self.settings.compaction, snapshot.timeline
         writing = timeline.pending_writes()
         if writing:
             # It would carry an older time than the merged block and yet be newer than what that holds.
-            return Planned(None, f"{writing[0].action} {writing[0].request_time} is under way")
-        time = new_instant_time(context, timeline, settings.commit)
-        slices, passed_over = _find_slices(
-            snapshot, _candidate_partitions(context, snapshot, chosen), time, _held_groups(context, snapshot)
-        )
-        _read_headers(snapshot, engine, slices, headers)
+            return NotDue(f"{writing[0].action} {writing[0].request_time} is under way")
+        slices, passed_over = self._slices(snapshot, time)
+        self._read_headers(snapshot, slices)
         validity = InstantValidity.of(timeline)
-        plan = plan_log_compaction(((s, _block_count(s, headers, validity)) for s in slices), chosen, passed_over)
+        plan = plan_log_compaction(((s, _block_count(s, self.headers, validity)) for s in slices), chosen, passed_over)
         if plan is None:
-            return Planned(None, f"no file slice with {chosen.log_block_threshold} log blocks to merge")
-        held.timeline.request(time, Action.LOGCOMPACTION, plan.encode(context.env.token_bytes(16)))
-    return Planned(time, "")
+            return NotDue(f"no file slice with {chosen.log_block_threshold} log blocks to merge")
+        return plan.encode(self.context.env.token_bytes(16))
+
+    def verify(self, plan: CompactionPlan, request_time: str) -> Callable[[Timeline], None] | None:
+        return partial(_check_still_newest, self.context, plan, request_time)
+
+    def _slices(self, snapshot: Snapshot, time: str) -> tuple[list[FileSlice], set[str]]:
+        partitions = _candidate_partitions(self.context, snapshot, self.settings.compaction)
+        return _find_slices(snapshot, partitions, time, _held_groups(self.context, snapshot))
+
+    def _read_headers(self, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
+        """Read those that are not read yet: under the lock only those of log files that came since."""
+        unread = [log for slice_ in slices for log in slice_.logs if log.path not in self.headers]
+        task = partial(run_log_headers, self.context.storage.spec(), InstantValidity.of(snapshot.timeline))
+        for found in self.workers.map(task, unread):
+            self.headers[found.path] = found.blocks
+
+
+def _one(operation: str, run: CompactionRun) -> CompactionResult:
+    return CompactionResult(operation, runs=(run,), seconds={"run": run.seconds})
+
+
+def _result(operation: str, runs: Runs[CompactionRun]) -> CompactionResult:
+    return CompactionResult(operation, runs.planned, runs.reason, runs.runs, runs.left, runs.seconds)
+
+
+def _planned(operation: str, planned: Planned | NotDue) -> CompactionResult:
+    if isinstance(planned, NotDue):
+        return CompactionResult(operation, reason=planned.reason)
+    return CompactionResult(operation, planned=planned.instant)
+
+
+# Planning
 
 
 _AFTER_ALL = "9" * 17
@@ -338,18 +336,6 @@ def _held_groups(context: TableContext, snapshot: Snapshot) -> frozenset[FileGro
     return frozenset(held)
 
 
-def _read_headers(
-    snapshot: Snapshot,
-    engine: Engine,
-    slices: Iterable[FileSlice],
-    headers: dict[str, tuple[LogBlock | CorruptBlock, ...]],
-) -> None:
-    unread = [log for slice_ in slices for log in slice_.logs if log.path not in headers]
-    task = partial(run_log_headers, snapshot.context.storage.spec(), InstantValidity.of(snapshot.timeline))
-    for found in engine.map(task, unread):
-        headers[found.path] = found.blocks
-
-
 def _block_count(slice_: FileSlice, headers: dict[str, tuple[LogBlock | CorruptBlock, ...]], validity: InstantValidity) -> int:
     """The blocks that count and that no log compaction merged; all that one log compaction wrote are one."""
     blocks, _, _ = choose_blocks(((log.path, headers[log.path]) for log in slice_.logs), validity)
@@ -369,48 +355,6 @@ def _last_log_compaction(context: TableContext, timeline: Timeline) -> str:
 
 
 # Carrying out
-
-
-def _execute(
-    context: TableContext,
-    engine: Engine,
-    settings: CompactSettings,
-    kind: _Kind,
-    request_time: str,
-    own: Transaction | None = None,
-) -> CompactionRun | str:
-    """Carry out one plan; a text says why that is somebody else's business, or nobody's.  own: of a plan that is claimed."""
-    if own is None and _undo_dead_attempt(context, settings, kind, request_time) and kind is _LOG_COMPACTION:
-        return "its last attempt died, so it was dropped"
-    try:
-        transaction = own or claim(context, request_time, kind.action, settings.commit)
-    except PlanTaken as taken:
-        return taken.reason
-    phases = Phases(context.env)
-    with taken_back_on_error(transaction):
-        plan = load_compaction_plan(context.timeline, Instant(request_time, kind.action, State.REQUESTED))
-        snapshot = load_snapshot(context)
-        spec = _task_spec(snapshot, settings, request_time)
-        found = engine.map(partial(kind.task, spec), _tasks(context, plan, snapshot.timeline))
-        statuses = [status for status in found if status is not None]
-        assert snapshot.schema is not None, "a table with log files has a schema"
-        metadata = commit_metadata(kind.operation, statuses, snapshot.schema.avro, {}, compacted=True)
-        verify = partial(_check_still_newest, context, plan, request_time) if kind is _LOG_COMPACTION else None
-        mirror = CommitMirror(engine, spec.indexing, snapshot.schema.arrow, statuses)
-        mirror = mirror.prepare(context, snapshot, request_time, kind.operation)
-        done = transaction.commit(metadata, None, mirror=mirror, verify=verify)
-    phases.end("run")
-    return _run_result(done, plan, statuses, phases)
-
-
-def _undo_dead_attempt(context: TableContext, settings: CompactSettings, kind: _Kind, request_time: str) -> bool:
-    """Undo what a dead process left of a plan.  True when there was something."""
-    inflight = [
-        i for i in context.timeline.load().pending(kind.action) if i.request_time == request_time and i.state is State.INFLIGHT
-    ]
-    if not inflight:
-        return False
-    return rollback_failed_attempt(context, request_time, kind.action, settings.commit) is not None
 
 
 def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str) -> CompactionSpec:
@@ -495,37 +439,3 @@ def _check_still_newest(context: TableContext, plan: CompactionPlan, request_tim
                 "it is dropped, and the next one will find what is left to merge",
                 instants=(instant.request_time,),
             )
-
-
-def _run_result(done: Instant, plan: CompactionPlan, statuses: list[WriteStatus], phases: Phases) -> CompactionRun:
-    stats = [status.stat for status in statuses]
-    return CompactionRun(
-        instant=done.request_time,
-        completion_time=done.completion_time or "",
-        file_groups=len(plan.operations or ()),
-        log_files=sum(len(operation.delta_file_paths or ()) for operation in plan.operations or ()),
-        files_written=len(stats),
-        rows_written=sum(stat.num_writes for stat in stats),
-        rows_updated=sum(stat.num_update_writes for stat in stats),
-        rows_deleted=sum(stat.num_deletes for stat in stats),
-        bytes_read=sum(stat.total_log_size_compacted for stat in stats),
-        bytes_written=sum(stat.total_write_bytes for stat in stats),
-        seconds=sum(phases.seconds.values()),
-    )
-
-
-def _check_table(context: TableContext, settings: CompactSettings) -> None:
-    check_writable(context)
-    if context.config.is_cow:
-        raise TableState(f"the table at {context.storage.uri} is copy on write: it has no log files to compact")
-    if settings.marker is not None:
-        schema = load_snapshot(context).schema
-        settings.marker.check(pa.schema([]) if schema is None else schema.arrow)
-
-
-def _refuse_while_restoring(context: TableContext, timeline: Timeline) -> None:
-    restoring = timeline.pending(Action.RESTORE)
-    if restoring:
-        raise TableState(
-            f"restore {restoring[0].request_time} of {context.storage.uri} did not finish; run it again before compacting"
-        )

@@ -21,13 +21,14 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest, ServiceFailed
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action, Instant, State, format_instant_time
+from pyhudi.operations.action.outcome import Runs
 from pyhudi.operations.action.results import CompactionResult, WriteResult
 from pyhudi.operations.metadata.services import MetadataServiceSettings, run_metadata_services
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import INLINE as CLUSTER_INLINE
-from pyhudi.operations.services.cluster import ClusteringOptions, ClusteringRuns, due_now, run_clusterings, schedule_clustering
+from pyhudi.operations.services.cluster import ClusteringOptions, ClusteringResult, due_now, run_clusterings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction, schedule_compaction
 from pyhudi.operations.services.ttl import DeletePartitions, TtlSettings, run_ttl
 from pyhudi.plan.archival import reason_not_to_archive
@@ -295,14 +296,9 @@ def _cluster(context: TableContext, engine: Engine | None, settings: ServiceSett
     return f"planned: {planned}" if planned else "not due: nothing to cluster"
 
 
-def describe_clusterings(runs: ClusteringRuns) -> str:
-    """A few words on what clusterings came to."""
-    left = [f"{instant} not run, {why}" for instant, why in runs.left.items()]
-    if runs.runs:
-        groups = sum(run.file_groups_read for run in runs.runs)
-        done = f"run: {', '.join(run.instant or '' for run in runs.runs)}, {groups} file groups"
-        return "; ".join([done, *left])
-    return "; ".join([f"not due: {runs.reason}" if runs.reason else "planned", *left])
+def describe_clusterings(runs: Runs[ClusteringResult]) -> str:
+    """What clusterings came to."""
+    return str(runs.outcome((run.instant or "" for run in runs.runs), sum(run.file_groups_read for run in runs.runs)))
 
 
 def _expire(context: TableContext, settings: TtlSettings, delete_partitions: DeletePartitions) -> str:

@@ -1,0 +1,175 @@
+"""Clustering plans: the document on the timeline <-> groups of file slices, and whether a plan can still be carried out.
+
+Other writers' plans are read the same way.  A plan is overtaken, and can never run, when files that it reads are gone or a write
+has changed one of its file groups since.
+
+Source: writing and services, "Clustering"; storage format, "Clustering plan".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyhudi.errors import CorruptData, TableState
+from pyhudi.format.actions.clustering import (
+    SORT_AND_SIZE_STRATEGY,
+    SORT_COLUMNS_KEY,
+    ClusteringGroup,
+    ClusteringPlan,
+    ClusteringStrategy,
+    SliceInfo,
+)
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.operations.action.claim import PlanOvertaken
+from pyhudi.operations.action.transaction import touched_groups
+from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringSettings, group_metrics
+from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.table.context import TableContext
+from pyhudi.table.plans import planned_path
+from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.written import check_size, load_written_sizes
+from pyhudi.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringWork:
+    """A clustering plan as values.  order: columns to sort by; layout: how, in capitals."""
+
+    groups: tuple[ClusterGroup, ...]
+    order: tuple[str, ...]
+    layout: str
+
+
+def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringSettings) -> ClusteringPlan:
+    """What the timeline holds of chosen groups."""
+    absolute = context.storage.absolute
+    documents = tuple(
+        ClusteringGroup(
+            slices=tuple(
+                SliceInfo(
+                    data_file_path=absolute(s.base.path) if s.base else "",
+                    delta_file_paths=tuple(absolute(log.path) for log in reversed(s.logs)),
+                    file_id=s.file_id,
+                    partition_path=s.partition,
+                )
+                for s in group.slices
+            ),
+            metrics=group_metrics(group, settings),
+            num_output_file_groups=group.output_count,
+            extra_metadata={},
+        )
+        for group in groups
+    )
+    parameters: dict[str, str] = {}
+    if settings.sort_columns:
+        parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
+        if settings.layout != "LINEAR":
+            parameters[LAYOUT.key] = settings.layout
+    return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
+
+
+def load_clustering(context: TableContext, timeline: Timeline, request_time: str) -> ClusteringWork:
+    """The plan of an instant as values.
+
+    Raises TableState when there is none, or a file that it names is gone; CorruptData for a log that is not as long as its commit
+    says.
+    """
+    plan = _load_plan(context, request_time)
+    parameters: Mapping[str, str] = (plan.strategy.strategy_params if plan.strategy else None) or {}
+    columns = tuple(name.strip() for name in parameters.get(SORT_COLUMNS_KEY, "").split(",") if name.strip())
+    groups = []
+    pieces = [piece for document in plan.input_groups or () for piece in document.slices or ()]
+    logs = [_below(context, piece, file) for piece in pieces for file in piece.delta_file_paths or ()]
+    written = load_written_sizes(context.timeline, timeline, logs)
+    for document in plan.input_groups or ():
+        slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
+        if slices:
+            groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1))
+    return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper())
+
+
+def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
+    """Why a pending clustering can never run: files that it reads are gone, or were superseded since; None when it can."""
+    try:
+        work = load_clustering(context, timeline, instant.request_time)
+        start = since_plan(timeline, instant.request_time)
+        check_not_overtaken(context, timeline, instant.request_time, start, work.groups)
+    except (TableState, PlanOvertaken) as error:
+        return str(error)
+    except CorruptData:
+        # Whoever runs it is told; damage may be mended.
+        return None
+    return None
+
+
+def since_plan(timeline: Timeline, planned: str) -> WriteStart:
+    """What to compare the replaced groups with: every write that completed after the plan was made, or is still to complete."""
+    after = {i.request_time for i in timeline.completed_writes() if (i.completion_time or i.request_time) > planned}
+    last = timeline.last_completed_write()
+    pending = {i.request_time for i in timeline.pending_writes()}
+    return WriteStart(last.request_time if last else "", frozenset(after | pending), latest=planned)
+
+
+def check_not_overtaken(
+    context: TableContext, timeline: Timeline, planned: str, start: WriteStart, groups: Iterable[ClusterGroup]
+) -> None:
+    """Raises PlanOvertaken when a write has changed one of the groups, before any work is done; the commit looks again."""
+    mine = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
+    others = {
+        instant: touched_groups(context, instant)
+        for instant in instants_to_check(planned, start, timeline)
+        if instant.state is State.COMPLETED
+    }
+    conflicts = find_conflicts(planned, mine, others, frozenset())
+    if conflicts:
+        raise PlanOvertaken(
+            f"file groups of clustering {planned} of {context.storage.uri} were changed since it was planned, by "
+            f"{describe_conflicts(conflicts)}",
+            instants=tuple(c.instant.request_time for c in conflicts),
+        )
+
+
+def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:
+    data = context.timeline.read_state(request_time, Action.CLUSTERING, State.REQUESTED)
+    plan = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
+    if plan is None:
+        raise TableState(f"clustering {request_time} of {context.storage.uri} has no plan; roll it back")
+    return plan
+
+
+def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int]) -> FileSlice:
+    base = None
+    if piece.data_file_path:
+        path = _below(context, piece, piece.data_file_path)
+        name = parse_base_file(path.rsplit("/", 1)[-1])
+        if name is None:
+            raise TableState(f"the clustering plan names {piece.data_file_path}, which is no base file")
+        base = BaseFile(path, name, _size(context, path))
+    logs = []
+    for file in reversed(piece.delta_file_paths or ()):
+        path = _below(context, piece, file)
+        log_name = parse_log_file(path.rsplit("/", 1)[-1])
+        if log_name is None:
+            raise TableState(f"the clustering plan names {file}, which is no log file")
+        logs.append(LogFile(path, log_name, check_size(context.storage, path, _size(context, path), written)))
+    instant = base.name.instant_time if base else logs[0].name.instant_time if logs else ""
+    return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
+
+
+def _below(context: TableContext, piece: SliceInfo, uri: str) -> str:
+    path = planned_path(piece.partition_path or "", uri)
+    if path is None:
+        raise TableState(
+            f"the clustering plan names {uri}, which is no file of partition {piece.partition_path!r} of {context.storage.uri}"
+        )
+    return path
+
+
+def _size(context: TableContext, path: str) -> int:
+    found = context.storage.stat(path)
+    if found is None:
+        raise TableState(f"{context.storage.absolute(path)}, which the clustering plan reads, is gone; roll the clustering back")
+    return found.size_bytes
