@@ -36,6 +36,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import META_FOLDER, file_name_of, join_path
 from pyhudi.records.columns import field_at
 from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.stats import ColumnRange, footer_ranges
@@ -341,7 +342,7 @@ class Inspection:
         path: relative to the table; log files of the metadata table too (`.hoodie/metadata/...`).
         Raises InvalidRequest for another name, TableState when there is no such file, CorruptData when it is damaged.
         """
-        name = parse_log_file(path.rpartition("/")[2])
+        name = parse_log_file(file_name_of(path))
         if name is None:
             raise InvalidRequest(f"{path!r} is not the path of a log file")
         info = self._context.storage.stat(path)
@@ -367,7 +368,7 @@ class Inspection:
         lease = storage.read(LEASE_PATH)
         if lease is not None:
             rows.append(_lease_row(lease, now_ms))
-        file_lock = f".hoodie/{FILE_LOCK_NAME}"
+        file_lock = join_path(META_FOLDER, FILE_LOCK_NAME)
         if storage.stat(file_lock) is not None:
             rows.append({"path": file_lock, "owner": _text(storage.read(file_lock)), "valid_until_ms": None, "is_held": True})
         return pa.Table.from_pylist(rows, schema=LOCKS_SCHEMA)

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.api import Table
+from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.records.filters.arrow import to_arrow
 from pyhudi.records.filters.parse import parse_filter
-from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing
+from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.metadata import indexes
 from pyhudi.table.metadata.listing import MetadataListing
 from pyhudi.table.metadata.records import MetadataTable
@@ -142,7 +143,7 @@ def check_listing(path: Path) -> MetadataTable:
     listing, directories = MetadataListing(metadata), DirectoryListing(context.storage)
     assert listing.partitions() == directories.partitions()
     for partition, infos in directories.files(directories.partitions()).items():
-        expected = {(i.path, i.size_bytes) for i in infos if not i.name.startswith(PARTITION_METADATA_STEM)}
+        expected = {(i.path, i.size_bytes) for i in infos if not i.name.startswith(PARTITION_METADATA_FILE)}
         assert {(i.path, i.size_bytes) for i in listing.files([partition])[partition]} == expected
     return metadata
 

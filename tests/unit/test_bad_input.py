@@ -13,12 +13,12 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
+from pyhudi.format.paths import PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.operations.admin.create import COMPARED, FIXED, new_table_properties
 from pyhudi.options import HONOURED, parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage
-from pyhudi.table.config import PROPERTIES_BACKUP, PROPERTIES_FILE
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": 100,

@@ -35,15 +35,7 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys, run_read
 from pyhudi.execute.tag import read_keys
-from pyhudi.execute.write_base import (
-    WriterSpec,
-    WriteStatus,
-    completed_rows,
-    live_rows,
-    path_in,
-    plain_deletes,
-    stored_rows,
-)
+from pyhudi.execute.write_base import WriterSpec, WriteStatus, completed_rows, live_rows, plain_deletes, stored_rows
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.hfile.writer import encode_hfile
@@ -53,6 +45,7 @@ from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
+from pyhudi.format.paths import join_path
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, PickByEventTime, ordering_values
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
@@ -99,7 +92,7 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
         stat = _with_slice(stat, task.slice, name)
     if spec.indexing is None:
         return WriteStatus(stat)
-    log = LogFile(path_in(partition, name.text), name, stat.file_size_in_bytes)
+    log = LogFile(join_path(partition, name.text), name, stat.file_size_in_bytes)
     changes = _key_changes(storage, spec, task, log, rows, deletes)
     return WriteStatus(
         stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=changes.store(storage, spec.instant_time, name.text))
@@ -110,7 +103,7 @@ def write_log_file(
     storage: Storage, partition: str, name: LogFileName, blocks: Iterable[Block], row_count: int, delete_count: int
 ) -> WriteStat:
     """Write a log file, its marker first, and say what was written.  row_count, delete_count: what its blocks hold."""
-    path = path_in(partition, name.text)
+    path = join_path(partition, name.text)
     Markers(storage, name.instant_time).create(path, MarkerType.CREATE)
     size_bytes = 0
     with storage.open_output(path) as sink:

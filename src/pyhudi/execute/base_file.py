@@ -26,6 +26,7 @@ from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.parquet import ParquetWriter
 from pyhudi.format.parquet_footer import closing_without
+from pyhudi.format.paths import file_name_of
 from pyhudi.plan.write import MAX_FILE_SIZE
 from pyhudi.records.conform import relabel
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
@@ -153,7 +154,7 @@ class BaseFileWriter:
     ) -> None:
         self._storage = storage
         self._path = path
-        self._name = path.rsplit("/", 1)[-1]
+        self._name = file_name_of(path)
         self._schema = schema
         self._avro_schema = avro_schema
         self._settings = settings

@@ -24,17 +24,9 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, merge_slice
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import (
-    EXTENSION,
-    WriterSpec,
-    WriteStatus,
-    create_stat,
-    ensure_partition,
-    path_in,
-    stored_keys,
-    with_keys,
-)
+from pyhudi.execute.write_base import EXTENSION, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_keys, with_keys
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
+from pyhudi.format.paths import join_path
 from pyhudi.plan.clustering import SliceRange
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import relabel
@@ -158,7 +150,7 @@ def _write_output(
     index = 0
     while start < end:
         name = BaseFileName(format_file_id(prefix, index), str(task.token), spec.instant_time, EXTENSION)
-        path = path_in(task.partition, name.text)
+        path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
         changes = KeyChanges(spec.key_shards)

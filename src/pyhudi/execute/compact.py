@@ -34,7 +34,7 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
 from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
-from pyhudi.execute.write_base import EXTENSION, WriteStatus, path_in
+from pyhudi.execute.write_base import EXTENSION, WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bloom import BloomFilter
@@ -42,6 +42,7 @@ from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
+from pyhudi.format.paths import join_path
 from pyhudi.records.conform import relabel
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, BoolMask
@@ -117,7 +118,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     storage = open_storage(spec.reader.storage)
     slice_ = _slice(storage, task)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
-    path = path_in(task.partition, name.text)
+    path = join_path(task.partition, name.text)
     begun_ms = spec.clock_ms()
     scan, parts = merge_slice(storage, spec.reader, slice_, _kept_columns(spec.reader))
     read_ms = spec.clock_ms() - begun_ms
@@ -326,14 +327,14 @@ def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
         name = parse_log_file(text)
         if name is None:
             raise TableState(f"the compaction plan names {text!r}, which is no log file")
-        path = path_in(task.partition, text)
+        path = join_path(task.partition, text)
         logs.append(LogFile(path, name, check_size(storage, path, _size_bytes(storage, path), task.written)))
     base = None
     if task.base_name is not None:
         base_name = parse_base_file(task.base_name)
         if base_name is None:
             raise TableState(f"the compaction plan names {task.base_name!r}, which is no base file")
-        path = path_in(task.partition, task.base_name)
+        path = join_path(task.partition, task.base_name)
         base = BaseFile(path, base_name, _size_bytes(storage, path))
     instant = base.name.instant_time if base else logs[0].name.instant_time
     return FileSlice(task.partition, task.file_id, instant, base, tuple(sorted(logs, key=lambda log: log.name.sort_key)))

@@ -13,6 +13,7 @@ from threading import Lock
 
 import pyarrow as pa
 
+from pyhudi.format.paths import folder_of
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import BaseFile
 
@@ -38,5 +39,5 @@ def forget_keys(storage: Storage, partitions: Iterable[str], files: Iterable[Bas
     folders = frozenset(partitions)
     with _LOCK:
         held = _HELD.get(storage.uri, {})
-        for name in [n for n in held if n not in kept and n[0].rpartition("/")[0] in folders]:
+        for name in [n for n in held if n not in kept and folder_of(n[0]) in folders]:
             del held[name]

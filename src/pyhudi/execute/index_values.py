@@ -32,6 +32,7 @@ from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.metadata.secondary_index import format_secondary_keys
 from pyhudi.format.names import parse_log_file
+from pyhudi.format.paths import file_name_of
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import conform, conform_table
 from pyhudi.records.expressions import IndexExpression, filter_texts
@@ -156,7 +157,7 @@ def run_expressions(task: ExpressionTask) -> tuple[FoundExpression, ...]:
     wanted = pa.schema([task.schema.field(name).with_nullable(True) for name in heads])
     found: list[FoundExpression] = []
     for partition, path, size_bytes in task.files:
-        name = path.rsplit("/", 1)[-1]
+        name = file_name_of(path)
         if name.startswith("."):
             batches = log_batches(storage, path, size_bytes, wanted, task.validity)
         else:
@@ -174,7 +175,7 @@ def log_batches(
     storage: Storage, path: str, size_bytes: int, schema: pa.Schema, validity: InstantValidity
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a log file's data blocks that count, in these columns; those of deletes are none."""
-    log_name = parse_log_file(path.rsplit("/", 1)[-1])
+    log_name = parse_log_file(file_name_of(path))
     assert log_name is not None, "only data files are asked about"
     blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], validity, skip_compacted=False)
     for found in blocks:

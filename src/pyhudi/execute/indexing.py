@@ -26,14 +26,12 @@ import pyarrow.parquet as pq
 
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
+from pyhudi.format.paths import SIDE_FOLDER, join_path
 from pyhudi.records.columns import field_at
 from pyhudi.records.conform import conform_table
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.stats import NAN_HAS_NO_BOUNDS, NAN_KEY, ColumnRange, RangeCollector, footer_ranges, widen_zeros
-from pyhudi.storage.base import Storage, join_path
-
-SIDE_FOLDER = ".hoodie/metadata/.hoodie/.temp"
-"""Where side files lie, by the instant that they belong to."""
+from pyhudi.storage.base import Storage
 
 KEY_CHANGES = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("is_deleted", pa.bool_(), nullable=False)])
 

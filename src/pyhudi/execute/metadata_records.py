@@ -37,7 +37,6 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import merged_group
 from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
-from pyhudi.execute.write_base import path_in
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.hfile.writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
@@ -47,6 +46,7 @@ from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_location
 from pyhudi.format.metadata.schema import RECORD_SCHEMA
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
 from pyhudi.format.names import BaseFileName, LogFileName
+from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.plan.metadata import MetadataRecords, records_of
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -240,7 +240,7 @@ def run_index_files(task: FilesToIndex) -> tuple[FoundFile, ...]:
 
 
 def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str, size_bytes: int) -> FoundFile:
-    name = path.rsplit("/", 1)[-1]
+    name = file_name_of(path)
     wanted = task.indexing
     if name.startswith("."):
         return FoundFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
@@ -323,7 +323,7 @@ def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
         content = encode_deletes([deletes_batch(records.deletes, file.partition)])
         blocks.append((BlockType.DELETE, own, content))
     name = LogFileName(file.file_id, file.instant_time, LOG_VERSION, file.token)
-    path = path_in(file.partition, name.text)
+    path = join_path(file.partition, name.text)
     size_bytes = 0
     with storage.open_output(path) as sink:
         for piece in encode_blocks(blocks):
@@ -350,7 +350,7 @@ def _write_base(file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], 
     """Write a base file.  parts: keys and values, ascending.  before: the slice that it replaces, None for the first file."""
     storage = open_storage(file.storage)
     name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)
-    path = path_in(file.partition, name.text)
+    path = join_path(file.partition, name.text)
     encoder = HFileEncoder()
     size_bytes = 0
     with storage.open_output(path) as sink:

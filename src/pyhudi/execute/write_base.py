@@ -34,7 +34,8 @@ from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
-from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata, partition_depth
+from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
+from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
 from pyhudi.records.conform import conform_table
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
@@ -144,7 +145,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     sequence = 0
     while first is not None:
         name = BaseFileName(format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, EXTENSION)
-        path = path_in(task.partition, name.text)
+        path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
         changes = KeyChanges(spec.key_shards)
@@ -178,11 +179,11 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     incoming: the incoming layout.  Of several rows of one key the last one counts, unless `match_keys` is False.
     """
     storage = open_storage(spec.storage)
-    old_name = parse_base_file(task.base_path.rsplit("/", 1)[-1])
+    old_name = parse_base_file(file_name_of(task.base_path))
     if old_name is None:
         raise CorruptData(f"{task.base_path} is no base file name")
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
-    path = path_in(task.partition, name.text)
+    path = join_path(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
     counts = _MergeCounts()
     if task.match_keys:
@@ -239,7 +240,7 @@ def _change_log(storage: Storage, spec: WriterSpec, task: MergeTask) -> Abstract
     if spec.changes is None:
         return nullcontext()
     name = LogFileName(task.file_id, spec.instant_time, CHANGE_LOG_VERSION, str(task.token), is_cdc=True)
-    return ChangeLog(storage, spec.changes, name, path_in(task.partition, name.text))
+    return ChangeLog(storage, spec.changes, name, join_path(task.partition, name.text))
 
 
 @dataclass(slots=True)
@@ -484,7 +485,7 @@ def ensure_partition(storage: Storage, partition: str, instant_time: str) -> Non
     Raises InvalidRequest for a new partition in the folder of another table.
     """
     document = PartitionMetadata(instant_time, partition_depth(partition)).encode(parse_instant_time(instant_time, UTC))
-    path = path_in(partition, PARTITION_METADATA_FILE)
+    path = join_path(partition, PARTITION_METADATA_FILE)
     if storage.put_if_absent(path, document):
         try:
             check_own_folders(storage, [partition])
@@ -492,8 +493,3 @@ def ensure_partition(storage: Storage, partition: str, instant_time: str) -> Non
             # In the root of a table with partitions it would hide them from readers that go no further down.
             storage.delete([path])
             raise
-
-
-def path_in(partition: str, name: str) -> str:
-    """The path of a file in a partition, relative to the table."""
-    return f"{partition}/{name}" if partition else name

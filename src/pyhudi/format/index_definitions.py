@@ -23,9 +23,6 @@ from typing import Any
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.json_document import parse_json
 
-DEFAULT_PATH = ".hoodie/.index_defs/index.json"
-"""Where the document stands, relative to the table; also the value of the property that names it."""
-
 _KNOWN = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions")
 
 

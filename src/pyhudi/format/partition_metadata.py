@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.format.properties import format_java_date, format_properties, parse_properties
 
-PARTITION_METADATA_FILE = ".hoodie_partition_metadata"
 PARTITION_METADATA_FILES = (PARTITION_METADATA_FILE, f"{PARTITION_METADATA_FILE}.parquet", f"{PARTITION_METADATA_FILE}.orc")
 """The names it may have, in the order in which readers look."""
 

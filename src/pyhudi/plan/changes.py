@@ -28,6 +28,7 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.plan.cleaning import COMMITS_RETAINED
 from pyhudi.plan.read import Pruning, ReadPlan
 from pyhudi.table.slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
@@ -150,7 +151,7 @@ class _Files:
         size_bytes = self._sizes.get(path)
         if size_bytes is None:
             raise _gone(instant_time, path)
-        name = parse_log_file(path.rsplit("/", 1)[-1])
+        name = parse_log_file(file_name_of(path))
         if name is None:
             raise CorruptData(f"commit metadata names {path!r} as a log file, which is none")
         return LogFile(path, name, size_bytes)
@@ -182,7 +183,7 @@ def _written(
     files: _Files, instant_time: str, metadata: CommitMetadata, partition: str, stat: WriteStat, mode: CdcMode
 ) -> ChangeSource:
     path = stat.path or ""
-    name = path.rsplit("/", 1)[-1]
+    name = file_name_of(path)
     file_id = stat.file_id or ""
     if name.startswith("."):
         return _appended(files, instant_time, partition, file_id, path, stat)
@@ -283,7 +284,7 @@ def _whole(log: LogFile, size_bytes: int) -> LogFile:
 
 
 def _in(partition: str, name: str) -> str:
-    return f"{partition}/{name}" if partition else name
+    return join_path(partition, name)
 
 
 def _gone(instant_time: str, path: str) -> TableState:

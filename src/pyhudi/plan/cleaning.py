@@ -27,6 +27,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.clean import SAVEPOINTED_TIMESTAMPS_KEY, CleanMetadata
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, CommitMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
+from pyhudi.format.paths import file_name_of
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState
 from pyhudi.timeline.timeline import Timeline
@@ -330,7 +331,7 @@ def _not_read(slices: list[FileSlice], old: list[FileSlice], unsettled: str | No
 
 
 def _is_saved(slice_: FileSlice, savepointed: frozenset[str]) -> bool:
-    return any(path.rsplit("/", 1)[-1] in savepointed for path in _files(slice_))
+    return any(file_name_of(path) in savepointed for path in _files(slice_))
 
 
 def _files(slice_: FileSlice) -> list[str]:

@@ -25,6 +25,7 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan, CompactionStrategy
 from pyhudi.format.instants import Action, Instant, parse_instant_time
+from pyhudi.format.paths import parts_of
 from pyhudi.plan.write import MAX_FILE_SIZE
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileGroup, FileSlice, LogFile, SlicingState, visible_slice
@@ -393,7 +394,7 @@ _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
 
 def partition_day(partition: str) -> date:
     """The day of a partition path `yyyy/MM/dd`, `name=` before a part dropped.  Raises InvalidRequest for another path."""
-    text = "/".join(part.rsplit("=", 1)[-1] for part in partition.split("/"))
+    text = "/".join(part.rsplit("=", 1)[-1] for part in parts_of(partition))
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()
     except ValueError:

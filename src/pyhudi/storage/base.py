@@ -28,6 +28,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.format.paths import file_name_of, parts_of
 from pyhudi.storage.clock import Environment
 
 
@@ -42,7 +43,7 @@ class FileInfo:
     @property
     def name(self) -> str:
         """The last part of the path."""
-        return self.path.rpartition("/")[2]
+        return file_name_of(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +181,7 @@ class Storage(Protocol):
 
 def check_path(path: str) -> str:
     """The path itself, when it obeys the rules of this module; InvalidRequest otherwise."""
-    if path and any(part in ("", ".", "..") for part in path.split("/")):
+    if path and any(part in ("", ".", "..") for part in parts_of(path)):
         raise InvalidRequest(f"storage path {path!r} must be relative and have no empty, '.' or '..' part")
     if "\x00" in path:
         raise InvalidRequest(f"storage path {path!r} holds a NUL character")
@@ -198,11 +199,6 @@ def check_range(path: str, offset: int, length: int) -> None:
     """Raise InvalidRequest unless offset and length are both at least 0."""
     if offset < 0 or length < 0:
         raise InvalidRequest(f"{path}: a range needs offset >= 0 and length >= 0, found {offset} and {length}")
-
-
-def join_path(*parts: str) -> str:
-    """The parts joined by '/'; empty ones vanish, so that '' may stand for the root or the unpartitioned folder."""
-    return "/".join(part for part in parts if part)
 
 
 def settle_put_if_absent(

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import HudiError, WriteConflict
+from pyhudi.format.paths import HEARTBEAT_FOLDER
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment, Repetition
-
-HEARTBEAT_FOLDER = ".hoodie/.heartbeat"
 
 _LOG = logging.getLogger("pyhudi.storage.heartbeats")
 

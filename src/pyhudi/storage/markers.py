@@ -20,9 +20,8 @@ from collections.abc import Sequence
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
-from pyhudi.storage.base import Storage, join_path
-
-MARKER_FOLDER = ".hoodie/.temp"
+from pyhudi.format.paths import MARKER_FOLDER, file_name_of, join_path
+from pyhudi.storage.base import Storage
 
 _TYPE_FILE = "MARKERS.type"
 _LIST_FILE = re.compile(r"MARKERS\d+")
@@ -86,7 +85,7 @@ class Markers:
 
 def marked_instants(storage: Storage) -> tuple[str, ...]:
     """The request times that have a marker folder, ascending: writes under way, and what dead ones left behind."""
-    return tuple(path.rpartition("/")[2] for path in storage.list(MARKER_FOLDER).folders)
+    return tuple(file_name_of(path) for path in storage.list(MARKER_FOLDER).folders)
 
 
 def _ordered(found: Sequence[tuple[str, MarkerType]]) -> tuple[tuple[str, MarkerType], ...]:

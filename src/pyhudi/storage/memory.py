@@ -17,7 +17,8 @@ from types import TracebackType
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range, join_path
+from pyhudi.format.paths import join_path
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.uris import Location, parse_uri
 

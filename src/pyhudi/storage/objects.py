@@ -56,7 +56,8 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
-from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range, join_path
+from pyhudi.format.paths import join_path
+from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.uris import Location, without_secrets
 
 _PART_BYTES = 8 * 1024 * 1024

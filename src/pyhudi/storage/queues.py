@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 
 from pyhudi.errors import HudiError
-from pyhudi.storage.base import Storage, join_path
+from pyhudi.format.paths import join_path
+from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.processes import Process
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, CommitMetadata
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
+from pyhudi.format.paths import BOOTSTRAP_INDEX_FOLDER, SCHEMA_FOLDER
 from pyhudi.format.schema_history import decode_schema_history
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.timeline import Timeline
 
-_SCHEMA_FOLDER = ".hoodie/.schema"
 _SCHEMA_COMMIT = ".schemacommit"
-_BOOTSTRAP_INDEX = ".hoodie/.aux/.bootstrap"
 
 
 def check_open(context: TableContext, timeline: Timeline | None = None) -> None:
@@ -52,7 +51,7 @@ def check_commit_open(metadata: CommitMetadata) -> None:
 
 def _has_skeletons(context: TableContext, timeline: Timeline | None) -> bool:
     """Whether base files of the table stand for rows elsewhere; a FULL_RECORD bootstrap leaves no index and has another time."""
-    if any(True for _ in context.storage.walk(_BOOTSTRAP_INDEX)):
+    if any(True for _ in context.storage.walk(BOOTSTRAP_INDEX_FOLDER)):
         return True
     instants = (timeline or context.timeline.load()).instants
     return any(instant.request_time == METADATA_BOOTSTRAP_INSTANT_TIME for instant in instants)
@@ -63,7 +62,7 @@ def _find_history(context: TableContext, timeline: Timeline | None) -> str | Non
 
     A change of columns counts when its own commit completed: the history is written first, and stays where that died.
     """
-    for info in context.storage.list(_SCHEMA_FOLDER).files:
+    for info in context.storage.list(SCHEMA_FOLDER).files:
         if not info.name.endswith(_SCHEMA_COMMIT):
             continue
         path = context.storage.absolute(info.path)

@@ -18,6 +18,17 @@ from typing import TypeVar
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.metadata.partitions import FILES
+from pyhudi.format.paths import (
+    ARCHIVE_NAME,
+    AUX_FOLDER,
+    HISTORY_NAME,
+    MARKER_FOLDER,
+    META_FOLDER,
+    PROPERTIES_BACKUP,
+    PROPERTIES_FILE,
+    SCHEMA_FOLDER,
+    TIMELINE_NAME,
+)
 from pyhudi.format.properties import (
     check_seal,
     format_saved_comments,
@@ -31,9 +42,6 @@ from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-
-PROPERTIES_FILE = ".hoodie/hoodie.properties"
-PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
 
 FORMAT = "hoodie.table.format"
 NATIVE = "native"
@@ -138,7 +146,7 @@ class TableConfig:
             raise Unsupported(
                 f"the table merges its log files by several ordering fields ({', '.join(ordering)}); one can be read"
             )
-        folder = values.get("hoodie.timeline.path", "timeline")
+        folder = values.get("hoodie.timeline.path", TIMELINE_NAME)
         partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
         zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
         return cls(
@@ -146,10 +154,10 @@ class TableConfig:
             database=database,
             table_type=table_type,
             version=version,
-            timeline_path=f".hoodie/{folder}" if version.layout.has_timeline_folder else ".hoodie",
-            history_path=f".hoodie/{folder}/{values.get('hoodie.timeline.history.path', 'history')}"
+            timeline_path=f"{META_FOLDER}/{folder}" if version.layout.has_timeline_folder else META_FOLDER,
+            history_path=f"{META_FOLDER}/{folder}/{values.get('hoodie.timeline.history.path', HISTORY_NAME)}"
             if version.layout.has_timeline_folder
-            else f".hoodie/{values.get('hoodie.archivelog.folder', 'archived')}",
+            else f"{META_FOLDER}/{values.get('hoodie.archivelog.folder', ARCHIVE_NAME)}",
             keys=KeySpec.from_properties(values),
             merge=_merge_settings(values, ordering, version),
             ordering_fields=ordering,
@@ -253,7 +261,7 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
     exists = TableExists(f"there is a Hudi table at {storage.uri} already; open it with Table(uri)")
     if storage.stat(PROPERTIES_FILE) is not None or storage.stat(PROPERTIES_BACKUP) is not None:
         raise exists
-    for folder in (config.timeline_path, config.history_path, ".hoodie/.temp", ".hoodie/.schema", ".hoodie/.aux"):
+    for folder in (config.timeline_path, config.history_path, MARKER_FOLDER, SCHEMA_FOLDER, AUX_FOLDER):
         storage.make_folder(folder)
     if not storage.put_if_absent(PROPERTIES_FILE, content):
         raise exists

@@ -16,10 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.paths import META_FOLDER, PARTITION_METADATA_FILE, PROPERTIES_FILE, file_name_of, join_path, parts_of
 from pyhudi.storage.base import FileInfo, Listing, Storage
 
-PARTITION_METADATA_STEM = ".hoodie_partition_metadata"
-_META_FOLDER = ".hoodie"
 _LISTING_THREADS = 16
 
 
@@ -84,10 +83,10 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
     """
 
     def look(folder: str) -> Listing | None:
-        if folder and storage.is_second_way(folder, _META_FOLDER):
+        if folder and storage.is_second_way(folder, META_FOLDER):
             return None
         listing = storage.list(folder)
-        return None if folder and f"{folder}/{_META_FOLDER}" in listing.folders else listing
+        return None if folder and join_path(folder, META_FOLDER) in listing.folders else listing
 
     level = [""]
     with ThreadPoolExecutor(_LISTING_THREADS) as pool:
@@ -96,17 +95,17 @@ def table_folders(storage: Storage) -> Iterator[tuple[str, Listing]]:
             for folder, listing in zip(level, pool.map(look, level), strict=True):
                 if listing is not None:
                     yield folder, listing
-                    below.extend(path for path in listing.folders if path.rsplit("/", 1)[-1] != _META_FOLDER)
+                    below.extend(path for path in listing.folders if file_name_of(path) != META_FOLDER)
             level = below
 
 
 def check_own_folders(storage: Storage, partitions: Iterable[str]) -> None:
     """Raises InvalidRequest when a partition would lie in the folder of another table, whose rows its rows are not."""
-    folders = {"/".join(parts[: n + 1]) for parts in (p.split("/") for p in partitions if p) for n in range(len(parts))}
+    folders = {"/".join(parts[: n + 1]) for parts in map(parts_of, partitions) for n in range(len(parts))}
     if not folders:
         return
     with ThreadPoolExecutor(min(_LISTING_THREADS, len(folders))) as pool:
-        marks = pool.map(lambda folder: storage.stat(f"{folder}/{_META_FOLDER}/hoodie.properties"), sorted(folders))
+        marks = pool.map(lambda folder: storage.stat(join_path(folder, PROPERTIES_FILE)), sorted(folders))
         for folder, mark in zip(sorted(folders), marks, strict=True):
             if mark is not None:
                 raise InvalidRequest(
@@ -116,4 +115,4 @@ def check_own_folders(storage: Storage, partitions: Iterable[str]) -> None:
 
 
 def _is_partition(listing: Listing) -> bool:
-    return any(info.path.rsplit("/", 1)[-1].startswith(PARTITION_METADATA_STEM) for info in listing.files)
+    return any(file_name_of(info.path).startswith(PARTITION_METADATA_FILE) for info in listing.files)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyhudi.errors import CorruptData
 from pyhudi.format.actions.compaction import CompactionPlan
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.storage.base import join_path
+from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.storage.uris import parse_uri
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
@@ -39,5 +39,5 @@ def planned_path(partition: str, uri: str) -> str | None:
     names no file of the partition.
     """
     where = parse_uri(uri).path
-    path = join_path(partition, where.rpartition("/")[2])
+    path = join_path(partition, file_name_of(where))
     return path if f"/{where}".endswith(f"/{path}") else None

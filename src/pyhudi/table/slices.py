@@ -28,6 +28,7 @@ from pyhudi.format.names import (
     split_base_files,
     trusted_base_file,
 )
+from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.storage.base import FileInfo
 from pyhudi.timeline.timeline import Timeline
 
@@ -104,7 +105,7 @@ def build_file_groups(
     bases: dict[str, list[BaseFile]] = {}
     logs: dict[str, list[LogFile]] = {}
     for info in files:
-        name = info.path.rsplit("/", 1)[-1]
+        name = file_name_of(info.path)
         if name.startswith("."):
             log = parse_log_file(name)
             if log is not None and (change_logs or not log.is_cdc):
@@ -219,7 +220,7 @@ def _single_slices(
     split = [named.field(name).to_pylist() for name in ("file_id", "write_token", "instant_time", "extension")]
     result: dict[str, list[FileSlice]] = {}
     for partition, name, size_bytes, file_id, token, instant, extension in zip(*listed, *split, strict=True):
-        path = f"{partition}/{name}" if partition else name
+        path = join_path(partition, name)
         base = BaseFile(path, trusted_base_file(file_id, token, instant, extension), size_bytes)
         slice_ = FileSlice(partition, file_id, instant, base)
         if partition in result:
@@ -234,7 +235,7 @@ def _infos_by_partition(columns: Mapping[str, pa.Array], chosen: npt.NDArray[np.
     result: dict[str, list[FileInfo]] = {}
     listed = (columns[name].take(rows).to_pylist() for name in ("partition", "name", "size_bytes"))
     for partition, name, size_bytes in zip(*listed, strict=True):
-        result.setdefault(partition, []).append(FileInfo(f"{partition}/{name}" if partition else name, size_bytes, 0))
+        result.setdefault(partition, []).append(FileInfo(join_path(partition, name), size_bytes, 0))
     return result
 
 

@@ -14,6 +14,7 @@ from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import parse_log_file
+from pyhudi.format.paths import file_name_of
 from pyhudi.storage.base import Storage
 from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.store import TimelineStore
@@ -27,7 +28,7 @@ def load_written_sizes(store: TimelineStore, timeline: Timeline, paths: Iterable
     """
     wanted: dict[str, set[str]] = {}
     for path in paths:
-        name = parse_log_file(path.rsplit("/", 1)[-1])
+        name = parse_log_file(file_name_of(path))
         if name is not None:
             wanted.setdefault(name.instant_time, set()).add(path)
     active = {instant.request_time: instant for instant in timeline.completed_writes()}

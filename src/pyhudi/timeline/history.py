@@ -44,7 +44,8 @@ from pyhudi.format.history import (
 )
 from pyhudi.format.instants import Action, Instant, State, parse_action
 from pyhudi.format.parquet import ParquetWriter, open_parquet
-from pyhudi.storage.base import Storage, join_path
+from pyhudi.format.paths import join_path
+from pyhudi.storage.base import Storage
 
 _DOCUMENT_COLUMNS = ("metadata", "plan")
 _ROWS_PER_BATCH = 64

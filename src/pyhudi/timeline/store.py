@@ -23,6 +23,7 @@ from pyhudi.format.instants import (
     parse_instant_file,
     shift_instant_time,
 )
+from pyhudi.format.paths import file_name_of, folder_of
 from pyhudi.format.versions import TimelineLayout
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
@@ -147,8 +148,8 @@ class TimelineStore:
         return instant
 
     def _folder_exists(self) -> bool:
-        parent, _, name = self.folder.rpartition("/")
-        return name in {folder.rsplit("/", 1)[-1] for folder in self.storage.list(parent).folders}
+        parent, name = folder_of(self.folder), file_name_of(self.folder)
+        return name in {file_name_of(folder) for folder in self.storage.list(parent).folders}
 
 
 def _with_likely_completions(instants: Sequence[Instant]) -> tuple[Instant, ...]:

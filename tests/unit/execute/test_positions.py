@@ -14,11 +14,11 @@ from pyhudi.errors import CorruptData
 from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.log_scan import InstantValidity, LogScan, read_headers
 from pyhudi.execute.read_slice import ReadSpec, merge_columns, merge_slice, run_read
-from pyhudi.execute.write_base import path_in
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock, encode_block
 from pyhudi.format.log.positions import decode_positions, encode_positions
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
+from pyhudi.format.paths import join_path
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
 from pyhudi.storage import Storage
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
@@ -95,7 +95,7 @@ class Group:
                     own[HeaderKey[name]] = text
             held = block.read_content(lambda offset, size: self.storage.read_range(log.path, offset, size))
             content += encode_block(block.kind, own, held)
-        self.storage.put(path_in("p", log.name.text), content)
+        self.storage.put(join_path("p", log.name.text), content)
         changed = replace(log, size_bytes=len(content))
         self.slice = replace(self.slice, logs=tuple(changed if old.path == log.path else old for old in self.slice.logs))
 

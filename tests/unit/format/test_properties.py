@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.crc import encode_sidecar, is_sidecar, sidecar_path
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.properties import (
     check_seal,
@@ -123,19 +122,6 @@ def test_partition_metadata_that_lacks_a_value(data: bytes) -> None:
 
 def test_depth() -> None:
     assert [partition_depth(path) for path in ("", "a", "a=1/b=2")] == [0, 1, 2]
-
-
-def test_sidecars() -> None:
-    assert sidecar_path("a/b/f.parquet") == "a/b/.f.parquet.crc"
-    assert sidecar_path(".f.log.1_0-1-2") == "..f.log.1_0-1-2.crc"
-    assert is_sidecar("a/.f.crc")
-    assert not is_sidecar("a/f.crc")
-    assert not is_sidecar(".crc")
-    assert encode_sidecar(b"") == bytes.fromhex("6372630000000200")
-    # The CRC-32 of "123456789" is 0xCBF43926 by the definition of the checksum.
-    assert encode_sidecar(b"123456789").hex() == "6372630000000200" + "cbf43926"
-    assert len(encode_sidecar(bytes(512))) == 12
-    assert len(encode_sidecar(bytes(513))) == 16
 
 
 def sealed() -> bytes:

@@ -5,8 +5,9 @@ import uuid
 import pytest
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.format.paths import join_path
 from pyhudi.storage import Storage, StorageSpec, open_storage
-from pyhudi.storage.base import join_path, settle_put_if_absent
+from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome
 

@@ -9,22 +9,14 @@ from datetime import UTC, datetime
 import pytest
 
 from pyhudi.errors import CorruptData, HudiError, TableExists, TableNotFound, Unsupported
+from pyhudi.format.paths import PROPERTIES_BACKUP, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties, table_checksum
 from pyhudi.records.keys.spec import KeyGenerator
 from pyhudi.records.merge_mode import MergeMode
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
-from pyhudi.table.config import (
-    PROPERTIES_BACKUP,
-    PROPERTIES_FILE,
-    TableConfig,
-    TableType,
-    create_table_files,
-    load_table_config,
-    local_zone,
-    store_table_config,
-)
+from pyhudi.table.config import TableConfig, TableType, create_table_files, load_table_config, local_zone, store_table_config
 
 ENV = ReplayEnvironment(1)
 _names = itertools.count()

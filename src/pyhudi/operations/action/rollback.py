@@ -25,17 +25,28 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.paths import (
+    AUX_FOLDER,
+    HEARTBEAT_FOLDER,
+    INDEX_DEFINITIONS_FOLDER,
+    LOCK_FOLDER,
+    META_FOLDER,
+    METADATA_FOLDER,
+    TIMELINE_FOLDER,
+    file_name_of,
+    folder_of,
+    join_path,
+)
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_rollback
 from pyhudi.storage import liveness
-from pyhudi.storage.heartbeats import HEARTBEAT_FOLDER, list_heartbeats
-from pyhudi.storage.locks import LOCK_FOLDER, QUEUE_FOLDER
+from pyhudi.storage.heartbeats import list_heartbeats
+from pyhudi.storage.locks import QUEUE_FOLDER
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.metadata.records import METADATA_FOLDER
 from pyhudi.table.plans import load_compaction_plan, planned_path
 from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import Timeline
@@ -88,8 +99,14 @@ def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) 
     """Remove temporary files that writers left around the timeline and the lock when they were killed within a call."""
     config = context.config
     folders = (
-        *(".hoodie", config.timeline_path, config.history_path, ".hoodie/.aux", ".hoodie/.index_defs"),
-        *(HEARTBEAT_FOLDER, LOCK_FOLDER, QUEUE_FOLDER, f"{METADATA_FOLDER}/.hoodie", f"{METADATA_FOLDER}/.hoodie/timeline"),
+        *(META_FOLDER, config.timeline_path, config.history_path, AUX_FOLDER, INDEX_DEFINITIONS_FOLDER),
+        *(
+            HEARTBEAT_FOLDER,
+            LOCK_FOLDER,
+            QUEUE_FOLDER,
+            join_path(METADATA_FOLDER, META_FOLDER),
+            join_path(METADATA_FOLDER, TIMELINE_FOLDER),
+        ),
         *(f"{METADATA_FOLDER}/{name}" for name in (*config.metadata_partitions, *config.metadata_partitions_inflight)),
     )
     before_ms = context.env.now_ms() - settings.heartbeats.patience_ms
@@ -322,7 +339,7 @@ def _check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -
         clustering = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
         groups = (clustering.input_groups if clustering else None) or ()
         files = [f for group in groups for s in group.slices or () for f in (s.data_file_path, *(s.delta_file_paths or ()))]
-        if any(parse_data_file_instant((file or "").rsplit("/", 1)[-1]) == instant.request_time for file in files):
+        if any(parse_data_file_instant(file_name_of(file or "")) == instant.request_time for file in files):
             raise TableState(
                 f"instant {instant.request_time} cannot be rolled back: clustering {service.request_time} is planned to rewrite "
                 f"its files; drop that first, with unschedule_clustering({service.request_time!r})"
@@ -337,7 +354,7 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
         return
     for operation in load_compaction_plan(context.timeline, requested).operations or ():
         for name in _named_files(operation):
-            path = f"{operation.partition_path}/{name}" if operation.partition_path else name
+            path = join_path(operation.partition_path or "", name)
             if context.storage.stat(path) is None:
                 raise TableState(
                     f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
@@ -348,7 +365,7 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
 def _named_files(operation: CompactionOperation) -> tuple[str, ...]:
     """The names of the files that an operation merges; old plans hold paths."""
     paths = (*([operation.data_file_path] if operation.data_file_path else ()), *(operation.delta_file_paths or ()))
-    return tuple(path.rsplit("/", 1)[-1] for path in paths)
+    return tuple(file_name_of(path) for path in paths)
 
 
 def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
@@ -402,7 +419,7 @@ def _path(context: TableContext, partition: str, file: str) -> str:
 
 
 def _file_id(path: str) -> str:
-    name = path.rsplit("/", 1)[-1]
+    name = file_name_of(path)
     log = parse_log_file(name)
     if log is not None:
         return log.file_id
@@ -411,4 +428,4 @@ def _file_id(path: str) -> str:
 
 
 def _folder(path: str) -> str:
-    return path.rpartition("/")[0]
+    return folder_of(path)

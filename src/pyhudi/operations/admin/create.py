@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
+from pyhudi.format.paths import LOCK_FOLDER, META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, file_name_of
 from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_generator, partition_columns
 from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
@@ -21,21 +22,8 @@ from pyhudi.records.normalise import normalise
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-from pyhudi.storage.locks.provider import LOCK_FOLDER
-from pyhudi.table.config import (
-    FORMAT,
-    NATIVE,
-    PROPERTIES_BACKUP,
-    PROPERTIES_FILE,
-    TableConfig,
-    TableType,
-    create_table_files,
-    merge_properties,
-    new_table_config,
-)
+from pyhudi.table.config import FORMAT, NATIVE, TableConfig, TableType, create_table_files, merge_properties, new_table_config
 from pyhudi.table.context import TableContext
-
-_META_FOLDER = ".hoodie"
 
 _TABLE_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
 
@@ -284,7 +272,7 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
         if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in held.timeline.load().instants):
             return False
         held.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
-        for folder in held.storage.list(_META_FOLDER).folders:
+        for folder in held.storage.list(META_FOLDER).folders:
             if folder != LOCK_FOLDER:
                 held.storage.delete_folder(folder)
     return True
@@ -492,7 +480,7 @@ def _has_column(schema: pa.Schema, name: str) -> bool:
 
 def name_from_uri(uri: str) -> str:
     """A table name from the last folder of its URI."""
-    return sanitized_name(uri.rstrip("/").rsplit("/", 1)[-1]) or "table"
+    return sanitized_name(file_name_of(uri.rstrip("/"))) or "table"
 
 
 def check_new_table(given: Options, settings: Options, schema: pa.Schema | None) -> None:

@@ -25,10 +25,11 @@ from typing import Any
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.write_base import ensure_partition, path_in
+from pyhudi.execute.write_base import ensure_partition
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
+from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
 from pyhudi.format.properties import check_seal, parse_properties
 from pyhudi.operations.action.claim import was_begun_by_a_dead
 from pyhudi.operations.action.observe import observed
@@ -41,7 +42,7 @@ from pyhudi.operations.services.index import IndexSettings, rebuild_index
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
-from pyhudi.table.config import PROPERTIES_BACKUP, PROPERTIES_FILE, store_table_config
+from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.metadata.indexes import scan_files
@@ -201,7 +202,7 @@ def _lives(context: TableContext, settings: RepairSettings, instant: Instant) ->
 
 def _repair_partitions(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
     for partition, instant_time in sorted(find_unmarked_partitions(context).items()):
-        path = path_in(partition, PARTITION_METADATA_FILES[0])
+        path = join_path(partition, PARTITION_METADATA_FILES[0])
         yield RepairStep(RepairKind.PARTITIONS, path, "is missing, so listings pass the folder over", "it is written")
         if not dry_run:
             ensure_partition(context.storage, partition, instant_time)
@@ -211,10 +212,10 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
     """Folders with committed base files and without partition metadata -> the oldest instant of those files."""
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
-    marked = {info.path.rpartition("/")[0] for info in files if info.name in PARTITION_METADATA_FILES}
+    marked = {folder_of(info.path) for info in files if info.name in PARTITION_METADATA_FILES}
     found: dict[str, str] = {}
     for info in files:
-        base, folder = parse_base_file(info.name), info.path.rpartition("/")[0]
+        base, folder = parse_base_file(info.name), folder_of(info.path)
         if base is not None and folder not in marked and timeline.is_completed(base.instant_time):
             found[folder] = min(found.get(folder, base.instant_time), base.instant_time)
     return found
@@ -256,7 +257,7 @@ def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSett
     finding = _metadata_damage(context)
     if finding is None:
         return
-    yield RepairStep(RepairKind.METADATA, ".hoodie/metadata", finding, "it is built anew, with all its indexes")
+    yield RepairStep(RepairKind.METADATA, METADATA_FOLDER, finding, "it is built anew, with all its indexes")
     if dry_run:
         return
     rebuild_index(context, engine, IndexSettings(settings.commit, settings.metadata, 0), None)
@@ -270,7 +271,7 @@ def _metadata_damage(context: TableContext) -> str | None:
     except DAMAGE as error:
         return f"it cannot be read: {error}"
     columns = (rows.column(name).to_pylist() for name in ("partition", "name", "size_bytes"))
-    listed = {path_in(partition, name): size for partition, name, size in zip(*columns, strict=True) if _counts(timeline, name)}
+    listed = {join_path(partition, name): size for partition, name, size in zip(*columns, strict=True) if _counts(timeline, name)}
     directories = DirectoryListing(context.storage)
     groups = directories.files(directories.partitions()).values()
     there = {info.path: info.size_bytes for infos in groups for info in infos if _counts(timeline, info.name)}

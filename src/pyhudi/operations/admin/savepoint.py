@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.actions.savepoint import SavepointMetadata, SavepointPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.paths import file_name_of
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import SavepointResult
@@ -120,16 +121,16 @@ def check_retained(context: TableContext, timeline: Timeline, time: str) -> None
 def _names(slices: Iterable[FileSlice]) -> Iterable[str]:
     for slice_ in slices:
         if slice_.base is not None:
-            yield slice_.base.path.rsplit("/", 1)[-1]
+            yield file_name_of(slice_.base.path)
         for log in slice_.logs:
-            yield log.path.rsplit("/", 1)[-1]
+            yield file_name_of(log.path)
 
 
 def _refuse_files_of_pending_cleans(context: TableContext, timeline: Timeline, names: set[str], time: str) -> None:
     for instant in timeline.pending(Action.CLEAN):
         plan = load_pending_plan(context, instant)
         for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() if plan else ():
-            if any((info.file_path or "").rsplit("/", 1)[-1] in names for info in infos):
+            if any(file_name_of(info.file_path or "") in names for info in infos):
                 raise TableState(
                     f"clean {instant.request_time} of {context.storage.uri} is about to delete files of instant {time}; finish "
                     "it and save a later instant"

@@ -51,6 +51,16 @@ from pyhudi.format.legacy_archive import decode_archive_block, encode_archive_bl
 from pyhudi.format.log.commands import RollbackCommand
 from pyhudi.format.log.framing import CorruptBlock, HeaderKey, LogBlock, scan_blocks
 from pyhudi.format.names import ArchiveFileName, parse_archive_file, parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.paths import (
+    ARCHIVE_FOLDER,
+    ARCHIVE_NAME,
+    INDEX_DEFINITIONS_FOLDER,
+    META_FOLDER,
+    METADATA_FOLDER,
+    PROPERTIES_FILE,
+    TIMELINE_FOLDER,
+    join_path,
+)
 from pyhudi.format.versions import TableVersion, TimelineLayout
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
@@ -61,7 +71,7 @@ from pyhudi.operations.services.compact import CompactSettings, run_compaction, 
 from pyhudi.records.keys.spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionKind
 from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness
-from pyhudi.storage.base import Storage, join_path
+from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
 from pyhudi.table.closed import check_open
 from pyhudi.table.config import merge_properties, store_table_config
@@ -72,8 +82,6 @@ from pyhudi.table.snapshot import load_snapshot
 from pyhudi.timeline.history import HistoryStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
-_META = ".hoodie"
-_ARCHIVE = "archived"
 _ROWS_A_FILE = 1000
 _V1, _V2 = TimelineLayout.V1, TimelineLayout.V2
 
@@ -115,25 +123,23 @@ def run_upgrade(context: TableContext, engine: Engine, settings: CompactSettings
         _check_upgradable(held)
         version = held.config.version
         if version is TableVersion.EIGHT:
-            _remove_instants(held.storage, _META, _V1)
+            _remove_instants(held.storage, META_FOLDER, _V1)
             return VersionChange(int(version), int(version))
         timeline = held.timeline.load()
         _refuse_restore(held, timeline)
         taken_back = _take_back_failed_writes(held, settings.commit, timeline)
-        if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(f"{_META}/metadata").stat(
-            f"{_META}/hoodie.properties"
-        ):
+        if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(METADATA_FOLDER).stat(PROPERTIES_FILE):
             held = drop_store(held)
         files = [i for i in held.timeline.load_files() if i.request_time not in taken_back]
         files = [i for i in files if not (i.action is Action.ROLLBACK and _is_pending(i, files))]
-        target = f"{_META}/timeline"
+        target = TIMELINE_FOLDER
         held.storage.delete_folder(target)
         held.storage.make_folder(target)
         held.storage.make_folder(f"{target}/history")
         archived = _archive_to_history(held, HistoryStore(held.storage, f"{target}/history"), files, compression)
         count = _store_layout_2(held, target, files)
         store_table_config(held.storage, _properties_of_8(held), held.env)
-        _remove_instants(held.storage, _META, _V1)
+        _remove_instants(held.storage, META_FOLDER, _V1)
     compaction = None
     if not context.config.is_cow:
         compaction = run_compaction(context.reloaded(), engine, _unlimited(settings)).instant
@@ -151,7 +157,7 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
     version = context.config.version
     if version is TableVersion.SIX:
         with context.locked(settings.commit.lock_wait_ms) as held:
-            held.storage.delete_folder(f"{_META}/timeline")
+            held.storage.delete_folder(TIMELINE_FOLDER)
         return VersionChange(6, 6)
     if version is not TableVersion.EIGHT:
         raise Unsupported(f"tables of version {int(version)} are not downgraded; version 8 is")
@@ -177,13 +183,13 @@ def run_downgrade(context: TableContext, engine: Engine, settings: CompactSettin
         if context.config.metadata_partitions or context.config.metadata_partitions_inflight:
             context = drop_store(context)
         files = context.timeline.load_files()
-        _remove_instants(context.storage, _META, _V1)
-        context.storage.delete_folder(f"{_META}/{_ARCHIVE}")
+        _remove_instants(context.storage, META_FOLDER, _V1)
+        context.storage.delete_folder(ARCHIVE_FOLDER)
         archived = _history_to_archive(context)
         count = _store_layout_1(context, files)
         store_table_config(context.storage, _properties_of_6(context), context.env)
         context.storage.delete_folder(context.config.timeline_path)
-        context.storage.delete_folder(f"{_META}/.index_defs")
+        context.storage.delete_folder(INDEX_DEFINITIONS_FOLDER)
     return VersionChange(8, 6, count, archived, rolled_back, compaction)
 
 
@@ -209,7 +215,7 @@ def _store_layout_2(context: TableContext, folder: str, files: Sequence[Instant]
     """Write the files of layout 2 that stand for those of layout 1; returns how many instants that were."""
     times = _completion_times(files, context)
     for instant in files:
-        data = context.storage.read(f"{_META}/{instant.file_name(_V1)}") or b""
+        data = context.storage.read(f"{META_FOLDER}/{instant.file_name(_V1)}") or b""
         moved = replace(instant, completion_time=times[instant.step]) if instant.is_completed else instant
         if instant.action is Action.REPLACECOMMIT and not instant.is_completed and _plans_clustering(context, instant, files):
             moved = replace(moved, action=Action.CLUSTERING)
@@ -234,7 +240,7 @@ def _store_layout_1(context: TableContext, files: Sequence[Instant]) -> int:
             elif instant.action is not Action.REPLACECOMMIT:
                 # An upgrade by real Hudi leaves documents in requested files, which are empty in version 6.
                 data = b""
-        path = f"{_META}/{moved.file_name(_V1)}"
+        path = f"{META_FOLDER}/{moved.file_name(_V1)}"
         storage.put(path, data)
         if instant.completion_time is not None:
             storage.set_modified(path, parse_instant_time(instant.completion_time, zone))
@@ -269,7 +275,7 @@ def _plans_clustering(context: TableContext, instant: Instant, files: Iterable[I
     requested = Instant(instant.request_time, Action.REPLACECOMMIT, State.REQUESTED)
     if requested not in set(files):
         return False
-    data = context.storage.read(f"{_META}/{requested.file_name(_V1)}")
+    data = context.storage.read(f"{META_FOLDER}/{requested.file_name(_V1)}")
     return bool(data) and RequestedReplaceMetadata.decode(data or b"").clustering_plan is not None
 
 
@@ -328,7 +334,7 @@ def _history_to_archive(context: TableContext) -> int:
         entries = [entry for row in chunk for entry in entries_of_row(row)]
         count += len(chunk)
         if entries:
-            context.storage.put(f"{_META}/{_ARCHIVE}/{ArchiveFileName(number, '1-0-1').text}", encode_archive_block(entries))
+            context.storage.put(f"{ARCHIVE_FOLDER}/{ArchiveFileName(number, '1-0-1').text}", encode_archive_block(entries))
     return count
 
 
@@ -456,7 +462,7 @@ def _properties_of_6(context: TableContext) -> Mapping[str, str | None]:
     return {
         "hoodie.table.version": "6",
         "hoodie.timeline.layout.version": "1",
-        "hoodie.archivelog.folder": _ARCHIVE,
+        "hoodie.archivelog.folder": ARCHIVE_NAME,
         "hoodie.table.partition.fields": ",".join(part.split(":")[0] for part in fields.split(",")) if fields else fields,
         "hoodie.compaction.payload.class": config.merge.payload_class,
         GENERATOR_CLASS: generator,

@@ -47,6 +47,7 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of, folder_of, join_path
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.admin.validate_indexes import (
@@ -65,7 +66,7 @@ from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange, footer_ranges, stored_value
 from pyhudi.storage import open_storage
-from pyhudi.storage.base import FileInfo, StorageSpec, join_path
+from pyhudi.storage.base import FileInfo, StorageSpec
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import (
     find_column_stats,
@@ -309,7 +310,7 @@ class _Validation:
         there = {join_path(partition, name): size for partition, name, size in names}
         partitions = set(find_partitions(metadata))
         # A write that was rolled back leaves its folders, which have nothing to be listed.
-        filled = {f.info.path.rpartition("/")[0] for f in self._files if self._timeline.is_completed(f.instant_time)}
+        filled = {folder_of(f.info.path) for f in self._files if self._timeline.is_completed(f.instant_time)}
         for partition in sorted((set(self._partitions) & filled) - partitions):
             self._error(FILES, partition, "a partition that the metadata table does not list")
         present: set[str] = set()
@@ -326,7 +327,7 @@ class _Validation:
                 self._error(FILES, path, what, _LOST if file.info.size_bytes < there[path] else _MISLED)
         being_cleaned = self._names_of_pending_cleans()
         for path in sorted(there.keys() - present):
-            clean = being_cleaned.get(path.rpartition("/")[2])
+            clean = being_cleaned.get(file_name_of(path))
             if clean is None:
                 self._error(FILES, path, "listed by the metadata table, and not there")
             else:
@@ -352,7 +353,7 @@ class _Validation:
             if isinstance(found, str):
                 continue
             slice_ = slices[path]
-            stored = stats.get((hashes[slice_.partition], path.rpartition("/")[2]), {})
+            stored = stats.get((hashes[slice_.partition], file_name_of(path)), {})
             bare += not stored
             for name, inside in found.items():
                 if name in stored:
@@ -467,14 +468,14 @@ class _Validation:
                         continue
                     group = (partition, stat.file_id)
                     written.setdefault(group, []).append((instant, stat.path, stat.file_size_in_bytes))
-                    if parse_base_file(stat.path.rpartition("/")[2]) is not None:
+                    if parse_base_file(file_name_of(stat.path)) is not None:
                         newest[group] = instant
         return {
             path: (instant, size)
             for group, files in written.items()
             if group not in self._snapshot.slicing.replaced
             for instant, path, size in files
-            if instant >= newest.get(group, "") and path.rpartition("/")[2] not in removed
+            if instant >= newest.get(group, "") and file_name_of(path) not in removed
         }
 
     def _removed_names(self) -> frozenset[str]:
@@ -487,7 +488,7 @@ class _Validation:
             except CorruptData as error:
                 self._error("timeline", store.path(instant), str(error), "")
                 continue
-            names.update(path.rpartition("/")[2] for part in cleaned.values() for path in part.success_delete_files)
+            names.update(file_name_of(path) for part in cleaned.values() for path in part.success_delete_files)
         return frozenset(names)
 
     def _names_of_pending_cleans(self) -> dict[str, str]:
@@ -504,7 +505,7 @@ class _Validation:
                 info.file_path or "" for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values() for info in infos
             ]
             paths += [path for files in (plan.files_to_be_deleted_per_partition or {}).values() for path in files]
-            names.update((path.rpartition("/")[2], instant.request_time) for path in paths)
+            names.update((file_name_of(path), instant.request_time) for path in paths)
         return names
 
     def _schema(self) -> pa.Schema:

@@ -25,10 +25,11 @@ from pyhudi.format.instants import Action
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
+from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.operations.admin.validate_indexes import IndexFindings
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
-from pyhudi.storage.base import StorageSpec, join_path
+from pyhudi.storage.base import StorageSpec
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice, LogFile
@@ -99,7 +100,7 @@ def check_plans(context: TableContext, timeline: Timeline, present: frozenset[st
     for instant in pending:
         for operation in load_compaction_plan(context.timeline, instant).operations or ():
             names = [operation.data_file_path or "", *(operation.delta_file_paths or ())]
-            paths = [join_path(operation.partition_path or "", name.rpartition("/")[2]) for name in names if name]
+            paths = [join_path(operation.partition_path or "", file_name_of(name)) for name in names if name]
             gone = next((path for path in paths if path not in present), None)
             if gone is not None:
                 what = f"can never run, as {gone} is gone: put the file back, or drop the plan with unschedule_compaction"

@@ -28,6 +28,7 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.defined import DefinedIndexes, result_type
 from pyhudi.operations.metadata.mirror import stored_ranges
 from pyhudi.operations.metadata.prepare import find_expressions, index_reader
@@ -269,7 +270,7 @@ def filter_covers(stored: str, wanted: str) -> bool:
 
 
 def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+    return file_name_of(path)
 
 
 def _some(keys: pa.StringArray) -> str:

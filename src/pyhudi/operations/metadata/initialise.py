@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.index_values import SecondaryTask, run_secondary, secondary_reader
-from pyhudi.execute.indexing import SIDE_FOLDER, FileIndexing
+from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import (
     BaseTask,
@@ -41,7 +41,7 @@ from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import Operation, WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
-from pyhudi.format.index_definitions import DEFAULT_PATH, format_index_definitions
+from pyhudi.format.index_definitions import format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State, parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import (
@@ -55,6 +55,7 @@ from pyhudi.format.metadata.partitions import (
     parse_partition,
 )
 from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, SIDE_FOLDER, join_path
 from pyhudi.operations.metadata.defined import DefinedIndexes, is_defined, load_defined_indexes, result_type
 from pyhudi.operations.metadata.mirror import CommitMirror, columns_to_index, first_columns, store_definition
 from pyhudi.operations.metadata.prepare import find_expressions, index_reader, key_sources
@@ -84,7 +85,6 @@ from pyhudi.plan.metadata import (
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange, merge_ranges
-from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import load_index_definitions
 from pyhudi.table.slices import FileSlice
@@ -131,7 +131,7 @@ def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock
         defined = definitions.get(COLUMN_STATS)
         if defined is not None and set(defined.source_fields) == set(first_columns(held, settings, before)):
             del definitions[COLUMN_STATS]
-            held.storage.put(DEFAULT_PATH, format_index_definitions(definitions.values()))
+            held.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
         return replace(context, config=held.config)
 
 

@@ -27,19 +27,20 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal, WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.index_values import ExpressionIndex, FoundExpression
-from pyhudi.execute.indexing import SIDE_FOLDER, FileIndexing
+from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, KeySource, run_index_files
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
-from pyhudi.format.index_definitions import DEFAULT_PATH, column_stats_definition, format_index_definitions
+from pyhudi.format.index_definitions import column_stats_definition, format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, completed_action, parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, FILES, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, SIDE_FOLDER, file_name_of, folder_of, join_path
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.defined import DefinedIndexes, load_defined_indexes, result_type
 from pyhudi.operations.metadata.overlap import Overlap, SaidOfPartitions
@@ -69,7 +70,7 @@ from pyhudi.records.hashing import name_hash
 from pyhudi.records.indexed_columns import indexed_columns
 from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.records.stats import ColumnRange, merge_ranges
-from pyhudi.storage.base import FileInfo, join_path
+from pyhudi.storage.base import FileInfo
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_column_stats, find_files, find_partitions, partition_hashes
@@ -407,9 +408,9 @@ def store_definition(context: TableContext, columns: Sequence[str]) -> TableCont
     defined = definitions.get(COLUMN_STATS)
     if defined is None or defined.source_fields != tuple(columns):
         definitions[COLUMN_STATS] = column_stats_definition(columns)
-        context.storage.put(DEFAULT_PATH, format_index_definitions(definitions.values()))
+        context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
     if context.config.index_definitions_path is None:
-        changes = {"hoodie.table.index.defs.path": DEFAULT_PATH}
+        changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
         context = replace(context, config=store_table_config(context.storage, changes, context.env))
     return context
 
@@ -421,7 +422,7 @@ def _built_after(store: MetadataStore, timeline: Timeline, completed: str) -> fr
         for i in timeline.completed(Action.DELTACOMMIT)
         if i.request_time.startswith(INIT_INSTANT_TIME) and (i.completion_time or "") > completed
     }
-    return frozenset(path.rpartition("/")[0] for time in late for path in store.files_of(time))
+    return frozenset(folder_of(path) for time in late for path in store.files_of(time))
 
 
 def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
@@ -441,7 +442,7 @@ def _roll_back(store: MetadataStore, request_time: str, target: str, now: Timeli
     files = store.files_of(target)
     by_partition: dict[str, list[str]] = {}
     for path in files:
-        by_partition.setdefault(path.rpartition("/")[0], []).append(store.storage.absolute(path))
+        by_partition.setdefault(folder_of(path), []).append(store.storage.absolute(path))
     info = InstantInfo(target, Action.DELTACOMMIT.value)
     plan = RollbackPlan(
         info,
@@ -681,4 +682,4 @@ def _defined_columns(context: TableContext) -> tuple[str, ...]:
 
 
 def _name(path: str | None) -> str:
-    return (path or "").rsplit("/", 1)[-1]
+    return file_name_of(path or "")

@@ -33,6 +33,7 @@ from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.defined import DefinedIndexes
 from pyhudi.operations.metadata.store import MetadataStore, in_threads
 from pyhudi.records.mergers import merge_rule
@@ -172,7 +173,7 @@ def _changed_slices(
     for status in statuses:
         group = (status.stat.partition_path or "", status.stat.file_id or "")
         path = status.stat.path or ""
-        name = path.rsplit("/", 1)[-1]
+        name = file_name_of(path)
         log, base = parse_log_file(name), parse_base_file(name)
         if log is not None:
             held = after.get(group) or before.get(group) or FileSlice(*group, time, None)

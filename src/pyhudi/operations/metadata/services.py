@@ -19,18 +19,17 @@ from typing import Annotated
 
 from pyhudi.errors import TableState
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.indexing import SIDE_FOLDER
 from pyhudi.execute.metadata_records import MergeGroupTask, MetadataFile, run_metadata_merge
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.metadata.partitions import parse_file_group_index
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
+from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.plan.cleaning import CleaningPolicy
-from pyhudi.storage.base import join_path
 from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import MetadataTable
@@ -162,7 +161,7 @@ def _execute(store: MetadataStore, engine: Engine | None, time: str) -> None:
     timeline.start_or_join(requested)
     sizes = {p: store.sizes(p) for p in {operation.partition_path or "" for operation in plan.operations or ()}}
     logs = [
-        join_path(operation.partition_path or "", path.rsplit("/", 1)[-1])
+        join_path(operation.partition_path or "", file_name_of(path))
         for operation in plan.operations or ()
         for path in operation.delta_file_paths or ()
     ]
@@ -195,13 +194,13 @@ def _task(
 
     base = None
     if operation.data_file_path:
-        text = operation.data_file_path.rsplit("/", 1)[-1]
+        text = file_name_of(operation.data_file_path)
         name = parse_base_file(text)
         assert name is not None, "plans name base files"
         base = BaseFile(join_path(partition, text), name, size_of(text))
     logs = []
     for path in operation.delta_file_paths or ():
-        text = path.rsplit("/", 1)[-1]
+        text = file_name_of(path)
         log_name = parse_log_file(text)
         assert log_name is not None, "plans name log files"
         where = join_path(partition, text)
@@ -216,7 +215,7 @@ def _sweep_side_files(store: MetadataStore, now: Timeline) -> None:
     """Remove side files that writers left behind which died after their commit."""
     pending = {i.request_time for i in now.pending()}
     for folder in store.table.storage.list(SIDE_FOLDER).folders:
-        if folder.rsplit("/", 1)[-1] not in pending:
+        if file_name_of(folder) not in pending:
             store.table.storage.delete_folder(folder)
 
 

@@ -25,12 +25,12 @@ from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
 from pyhudi.format.metadata.partitions import format_file_id, parse_file_group_index, parse_partition
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA
 from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
-from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
+from pyhudi.format.partition_metadata import PartitionMetadata
+from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
 from pyhudi.plan.metadata import MetadataRecords, by_shard
-from pyhudi.storage.base import FileInfo, Storage, join_path
+from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import TableConfig, create_table_files, load_table_config, store_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import METADATA_FOLDER
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
 
@@ -112,7 +112,7 @@ class MetadataStore:
         if request_time.startswith(INIT_INSTANT_TIME):
             # A partition that is being built needs its file groups, into which writers go on writing, until somebody builds it.
             building = self.table.config.metadata_partitions_inflight
-            deleted = tuple(path for path in deleted if path.rpartition("/")[0] not in building)
+            deleted = tuple(path for path in deleted if folder_of(path) not in building)
         self.storage.delete(deleted)
         self.storage.delete([store.path(i) for i in sorted(own, key=lambda i: -i.state)])
         return deleted

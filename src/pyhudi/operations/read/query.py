@@ -25,6 +25,7 @@ from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
 from pyhudi.operations.services.clean import load_last_clean
@@ -374,7 +375,7 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
             return None
         for metadata in commits.values():
             for path, size_bytes in sizes_in(metadata, paths).items():
-                if path.rsplit("/", 1)[-1].startswith("."):
+                if file_name_of(path).startswith("."):
                     check_size(snapshot.context.storage, path, by_path[path].size_bytes, {path: size_bytes})
         files[partition] = [by_path[path] for path in sorted(paths)]
     timeline = restricted_timeline(snapshot.timeline, commits)

@@ -43,6 +43,7 @@ from pyhudi.format.metadata.partitions import (
     PARTITION_STATS,
     RECORD_INDEX,
 )
+from pyhudi.format.paths import join_path
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
 from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.services.indexes import LAYOUT_OPTIONS, read_layout
@@ -66,7 +67,6 @@ from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage.base import join_path
 from pyhudi.table.metadata.indexes import (
     find_bloom_filters,
     find_column_stats,

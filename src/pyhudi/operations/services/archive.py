@@ -27,6 +27,7 @@ from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
 from pyhudi.format.instants import Action, Instant, State, completed_action, parse_action
+from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import ArchiveResult
 from pyhudi.operations.action.rollback import sweep_unfinished_documents
@@ -45,8 +46,6 @@ from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.timeline import Timeline
-
-METADATA_TABLE = ".hoodie/metadata"
 
 _PLANNED_ACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLEAN, Action.CLUSTERING, Action.REPLACECOMMIT)
 _ARROW_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
@@ -128,7 +127,7 @@ def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline
     last_clean = load_last_clean(context.timeline, timeline)
     if not context.config.has_metadata_table:
         return ArchivalBounds(last_clean, data_table=data_table)
-    child = context.storage.child(METADATA_TABLE)
+    child = context.storage.child(METADATA_FOLDER)
     metadata_table = TableContext(child, context.env, load_table_config(child), context.lock)
     compactions = metadata_table.timeline.load().completed(Action.COMMIT)
     return ArchivalBounds(last_clean, True, compactions[-1].request_time if compactions else None, data_table)

@@ -34,6 +34,7 @@ from pyhudi.format.actions.clean import (
 )
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, folder_of
 from pyhudi.operations.action.claim import PlanTaken, claim, has_died, plan_and_claim
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import CleanResult
@@ -57,7 +58,7 @@ from pyhudi.storage import open_storage
 from pyhudi.storage.base import FileInfo, Storage, StorageSpec
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
-from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing, FileListing
+from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, planned_path
 from pyhudi.table.slices import SlicingState, build_file_groups
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
@@ -438,7 +439,7 @@ def _delete_on_worker(spec: StorageSpec, entry: tuple[str, tuple[str, ...]]) -> 
 
 def _delete_in_partition(storage: Storage, entry: tuple[str, tuple[str, ...]]) -> CleanPartitionMetadata:
     partition, wanted = entry
-    there = {info.path for folder in {path.rpartition("/")[0] for path in wanted} for info in storage.list(folder).files}
+    there = {info.path for folder in {folder_of(path) for path in wanted} for info in storage.list(folder).files}
     found = [path for path in wanted if path in there]
     storage.delete(found)
     return CleanPartitionMetadata(
@@ -467,8 +468,8 @@ def _delete_partitions(context: TableContext, timeline: Timeline, partitions: It
 
 
 def _is_partition_metadata(info: FileInfo) -> bool:
-    return info.name.startswith(PARTITION_METADATA_STEM)
+    return info.name.startswith(PARTITION_METADATA_FILE)
 
 
 def _names(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(path.rsplit("/", 1)[-1] for path in paths)
+    return tuple(file_name_of(path) for path in paths)

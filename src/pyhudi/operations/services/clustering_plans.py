@@ -23,6 +23,7 @@ from pyhudi.format.actions.clustering import (
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of
 from pyhudi.operations.action.claim import PlanOvertaken
 from pyhudi.operations.action.transaction import touched_groups
 from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringSettings, group_metrics
@@ -144,14 +145,14 @@ def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int
     base = None
     if piece.data_file_path:
         path = _below(context, piece, piece.data_file_path)
-        name = parse_base_file(path.rsplit("/", 1)[-1])
+        name = parse_base_file(file_name_of(path))
         if name is None:
             raise TableState(f"the clustering plan names {piece.data_file_path}, which is no base file")
         base = BaseFile(path, name, _size(context, path))
     logs = []
     for file in reversed(piece.delta_file_paths or ()):
         path = _below(context, piece, file)
-        log_name = parse_log_file(path.rsplit("/", 1)[-1])
+        log_name = parse_log_file(file_name_of(path))
         if log_name is None:
             raise TableState(f"the clustering plan names {file}, which is no log file")
         logs.append(LogFile(path, log_name, check_size(context.storage, path, _size(context, path), written)))

@@ -35,6 +35,7 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
+from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.operations.action.claim import drop_plan
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
@@ -61,7 +62,6 @@ from pyhudi.plan.compaction import (
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.settings import Options, read_settings
-from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice
@@ -403,7 +403,7 @@ def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> l
 
 def _name(path: str) -> str:
     """The file name in a plan; plans of version 1 hold whole paths."""
-    return path.rsplit("/", 1)[-1]
+    return file_name_of(path)
 
 
 def _check_still_newest(context: TableContext, plan: CompactionPlan, request_time: str, now: Timeline) -> None:

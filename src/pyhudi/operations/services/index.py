@@ -35,7 +35,6 @@ from pyhudi.execute.metadata_records import MetadataFile
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.actions.indexing import IndexCommitMetadata, IndexPartitionInfo, IndexPlan
 from pyhudi.format.index_definitions import (
-    DEFAULT_PATH,
     IndexDefinition,
     column_stats_definition,
     format_index_definitions,
@@ -55,6 +54,7 @@ from pyhudi.format.metadata.partitions import (
     parse_partition,
 )
 from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
 from pyhudi.operations.action.claim import claim
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.settings import CommitSettings
@@ -80,7 +80,7 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import METADATA_FOLDER, load_index_definitions
+from pyhudi.table.metadata.records import load_index_definitions
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
@@ -510,9 +510,9 @@ def _planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:
 def _store_defined(context: TableContext, definition: IndexDefinition) -> TableContext:
     definitions = load_index_definitions(context)
     definitions[definition.name] = definition
-    context.storage.put(DEFAULT_PATH, format_index_definitions(definitions.values()))
+    context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
     if context.config.index_definitions_path is None:
-        changes = {"hoodie.table.index.defs.path": DEFAULT_PATH}
+        changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
         context = replace(context, config=store_table_config(context.storage, changes, context.env))
     return context
 
@@ -521,7 +521,7 @@ def _forget_definition(context: TableContext, name: str) -> None:
     definitions = load_index_definitions(context)
     if is_defined(name) and name in definitions:
         del definitions[name]
-        context.storage.put(DEFAULT_PATH, format_index_definitions(definitions.values()))
+        context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
 
 
 def _schema_of(snapshot: Snapshot) -> pa.Schema:

@@ -14,10 +14,10 @@ from typing import Annotated
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.instants import format_instant_time
-from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
+from pyhudi.format.partition_metadata import PartitionMetadata
+from pyhudi.format.paths import PARTITION_METADATA_FILE, join_path
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage.base import join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot, planned_anew
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.format.paths import parts_of
 from pyhudi.records.columns import column_at, field_at
 from pyhudi.records.keys.partition_times import time_parts
 from pyhudi.records.keys.spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind
@@ -81,7 +82,7 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
         return ()
     if len(fields) == 1:
         return (_parsed_value(spec, fields[0], path),)
-    folders = path.split("/")
+    folders = parts_of(path)
     starts = _hive_starts(fields, folders) or _counted_starts(spec, fields, folders)
     if starts is None:
         raise TableState(

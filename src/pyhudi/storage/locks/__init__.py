@@ -14,7 +14,7 @@ from __future__ import annotations
 from pyhudi.storage.locks.combined import CombinedLock
 from pyhudi.storage.locks.file_system import FILE_LOCK_NAME, FileSystemLock, FileSystemLockSettings
 from pyhudi.storage.locks.in_process import InProcessLock
-from pyhudi.storage.locks.provider import LOCK_FOLDER, LockProvider
+from pyhudi.storage.locks.provider import LockProvider
 from pyhudi.storage.locks.registry import LOCK_WAIT, LockFactory, LockSettings, open_lock, register_lock_provider
 from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, StorageLock, StorageLockSettings
 

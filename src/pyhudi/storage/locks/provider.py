@@ -11,8 +11,6 @@ from typing import Any, Self
 
 from pyhudi.storage.clock import Environment
 
-LOCK_FOLDER = ".hoodie/.locks"
-
 _FIRST_PAUSE_MS = 20
 _LAST_PAUSE_MS = 1000
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.paths import META_FOLDER
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
@@ -76,7 +77,7 @@ def register_lock_provider(class_name: str, factory: LockFactory) -> None:
 
 def _file_system(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
     path = settings.file_system.path
-    folder = storage.child(".hoodie") if path is None else open_storage(path)
+    folder = storage.child(META_FOLDER) if path is None else open_storage(path)
     return FileSystemLock(folder, env, expire_ms=settings.file_system.expire_ms, wait_ms=settings.wait_ms)
 
 

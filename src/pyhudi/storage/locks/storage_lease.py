@@ -22,11 +22,12 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pyhudi.errors import StorageFull, StorageUnavailable
+from pyhudi.format.paths import LOCK_FOLDER
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks.lease import LeaseLock
-from pyhudi.storage.locks.provider import LOCK_FOLDER, Wait
+from pyhudi.storage.locks.provider import Wait
 from pyhudi.storage.processes import Process
 from pyhudi.storage.queues import WaitingQueue
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
-from pyhudi.storage.base import FileInfo, join_path
+from pyhudi.format.paths import join_path
+from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.metadata.indexes import find_files, find_partitions

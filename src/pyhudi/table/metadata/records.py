@@ -24,10 +24,11 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
-from pyhudi.format.index_definitions import DEFAULT_PATH, IndexDefinition, parse_index_definitions
+from pyhudi.format.index_definitions import IndexDefinition, parse_index_definitions
 from pyhudi.format.instants import Action
 from pyhudi.format.metadata.partitions import parse_file_group_index
 from pyhudi.format.names import parse_base_file
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
@@ -39,9 +40,6 @@ from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.wholeness import find_loss
 from pyhudi.timeline.timeline import Timeline
-
-METADATA_FOLDER = ".hoodie/metadata"
-"""Where the metadata table lies, relative to the table."""
 
 
 class MetadataTable:
@@ -218,7 +216,7 @@ def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
     if named is None:
         return {}
     # The property is relative to the table; a writer that follows the public specification stores it with the table's own path.
-    path = DEFAULT_PATH if named.endswith(DEFAULT_PATH) else named.strip("/")
+    path = INDEX_DEFINITIONS_FILE if named.endswith(INDEX_DEFINITIONS_FILE) else named.strip("/")
     data = context.storage.read(path)
     if data is None:
         return {}

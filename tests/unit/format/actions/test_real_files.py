@@ -9,7 +9,8 @@ import pytest
 
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import parse_instant_file
-from pyhudi.format.partition_metadata import PARTITION_METADATA_FILE, PartitionMetadata
+from pyhudi.format.partition_metadata import PartitionMetadata
+from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.format.properties import format_properties, parse_properties, table_checksum
 from pyhudi.format.versions import TimelineLayout, parse_table_version, parse_timeline_layout
 from tests.vectors import vector

@@ -11,8 +11,9 @@ import pytest
 from pyhudi.api import Table
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.metadata.files import ALL_PARTITIONS
+from pyhudi.format.paths import PARTITION_METADATA_FILE
 from pyhudi.table.context import TableContext
-from pyhudi.table.listing import PARTITION_METADATA_STEM, DirectoryListing
+from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.metadata import indexes
 from pyhudi.table.metadata.listing import MetadataListing, choose_listing
 from pyhudi.table.metadata.records import MetadataTable
@@ -36,7 +37,7 @@ def test_the_listing_is_that_of_the_directories(name: str, tmp_path: Path) -> No
     found = ours.files([*partitions, "nowhere"])
     assert found.pop("nowhere") == ()
     for partition, infos in directories.files(partitions).items():
-        expected = {(i.path, i.size_bytes) for i in infos if not i.name.startswith(PARTITION_METADATA_STEM)}
+        expected = {(i.path, i.size_bytes) for i in infos if not i.name.startswith(PARTITION_METADATA_FILE)}
         assert {(i.path, i.size_bytes) for i in found[partition]} == expected
         ids = {i.name.lstrip(".").split("_")[0] for i in found[partition]}
         one = sorted(ids)[:1]
