@@ -280,8 +280,7 @@ def _has_ordering(records: LogRecords) -> BoolMask:
     """Where a record or delete competes with the base row by an ordering value."""
     if records.ordering is None or records.rule.ordering_field is None:
         return np.zeros(len(records.keys), dtype=np.bool_)
-    valid = pc.is_valid(records.ordering)
-    return np.asarray(valid.combine_chunks() if isinstance(valid, pa.ChunkedArray) else valid, dtype=np.bool_)
+    return np.asarray(pc.is_valid(records.ordering), dtype=np.bool_)
 
 
 def _flagged(rows: pa.Table) -> BoolMask:

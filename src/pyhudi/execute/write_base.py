@@ -279,8 +279,7 @@ class _RowMerger:
         """The batch as it goes into the new file."""
         if not len(self._keys):
             return rows
-        found = pc.index_in(stored_keys(self._spec, rows), value_set=self._keys)
-        found = whole(found) if isinstance(found, pa.ChunkedArray) else found
+        found = whole(pc.index_in(stored_keys(self._spec, rows), value_set=self._keys))
         hits = np.asarray(found.is_valid(), dtype=np.bool_)
         if not hits.any():
             return rows
@@ -358,7 +357,7 @@ def _overlay(rows: pa.Table, values: pa.Table, mask: BoolMask) -> pa.Table:
                 index = np.arange(len(mask), dtype=np.int64)
                 index[mask] = len(mask) + np.arange(int(mask.sum()))
                 gather = pa.array(index)
-            columns.append(pa.chunked_array([column, fresh]).take(gather))
+            columns.append(whole(pa.chunked_array([column, fresh]).take(gather)))
         else:
             columns.append(pc.replace_with_mask(column, flags, fresh))
     return pa.table(columns, schema=rows.schema)

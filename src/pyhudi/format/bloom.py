@@ -30,7 +30,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -404,10 +404,9 @@ def _chunks(keys: pa.Array, *, ordered: bool) -> Iterator[_Chunk]:
     if lengths.min() != lengths.max():
         order = np.argsort(-lengths, kind="stable")
         lengths = lengths[order]
-        keys = keys.take(pa.array(order))
-        if isinstance(keys, pa.ChunkedArray):
-            keys = keys.cast(pa.large_binary()).combine_chunks()
-            keys = keys.chunk(0) if isinstance(keys, pa.ChunkedArray) else keys
+        taken = cast("pa.Array | pa.ChunkedArray", keys.take(pa.array(order)))
+        # More bytes than the offsets of one array can count come in chunks.
+        keys = taken.cast(pa.large_binary()).combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
     start = 0
     while start < len(keys):
         step = int(min(_CHUNK_KEYS, max(1, _CHUNK_BYTES // lengths[start])))

@@ -37,9 +37,9 @@ def with_meta_fields(schema: pa.Schema, *, operation_field: bool = False) -> pa.
 
 def without_meta_fields(data: _Data) -> _Data:
     """The schema, batch or table without Hudi's own columns, which a user's data holds when it was read from a table."""
-    schema = data if isinstance(data, pa.Schema) else data.schema
-    kept = [index for index, name in enumerate(schema.names) if not is_meta_field(name)]
-    if len(kept) == len(schema.names):
+    names = (data if isinstance(data, pa.Schema) else data.schema).names  # type: ignore[redundant-expr]
+    kept = [index for index, name in enumerate(names) if not is_meta_field(name)]
+    if len(kept) == len(names):
         return data
     if isinstance(data, pa.Schema):
         return pa.schema([data.field(index) for index in kept], metadata=data.metadata)

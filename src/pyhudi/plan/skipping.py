@@ -77,7 +77,13 @@ def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
 
 
 def excluded_units(
-    condition: Expr, schema: pa.Schema, names: Sequence[str], stats: pa.Table, units: pa.Array, *, of_partitions: bool = False
+    condition: Expr,
+    schema: pa.Schema,
+    names: Sequence[str],
+    stats: pa.Table,
+    units: pa.Array | pa.ChunkedArray,
+    *,
+    of_partitions: bool = False,
 ) -> pa.StringArray:
     """The units (files or partitions) in which no row can match; each has statistics of all the columns.
 

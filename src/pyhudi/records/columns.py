@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,17 +33,21 @@ def field_at(schema: pa.Schema, name: str) -> pa.Field:
     return found[0].with_name(name).with_nullable(nullable)
 
 
-def column_at(batch: pa.RecordBatch, name: str) -> pa.Array:
+@overload
+def column_at(rows: pa.RecordBatch, name: str) -> pa.Array: ...
+@overload
+def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray: ...
+def column_at(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
     """The values of a dotted name, null where a struct on the way is; dictionaries are decoded.
 
     Raises InvalidRequest with the nearest name when there is no such column.
     """
-    field_at(batch.schema, name)
+    field_at(rows.schema, name)
     first, *rest = name.split(".")
-    array = batch.column(batch.schema.get_field_index(first))
+    column = rows.column(rows.schema.get_field_index(first))
     if rest:
-        array = pc.struct_field(array, rest)
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+        column = pc.struct_field(column, rest)
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def _unknown_column(name: str, schema: pa.Schema) -> str:

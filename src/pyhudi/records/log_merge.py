@@ -139,8 +139,7 @@ class LogRecords:
             first, last = np.searchsorted(self.positions, [first_row, first_row + row_count]).tolist()
             return self.positions[first:last] - first_row, np.arange(first, last, dtype=np.int64)
         assert keys is not None, "records without positions meet base rows by key"
-        found = pc.index_in(keys, value_set=self.keys)
-        found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        found = pc.index_in(keys, value_set=self.keys).combine_chunks()
         return np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_)), np.asarray(found.drop_null(), dtype=np.int64)
 
     def _orderings(self, source: Ints) -> pa.ChunkedArray:

@@ -203,20 +203,16 @@ def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
     return column
 
 
-def newer_or_equal(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> BoolMask:
+def newer_or_equal(older: pa.Array | pa.ChunkedArray, newer: pa.Array | pa.ChunkedArray) -> BoolMask:
     """True where the newer ordering value is not smaller.  A null older value loses; a null newer value loses against a value.
 
     Floats compare as Java compares them: NaN is the largest and equals itself, -0.0 is smaller than 0.0.
     """
     answer = pc.greater_equal(_comparable(newer), _comparable(older))
-    filled = pc.if_else(pc.is_null(older), True, pc.fill_null(answer, False))
-    return np.asarray(
-        filled.combine_chunks() if isinstance(filled, pa.ChunkedArray) else filled,
-        dtype=np.bool_,
-    )
+    return np.asarray(pc.if_else(pc.is_null(older), True, pc.fill_null(answer, False)), dtype=np.bool_)
 
 
-def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The values, or for floats whole numbers in their total order."""
     if not pa.types.is_floating(values.type):
         return values
@@ -309,8 +305,6 @@ def row_codes(rows: pa.Table, columns: list[str]) -> npt.NDArray[np.int64]:
     for name in columns:
         column = rows.column(name).combine_chunks()
         encoded = column if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column, null_encoding="encode")
-        if isinstance(encoded, pa.ChunkedArray):
-            encoded = encoded.combine_chunks()
         width = len(encoded.dictionary)
         part = np.asarray(encoded.indices, dtype=np.int64)
         if width <= 1:

@@ -67,8 +67,8 @@ def _normal_type(type_: pa.DataType, path: str, problems: list[str]) -> pa.DataT
         key = _normal_type(type_.key_type, path + "{key}", problems)
         if not types.is_string(key):
             problems.append(f"{path}: the keys of a map must be strings, these are {type_.key_type}: use an array of structs")
-        value = _normal_type(type_.item_type, path + "{}", problems)
-        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", value, type_.item_field.nullable))
+        item = _normal_type(type_.item_type, path + "{}", problems)
+        return pa.map_(pa.field("key", pa.string(), False), pa.field("value", item, type_.item_field.nullable))
     if types.is_struct(type_):
         if type_.num_fields == 0:
             problems.append(f"{path}: a struct needs at least one field")

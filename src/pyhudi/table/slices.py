@@ -188,7 +188,7 @@ def visible_slices_of_rows(rows: pa.Table, state: SlicingState, as_of: str | Non
     if last is None or not rows.num_rows:
         return {}
     limit = as_of if as_of is not None else last
-    columns = {name: _one_chunk(rows.column(name)) for name in ("partition", "name", "file_id", "size_bytes")}
+    columns = {name: rows.column(name).combine_chunks() for name in ("partition", "name", "file_id", "size_bytes")}
     parts = split_base_files(columns["name"])
     groups = pc.binary_join_element_wise(columns["partition"], columns["file_id"], "/").dictionary_encode()
     codes = groups.indices.to_numpy()
@@ -241,11 +241,6 @@ def _infos_by_partition(columns: Mapping[str, pa.Array], chosen: npt.NDArray[np.
 
 def _by_file_id(slice_: FileSlice) -> str:
     return slice_.file_id
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
 
 
 def _build_group(partition: str, file_id: str, bases: list[BaseFile], logs: list[LogFile], state: SlicingState) -> FileGroup:

@@ -220,6 +220,9 @@ def test_columns_are_found_by_dotted_name() -> None:
     batch = pa.record_batch({"s": pa.array([{"a": 1}, None, {"a": None}]), "c": pa.array(["x", "y", None]).dictionary_encode()})
     assert column_at(batch, "s.a").to_pylist() == [1, None, None]
     assert column_at(batch, "c").type == pa.string()
+    table = pa.Table.from_batches([batch, batch])
+    assert column_at(table, "s.a").to_pylist() == [1, None, None] * 2
+    assert column_at(table, "c").type == pa.string()
     assert field_at(batch.schema, "s.a").name == "s.a"
     with pytest.raises(InvalidRequest, match=r"did you mean 's\.a'"):
         field_at(batch.schema, "s.A")

@@ -122,7 +122,7 @@ class _Layout:
         bounds, octets = binary_parts(values)
         source = Source(octets.data, 0)
         rows = Rows(source, bounds[:-1] + PAD_BYTES, bounds[1:] + PAD_BYTES)
-        types = payloads = None
+        types = payloads = pa.nulls(0)
         for name, node in self.steps:
             if name == "type":
                 types = node.decode(rows)

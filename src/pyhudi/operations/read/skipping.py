@@ -292,8 +292,8 @@ class _Request:
         hashes = hashes_of_partitions(partitions)
         column = names_table.column("partition").combine_chunks().dictionary_encode()
         hashed = pa.array([hashes[partition] for partition in column.dictionary.to_pylist()], pa.string()).take(column.indices)
-        units = pc.binary_join_element_wise(hashed, names_table.column("name").combine_chunks(), "/")
-        flags = pc.is_in(units, value_set=pa.concat_arrays(excluded)).to_numpy(zero_copy_only=False)
+        listed = pc.binary_join_element_wise(hashed, names_table.column("name").combine_chunks(), "/")
+        flags = pc.is_in(listed, value_set=pa.concat_arrays(excluded)).to_numpy(zero_copy_only=False)
         if self.base_files_only:
             # What the logs hold is not asked for.
             flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()

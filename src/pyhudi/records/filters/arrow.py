@@ -138,7 +138,8 @@ def _arrow_comparison(expr: Compare) -> pc.Expression:
         return pc.is_nan(column) if expr.op == "=" else ~pc.is_nan(column)
     test = _ARROW_OPERATORS[expr.op](column, arrow_scalar(expr.value, expr.type))
     # To Arrow no comparison with NaN is true but <>.
-    return test | pc.is_nan(column) if expr.op in (">", ">=") and pa.types.is_floating(expr.type) else test
+    floating = expr.type is not None and pa.types.is_floating(expr.type)
+    return test | pc.is_nan(column) if expr.op in (">", ">=") and floating else test
 
 
 def _arrow_not_in(expr: In) -> pc.Expression:

@@ -58,7 +58,7 @@ def _spark_comparison(name: str, expr: Compare) -> str:
 
     So zeros are named as the ends of a range, each with the sign that is further out.
     """
-    if pa.types.is_floating(expr.type) and expr.value == 0.0:
+    if expr.type is not None and pa.types.is_floating(expr.type) and expr.value == 0.0:
         low, high = (_spark_literal(zero, expr.type) for zero in (-0.0, 0.0))
         if expr.op in ("=", "<>"):
             first, word, second = (">=", "AND", "<=") if expr.op == "=" else ("<", "OR", ">")
@@ -68,7 +68,7 @@ def _spark_comparison(name: str, expr: Compare) -> str:
 
 
 def _is_zero(expr: In) -> bool:
-    return pa.types.is_floating(expr.type) and 0.0 in expr.values
+    return expr.type is not None and pa.types.is_floating(expr.type) and 0.0 in expr.values
 
 
 def _spark_literal(value: Any, type_: pa.DataType | None) -> str:

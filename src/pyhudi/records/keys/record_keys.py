@@ -6,7 +6,6 @@ In a composite key null is `__null__` and the empty string `__empty__`; values a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +32,7 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
     if not spec.is_composite:
         _refuse_keyless(texts, spec.record_fields)
         return texts[0]
-    parts: list[Any] = []
+    parts: list[str | pa.Array] = []
     gaps = False
     for index, (name, text) in enumerate(zip(spec.record_fields, texts, strict=True)):
         filled, has_gaps = _key_part(text)
@@ -95,10 +94,9 @@ def _key_part(text: pa.StringArray) -> tuple[pa.StringArray, bool]:
 
 
 def _refuse_keyless(texts: Sequence[pa.StringArray], names: Sequence[str]) -> None:
-    keyless: pa.Array | None = None
-    for text in texts:
-        missing = pc.fill_null(pc.equal(pc.binary_length(text), 0), True)
-        keyless = missing if keyless is None else pc.and_(keyless, missing)
+    keyless, *more = (pc.fill_null(pc.equal(pc.binary_length(text), 0), True) for text in texts)
+    for missing in more:
+        keyless = pc.and_(keyless, missing)
     row = pc.index(keyless, True).as_py()
     if row >= 0:
         value = "null" if texts[0][row].as_py() is None else "empty"

@@ -252,7 +252,7 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType) -> Iterator[pa.Reco
         return
     count = grouped.num_rows
     no = pa.array(np.zeros(count, dtype=np.bool_))
-    columns = {
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "key": grouped.column("key"),
         "file_name": grouped.column("file_name_last"),
         "column_name": grouped.column("column_name_last"),
