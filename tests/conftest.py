@@ -19,29 +19,30 @@ _TESTS = Path(__file__).resolve().parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test in spark/ or interop/ carries the marker of its folder; these come last, so that quick failures show first.
+    """A test in spark/, interop/ or servers/ carries the marker of its folder.  Those of spark/ and interop/ come last, so that
+    quick failures show first.
 
-    Simulations and models run for minutes, and a server has to start for S3: `make check` leaves them to `make test`.
+    Simulations and models run for minutes, and servers start for S3 and for locks: `make check` leaves them to `make test`.
     """
     ranks = {}
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
-        if folder in {"spark", "interop"}:
+        if folder in {"spark", "interop", "servers"}:
             item.add_marker(folder)
-        if folder in {"simulation", "model", "checker"} or "s3_endpoint" in getattr(item, "fixturenames", ()):
+        if folder in {"simulation", "model", "checker", "servers"} or "s3_endpoint" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])
 
 
 class JvmsTogether(LoadScopeScheduling):
-    """Deals the tests out to workers one by one, but those of spark/ to one worker and those of interop/ to one, at the start: a
-    JVM starts once, and no long group is left to the end.
+    """Deals the tests out to workers one by one, but those of spark/ to one worker, and so those of interop/ and of servers/, at
+    the start: a JVM starts once, and no long group is left to the end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         folder = nodeid.split("/")[1]
-        return folder if folder in {"spark", "interop"} else nodeid
+        return folder if folder in {"spark", "interop", "servers"} else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., None]) -> JvmsTogether:

@@ -481,6 +481,7 @@ def test_keys_whose_capitals_were_lost() -> None:
 
 CONTRADICTING: list[dict[str, Any]] = [
     {"options": {"hoodie.write.lock.provider": "com.example.NoSuchLock"}},
+    {"options": {"hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"}},
     {"options": {"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"}},
     {"options": {"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload"}},
     {"options": {"hoodie.write.record.merge.strategy.id": "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"}},

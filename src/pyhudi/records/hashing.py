@@ -105,6 +105,14 @@ def name_hash(text: str) -> str:
     return base64.b64encode(xxhash.xxh64(_or_root(text).encode(), seed=_NAME_SEED).digest()).decode()
 
 
+def path_hash(path: str) -> str:
+    """The 16 hexadecimal digits, upper case, that stand for a table's base path in the names of locks.
+
+    Source: lock providers, H.
+    """
+    return xxhash.xxh64(path.encode(), seed=_NAME_SEED).hexdigest().upper()
+
+
 def file_hash(file_name: str) -> str:
     """The 24 characters that stand for a bare file name in keys of the metadata table.  Source: as `name_hash`, M."""
     return base64.b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest()).decode()

@@ -4,16 +4,19 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pyhudi.errors import Internal, InvalidRequest, StorageFull, StorageUnavailable, Unsupported
 from pyhudi.options import parse_options
+from pyhudi.records.hashing import path_hash
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
 from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
@@ -28,13 +31,21 @@ from pyhudi.storage.locks import (
     LockSettings,
     StorageLock,
     StorageLockSettings,
+    hive_metastore,
     open_lock,
     register_lock_provider,
+    registry,
 )
+from pyhudi.storage.locks.dynamodb import DynamoDbSettings
+from pyhudi.storage.locks.hive_metastore import HiveLockSettings
+from pyhudi.storage.locks.zookeeper import ZookeeperSettings
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.storage.processes import Process
 
 CLASS = "org.apache.hudi.client.transaction.lock."
+ZOOKEEPER = CLASS + "ZookeeperBasedLockProvider"
+DYNAMODB = "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider"
+HIVE = "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider"
 
 
 @pytest.fixture
@@ -515,7 +526,81 @@ class TestOpenLock:
         with open_lock(LockSettings(CLASS + "InProcessLockProvider"), storage.child("t"), env).held():
             assert list(storage.walk("t")) == []
 
-    @pytest.mark.parametrize("name", [CLASS + "ZookeeperBasedLockProvider", "com.example.Mine", ""])
+    @pytest.mark.parametrize(
+        ("name", "settings", "missing"),
+        [
+            (ZOOKEEPER, {}, r"hoodie\.write\.lock\.zookeeper\.base_path"),
+            (ZOOKEEPER, {"zookeeper": ZookeeperSettings(base_path="/l")}, r"hoodie\.write\.lock\.zookeeper\.url"),
+            (CLASS + "ZookeeperBasedImplicitBasePathLockProvider", {}, r"hoodie\.write\.lock\.zookeeper\.url"),
+            (DYNAMODB, {}, r"hoodie\.write\.lock\.dynamodb\.table"),
+            (DYNAMODB, {"dynamodb": DynamoDbSettings("t", access_key="k")}, r"hoodie\.aws\.secret\.key go together"),
+            (HIVE, {}, r"hoodie\.write\.lock\.hivemetastore\.uris"),
+            (HIVE, {"hive": HiveLockSettings(("thrift://h",), "d")}, r"hoodie\.write\.lock\.hivemetastore\.table"),
+            (HIVE, {"hive": HiveLockSettings(("http://h",), "d", "t")}, r"uris=http://h: expected thrift://host:port"),
+            (HIVE, {"hive": HiveLockSettings(("thrift://h:x",), "d", "t")}, r"uris=thrift://h:x: expected thrift://host:port"),
+        ],
+    )
+    def test_what_a_provider_lacks_is_said_at_once(
+        self, storage: Storage, env: ReplayEnvironment, name: str, settings: dict[str, Any], missing: str
+    ) -> None:
+        with pytest.raises(InvalidRequest, match=missing):
+            open_lock(LockSettings(name, **settings), storage, env)
+
+    @pytest.mark.parametrize(
+        ("name", "settings", "module", "extra"),
+        [
+            (ZOOKEEPER, {"zookeeper": ZookeeperSettings("h:1", "/l")}, "kazoo", "zookeeper"),
+            (DYNAMODB, {"dynamodb": DynamoDbSettings("t")}, "boto3", "aws"),
+            (HIVE, {"hive": HiveLockSettings(("thrift://h",), "d", "t")}, "thriftpy2", "hive"),
+        ],
+    )
+    def test_a_package_that_a_provider_lacks_is_said_at_once(
+        self,
+        storage: Storage,
+        env: ReplayEnvironment,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        settings: dict[str, Any],
+        module: str,
+        extra: str,
+    ) -> None:
+        for loaded in (module, f"{module}.client"):
+            monkeypatch.setitem(sys.modules, loaded, None)
+        hive_metastore._messages.cache_clear()
+        with pytest.raises(InvalidRequest, match=rf'needs {module}: pip install "pyhudi\[{extra}\]"'):
+            open_lock(LockSettings(name, **settings), storage, env)
+
+    @pytest.mark.parametrize("name", [None, CLASS + "InProcessLockProvider", DYNAMODB])
+    def test_a_server_of_locks_is_not_passed_over(self, storage: Storage, env: ReplayEnvironment, name: str | None) -> None:
+        settings = LockSettings(name, zookeeper=ZookeeperSettings("h:1"), dynamodb=DynamoDbSettings(None))
+        with pytest.raises(InvalidRequest, match=r"zookeeper\.url=h:1 names where writers lock.*set hoodie.*Zookeeper"):
+            open_lock(settings, storage, env)
+
+    def test_options_of_all_providers(self) -> None:
+        given = {
+            "hoodie.write.lock.zookeeper.url": "a:1,b:2/c",
+            "hoodie.write.lock.zookeeper.session_timeout_ms": 4_000,
+            "hoodie.write.lock.dynamodb.table": "locks",
+            "hoodie.write.lock.dynamodb.billing_mode": "provisioned",
+            "hoodie.aws.access.key": "key",
+            "hoodie.write.lock.hivemetastore.uris": "thrift://a:1, thrift://b",
+            "hoodie.write.lock.heartbeat_interval_ms": 30_000,
+        }
+        settings = LockSettings.of(parse_options(given), "trips")
+        assert settings.zookeeper == ZookeeperSettings("a:1,b:2/c", session_timeout_ms=4_000)
+        assert settings.dynamodb == DynamoDbSettings("locks", billing_mode="PROVISIONED", access_key="key")
+        assert settings.hive == HiveLockSettings(("thrift://a:1", "thrift://b"), heartbeat_ms=30_000)
+        secret = replace(settings, dynamodb=DynamoDbSettings("locks", access_key="word", secret_key="word", session_token="word"))
+        assert "word" not in repr(secret)
+
+    def test_names_of_locks(self, env: ReplayEnvironment, tmp_path: Path) -> None:
+        s3 = open_storage("s3a://bucket/table", {"anonymous": "true"})
+        assert registry._implicit_name(s3) == "4DCF035CB614089C"
+        assert registry._implicit_name(open_storage(tmp_path)) == path_hash(str(tmp_path))
+        assert ZookeeperSettings(base_path="//a//b/").path("trips") == "/a/b/trips"
+        assert ZookeeperSettings(base_path="/a", lock_key="k").path("trips") == "/a/k"
+
+    @pytest.mark.parametrize("name", ["com.example.Mine", ""])
     def test_others_are_refused_by_name(self, storage: Storage, env: ReplayEnvironment, name: str) -> None:
         with pytest.raises(Unsupported, match=f"{name} is not available.*FileSystemBasedLockProvider.*StorageBased"):
             open_lock(LockSettings(name), storage, env)

@@ -2,8 +2,8 @@
 
 1. `acquire` tries until the lock is ours or the time is out.
 2. While it is held, a repeated task extends it, and only where it is still ours.
-3. `check` says whether it is still ours, and asks the server when less than a third of the lease is left, or when the connection
-   to the server is not known to stand.  Whoever is about to publish asks first.
+3. `check` says whether it is still ours, and asks the server when the last proof is too old, or when the connection to the server
+   is not known to stand.  Whoever is about to publish asks first.
 4. `release` gives it back, if it is still ours.  A process that dies lets it run out; nobody has to clean up.
 
 A lease begins when the request for it goes out: one that seems shorter than it is, is safe.  The holder's own view goes by a
@@ -27,12 +27,16 @@ class LeaseLock(LockProvider):
     """A lock that runs out.  One object is one holder: threads that share it need an `InProcessLock` around it, as `open_lock`
     gives.
 
-    validity_ms: how long a lease lasts without renewal; renew_ms: how often it is renewed, at least twice within that.
+    validity_ms: how long a lease lasts without renewal; renew_ms: how often it is renewed, at least twice within that, or None
+    where the client of the server sees to it; trust_ms: for how long a proof is believed before the server is asked again, two
+    thirds of the lease unless told otherwise.
     The methods with one underscore are what a kind of lock has to say; all are called by one thread at a time.
     """
 
-    def __init__(self, env: Environment, *, validity_ms: int, renew_ms: int, wait_ms: int) -> None:
-        if not 0 < 2 * renew_ms <= validity_ms:
+    def __init__(
+        self, env: Environment, *, validity_ms: int, wait_ms: int, renew_ms: int | None = None, trust_ms: int | None = None
+    ) -> None:
+        if renew_ms is not None and not 0 < 2 * renew_ms <= validity_ms:
             raise InvalidRequest(
                 f"a lease of {validity_ms} ms cannot be renewed each {renew_ms} ms: renew at least twice as often as it lasts"
             )
@@ -40,6 +44,7 @@ class LeaseLock(LockProvider):
         self._validity_ms = validity_ms
         self._renew_ms = renew_ms
         self._wait_ms = wait_ms
+        self._trust_ms = validity_ms * 2 // 3 if trust_ms is None else trust_ms
         # By the steady clock: until when our lease lasts at the least; None while the lock is not held.
         self._safe_until_ms: int | None = None
         self._lost: str | None = None
@@ -115,6 +120,8 @@ class LeaseLock(LockProvider):
         finally:
             self._end_wait(taken=taken, in_doubt=in_doubt)
         self._safe_until_ms = asked_ms + self._validity_ms
+        if self._renew_ms is None:
+            return
         try:
             self._renewal = self._env.every_ms(self._renew_ms, self._renew_quietly)
         except BaseException:
@@ -136,7 +143,7 @@ class LeaseLock(LockProvider):
             _LOG.warning("%s: the lock could not be given back and runs out by itself: %s", self._where, obstacle)
 
     def check(self) -> None:
-        if self._safe_until_ms is None or self._lost is not None or self._left_ms() < self._validity_ms // 3:
+        if self._safe_until_ms is None or self._lost is not None or self._left_ms() < self._validity_ms - self._trust_ms:
             self.renew()
 
     def renew(self) -> None:

@@ -9,16 +9,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from pyhudi.errors import Unsupported
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.paths import META_FOLDER
+from pyhudi.records.hashing import path_hash
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks.combined import CombinedLock
+from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from pyhudi.storage.locks.file_system import FileSystemLock, FileSystemLockSettings
+from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
 from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.storage.locks.provider import LockProvider
 from pyhudi.storage.locks.storage_lease import StorageLock, StorageLockSettings
+from pyhudi.storage.locks.zookeeper import ZookeeperLock, ZookeeperSettings, node_path
 from pyhudi.storage.opening import open_storage
 from pyhudi.storage.uris import parse_uri
 
@@ -43,6 +47,9 @@ class LockSettings:
     wait_ms: Annotated[int, LOCK_WAIT] = 60_000
     storage: StorageLockSettings = field(default_factory=StorageLockSettings)
     file_system: FileSystemLockSettings = field(default_factory=FileSystemLockSettings)
+    zookeeper: ZookeeperSettings = field(default_factory=ZookeeperSettings)
+    dynamodb: DynamoDbSettings = field(default_factory=DynamoDbSettings)
+    hive: HiveLockSettings = field(default_factory=HiveLockSettings)
 
     @classmethod
     def of(cls, options: Options, table_name: str = "") -> LockSettings:
@@ -61,6 +68,7 @@ def open_lock(settings: LockSettings, storage: Storage, env: Environment) -> Loc
     """
     threads = InProcessLock(parse_uri(storage.uri).key, env, wait_ms=settings.wait_ms)
     provider = _STORAGE_PROVIDER if settings.provider is None else settings.provider
+    _check_servers(settings, provider)
     if provider == _IN_PROCESS_PROVIDER:
         return threads
     factory = _FACTORIES.get(provider)
@@ -75,6 +83,31 @@ def register_lock_provider(class_name: str, factory: LockFactory) -> None:
     _FACTORIES[class_name] = factory
 
 
+def _check_servers(settings: LockSettings, provider: str) -> None:
+    """Raises InvalidRequest when an option names a server that the provider of ours does not go to: others may lock there."""
+    named = (
+        ("hoodie.write.lock.zookeeper.url", settings.zookeeper.url, "Zookeeper"),
+        ("hoodie.write.lock.dynamodb.table", settings.dynamodb.table, "DynamoDB"),
+        ("hoodie.write.lock.hivemetastore.uris", ",".join(settings.hive.uris), "HiveMetastore"),
+    )
+    for option, value, word in named:
+        if value and provider.startswith(_HUDI) and f".{word}" not in provider:
+            fitting = " or ".join(name for name in _FACTORIES if f".{word}" in name)
+            raise InvalidRequest(
+                f"option {option}={value} names where writers lock, and the lock is {provider}; "
+                f"set hoodie.write.lock.provider to {fitting}, or leave the option out"
+            )
+
+
+def _implicit_name(storage: Storage) -> str:
+    """What real Hudi names a lock by where nothing but the table's base path is given.
+
+    It takes the path as its writers are told it, s3a apart; for files that is meant to be the bare path.
+    """
+    location = parse_uri(storage.uri)
+    return path_hash(location.file_path if location.scheme == "file" else location.uri.replace("s3a://", "s3://", 1))
+
+
 def _file_system(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
     path = settings.file_system.path
     folder = storage.child(META_FOLDER) if path is None else open_storage(path)
@@ -86,9 +119,37 @@ def _in_storage(settings: LockSettings, storage: Storage, env: Environment) -> L
     return StorageLock(storage, env, validity_ms=lease.validity_ms, renew_ms=lease.renew_ms, wait_ms=settings.wait_ms, label=None)
 
 
+def _zookeeper(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return ZookeeperLock(env, settings.zookeeper, settings.zookeeper.path(settings.table_name), wait_ms=settings.wait_ms)
+
+
+def _zookeeper_implicit(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    path = node_path("tmp", _implicit_name(storage), "lock_key")
+    return ZookeeperLock(env, settings.zookeeper, path, wait_ms=settings.wait_ms)
+
+
+def _dynamodb(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    key = settings.dynamodb.partition_key or settings.table_name
+    return DynamoDbLock(env, settings.dynamodb, key, wait_ms=settings.wait_ms)
+
+
+def _dynamodb_implicit(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return DynamoDbLock(env, settings.dynamodb, _implicit_name(storage), wait_ms=settings.wait_ms)
+
+
+def _hive(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
+    return HiveLock(env, settings.hive, wait_ms=settings.wait_ms)
+
+
+_HUDI = "org.apache.hudi."
 _IN_PROCESS_PROVIDER = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
 _STORAGE_PROVIDER = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
 _FACTORIES: dict[str, LockFactory] = {
     "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": _file_system,
     _STORAGE_PROVIDER: _in_storage,
+    "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider": _zookeeper,
+    "org.apache.hudi.client.transaction.lock.ZookeeperBasedImplicitBasePathLockProvider": _zookeeper_implicit,
+    "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider": _dynamodb,
+    "org.apache.hudi.aws.transaction.lock.DynamoDBBasedImplicitPartitionKeyLockProvider": _dynamodb_implicit,
+    "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider": _hive,
 }

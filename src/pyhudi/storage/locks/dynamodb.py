@@ -1,0 +1,312 @@
+"""Amazon DynamoDB, as real Hudi's DynamoDBBasedLockProvider: the protocol of Amazon's lock client, over boto3.
+
+The lock is the item of a table whose hash key is `key`; all attributes are texts:
+
+    key                     name of the lock
+    ownerName               host and a uuid
+    leaseDuration           milliseconds that the owner's lease lasts
+    recordVersionNumber     a uuid, another one with each renewal
+    isReleased              "1" when its owner gave the lock back and left the item (some clients do)
+
+1. No item: put one, on the condition that there is none.  One that is released, or whose version has not changed before our own
+   eyes for as long as its lease lasts: put ours, on the condition that it still is as it was.  The server lets one writer win.
+2. A renewal writes another version, and the release deletes the item, on the condition that owner and version are ours.
+
+No clock is compared with another.  The table is created when there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.clock import Environment
+from pyhudi.storage.locks.lease import LeaseLock
+
+_TABLE = Option("hoodie.write.lock.dynamodb.table", str, None, "DynamoDB table that holds the locks")
+
+# A writer that died fails nobody when its lease is shorter than others wait.
+_SHORTEST_LEASE_MS = 10_000
+_WRITE_ATTEMPTS = 3
+_CREATION_POLL_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class DynamoDbSettings:
+    """partition_key: name of the lock, the table's name when left out.  The capacities are for a table of ours with billing_mode
+    PROVISIONED.  access_key, secret_key, session_token: credentials; those of the machine when left out.
+    """
+
+    table: Annotated[str | None, _TABLE] = None
+    partition_key: Annotated[
+        str | None,
+        Option("hoodie.write.lock.dynamodb.partition_key", str, None, "name of the lock; unset: the table's name"),
+    ] = None
+    region: Annotated[str, Option("hoodie.write.lock.dynamodb.region", str, "us-east-1", "region of DynamoDB")] = "us-east-1"
+    endpoint_url: Annotated[
+        str | None, Option("hoodie.write.lock.dynamodb.endpoint_url", str, None, "DynamoDB at another address than Amazon's")
+    ] = None
+    billing_mode: Annotated[
+        str,
+        Option(
+            "hoodie.write.lock.dynamodb.billing_mode",
+            ("PAY_PER_REQUEST", "PROVISIONED"),
+            "PAY_PER_REQUEST",
+            "how a table of locks that is created is paid for",
+        ),
+    ] = "PAY_PER_REQUEST"
+    read_capacity: Annotated[
+        int, Option("hoodie.write.lock.dynamodb.read_capacity", int, "20", "read capacity of a table of locks", at_least=1)
+    ] = 20
+    write_capacity: Annotated[
+        int, Option("hoodie.write.lock.dynamodb.write_capacity", int, "10", "write capacity of a table of locks", at_least=1)
+    ] = 10
+    creation_timeout_ms: Annotated[
+        int,
+        Option(
+            "hoodie.write.lock.dynamodb.table_creation_timeout",
+            int,
+            "120000",
+            "milliseconds to wait for a table of locks that is created",
+            at_least=1,
+        ),
+    ] = 120_000
+    access_key: Annotated[
+        str | None, Option("hoodie.aws.access.key", str, None, "access key of AWS; unset: the credentials of the machine")
+    ] = field(default=None, repr=False)
+    secret_key: Annotated[str | None, Option("hoodie.aws.secret.key", str, None, "secret key of AWS")] = field(
+        default=None, repr=False
+    )
+    session_token: Annotated[str | None, Option("hoodie.aws.session.token", str, None, "session token of AWS")] = field(
+        default=None, repr=False
+    )
+
+    @classmethod
+    def of(cls, options: Options) -> DynamoDbSettings:
+        """From checked options."""
+        return read_settings(cls, options)
+
+
+class DynamoDbLock(LeaseLock):
+    """The lock `key`.  Raises InvalidRequest when the settings name no table or boto3 is not installed."""
+
+    def __init__(self, env: Environment, settings: DynamoDbSettings, key: str, *, wait_ms: int = 60_000) -> None:
+        if not settings.table:
+            raise InvalidRequest(f"the lock provider of DynamoDB needs the option {_TABLE}")
+        if (settings.access_key is None) != (settings.secret_key is None):
+            raise InvalidRequest("hoodie.aws.access.key and hoodie.aws.secret.key go together; one of them is missing")
+        _boto3()
+        validity_ms = max(_SHORTEST_LEASE_MS, wait_ms // 2)
+        super().__init__(env, validity_ms=validity_ms, renew_ms=validity_ms // 3, wait_ms=wait_ms)
+        self._settings = settings
+        self._key = key
+        self._owner = ""
+        # The version that we wrote last; None when an answer is missing.
+        self._version: str | None = None
+        # The version that stands in the item of another while we wait, and since when.
+        self._watched: tuple[str | None, int] = (None, 0)
+
+    @property
+    def _where(self) -> str:
+        return f"dynamodb:{self._settings.region}/{self._settings.table}/{self._key}"
+
+    def _begin_to_wait(self) -> None:
+        self._owner, self._watched = f"{socket.gethostname()}{self._env.uuid4()}", (None, 0)
+
+    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
+        if in_doubt and not taken:
+            self._version = None
+            self._give_back_quietly()
+
+    def _try_to_take(self) -> str | None:
+        asked_ms = self._env.monotonic_ms()
+        item = self._item()
+        if item is None:
+            return self._put("attribute_not_exists(#key)", {})
+        if item.get("ownerName") == self._owner:
+            # An answer was lost, and the item is ours.
+            return self._extend()
+        if item.get("isReleased") == "1":
+            return self._put("attribute_exists(#key) AND isReleased = :released", {":released": "1"})
+        version, lease_ms = item.get("recordVersionNumber", ""), item.get("leaseDuration", "")
+        if not lease_ms.isdecimal():
+            return f"its item has no leaseDuration that is a number, found {lease_ms!r}; delete it when no writer is running"
+        if version != self._watched[0]:
+            self._watched = (version, asked_ms)
+        if asked_ms - self._watched[1] <= int(lease_ms):
+            return f"{item.get('ownerName')} holds it"
+        return self._put("attribute_exists(#key) AND recordVersionNumber = :seen", {":seen": version})
+
+    def _extend(self) -> str | None:
+        for _ in range(_WRITE_ATTEMPTS):
+            lost = self._find_version()
+            if lost is not None:
+                return lost
+            version = self._env.uuid4()
+            changes = {":lease": str(self._validity_ms), ":new": version}
+            if self._change_own("update_item", changes, "SET leaseDuration = :lease, recordVersionNumber = :new"):
+                self._version = version
+                return None
+        raise StorageUnavailable(f"{self._where}: the item of the lock changes faster than it can be replaced")
+
+    def _give_back(self) -> str | None:
+        for _ in range(_WRITE_ATTEMPTS):
+            lost = self._find_version()
+            if lost is not None or self._change_own("delete_item", {}):
+                return lost
+        raise StorageUnavailable(f"{self._where}: the item of the lock changes faster than it can be deleted")
+
+    def _forget(self) -> None:
+        self._version = None
+
+    def _find_version(self) -> str | None:
+        """Learn the version of our item, unless it is known; None on success, otherwise why the lock is lost."""
+        if self._version is not None:
+            return None
+        item = self._item()
+        if item is None:
+            return "its item is gone"
+        if item.get("ownerName") != self._owner:
+            return f"{item.get('ownerName')} took it over after the lease of {self._owner} had run out"
+        self._version = item.get("recordVersionNumber", "")
+        return None
+
+    def _item(self) -> dict[str, str] | None:
+        """The item of the lock as it is now; creates the table when there is none."""
+        answer = self._ask("get_item", Key=self._name, ConsistentRead=True)
+        if answer is None:
+            self._create_table()
+            answer = self._ask("get_item", Key=self._name, ConsistentRead=True) or {}
+        found = answer.get("Item")
+        return None if found is None else {name: value.get("S", "") for name, value in found.items()}
+
+    def _put(self, condition: str, values: dict[str, str]) -> str | None:
+        """Write our item on a condition; None when it stands there, otherwise what stands in the way."""
+        version = self._env.uuid4()
+        item = {
+            "key": self._key,
+            "ownerName": self._owner,
+            "leaseDuration": str(self._validity_ms),
+            "recordVersionNumber": version,
+        }
+        arguments: dict[str, Any] = {"Item": _texts(item), "ConditionExpression": condition}
+        if "#key" in condition:
+            arguments["ExpressionAttributeNames"] = _KEY_NAME
+        if values:
+            arguments["ExpressionAttributeValues"] = _texts(values)
+        if self._ask("put_item", **arguments) is None:
+            return "another writer was faster"
+        self._version = version
+        return None
+
+    def _change_own(self, verb: str, values: dict[str, str], update: str | None = None) -> bool:
+        """Change our item on the condition that it is as we wrote it; False when it is not."""
+        # Until the answer is here nobody can say which version stands.
+        version, self._version = self._version or "", None
+        arguments: dict[str, Any] = {} if update is None else {"UpdateExpression": update}
+        answer = self._ask(
+            verb,
+            Key=self._name,
+            ConditionExpression="attribute_exists(#key) AND recordVersionNumber = :old AND ownerName = :me",
+            ExpressionAttributeNames=_KEY_NAME,
+            ExpressionAttributeValues=_texts({":old": version, ":me": self._owner, **values}),
+            **arguments,
+        )
+        return answer is not None
+
+    @property
+    def _name(self) -> dict[str, dict[str, str]]:
+        return _texts({"key": self._key})
+
+    def _ask(self, verb: str, **arguments: object) -> Any:
+        """One request on the table, and its answer; None when a condition does not hold or there is no table."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return getattr(_client(self._settings), verb)(TableName=self._settings.table, **arguments)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _NO:
+                return None
+            raise StorageUnavailable(f"{self._where}: DynamoDB refused {verb}: {error}") from error
+        except BotoCoreError as error:
+            raise StorageUnavailable(f"{self._where}: DynamoDB did not answer {verb}: {error}") from error
+
+    def _create_table(self) -> None:
+        settings = self._settings
+        arguments: dict[str, Any] = {"BillingMode": settings.billing_mode}
+        if settings.billing_mode == "PROVISIONED":
+            arguments["ProvisionedThroughput"] = {
+                "ReadCapacityUnits": settings.read_capacity,
+                "WriteCapacityUnits": settings.write_capacity,
+            }
+        # Another writer may be creating it at this moment: then it is there, and not yet active.
+        self._ask(
+            "create_table",
+            AttributeDefinitions=[{"AttributeName": "key", "AttributeType": "S"}],
+            KeySchema=[{"AttributeName": "key", "KeyType": "HASH"}],
+            **arguments,
+        )
+        deadline_ms = self._env.monotonic_ms() + settings.creation_timeout_ms
+        while ((self._ask("describe_table") or {}).get("Table") or {}).get("TableStatus") != "ACTIVE":
+            if self._env.monotonic_ms() >= deadline_ms:
+                raise StorageUnavailable(
+                    f"{self._where}: the table of locks was not active within {settings.creation_timeout_ms} ms"
+                )
+            self._env.sleep_ms(_CREATION_POLL_MS)
+
+
+_KEY_NAME = {"#key": "key"}
+_NO = frozenset({"ConditionalCheckFailedException", "ResourceNotFoundException", "ResourceInUseException"})
+
+
+def _texts(values: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Values as DynamoDB writes texts."""
+    return {name: {"S": value} for name, value in values.items()}
+
+
+def _boto3() -> Any:
+    try:
+        import boto3
+    except ImportError:
+        raise InvalidRequest('the lock provider of DynamoDB needs boto3: pip install "pyhudi[aws]"') from None
+    return boto3
+
+
+_clients: dict[DynamoDbSettings, Any] = {}
+_clients_mutex = threading.Lock()
+
+
+def _client(settings: DynamoDbSettings) -> Any:
+    """The client for these settings, one for all threads of the process.  It gives up long before a lease is over."""
+    from botocore.config import Config
+
+    with _clients_mutex:
+        if settings not in _clients:
+            _clients[settings] = (
+                _boto3()
+                .Session()
+                .client(
+                    "dynamodb",
+                    region_name=settings.region,
+                    endpoint_url=settings.endpoint_url,
+                    aws_access_key_id=settings.access_key,
+                    aws_secret_access_key=settings.secret_key,
+                    aws_session_token=settings.session_token,
+                    config=Config(connect_timeout=2, read_timeout=2, retries={"total_max_attempts": 2, "mode": "standard"}),
+                )
+            )
+        return _clients[settings]
+
+
+def _after_fork() -> None:
+    # Connections of the parent carry its words.
+    global _clients, _clients_mutex
+    _clients, _clients_mutex = {}, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,218 @@
+"""The Hive metastore, as real Hudi's HiveMetastoreBasedLockProvider: an exclusive lock of Hive on a table, over thriftpy2.
+
+1. `lock` asks for it.  ACQUIRED: it is ours.  WAITING: the request stands in the server's queue; it is taken back at once, as
+   real Hudi does, and made again later.
+2. `heartbeat` renews it; the server drops a lock that it hears nothing of for `hive.txn.timeout` (300 s), and says so when asked.
+3. `unlock` gives it back.
+
+The table need not exist.  A lock is known by a number that the server gives, so that an answer that was lost leaves one that
+nobody knows of: it is looked for by what our request says about us.
+
+What this does not do: no SASL (Kerberos) and no TLS; hive-site.xml is not read.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.clock import Environment
+from pyhudi.storage.locks.lease import LeaseLock
+
+_URIS = Option("hoodie.write.lock.hivemetastore.uris", str, None, "Hive metastores, thrift://host:port, with commas between them")
+_DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "database of the table that Hive locks")
+_TABLE = Option("hoodie.write.lock.hivemetastore.table", str, None, "table that Hive locks")
+
+_ANSWER_TIMEOUT_MS = 20_000
+# The server's own time is far longer; this is how long an answer of a moment ago is believed.
+_TRUST_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class HiveLockSettings:
+    """heartbeat_ms: between two renewals of a lock that is held."""
+
+    uris: Annotated[tuple[str, ...], _URIS] = ()
+    database: Annotated[str | None, _DATABASE] = None
+    table: Annotated[str | None, _TABLE] = None
+    heartbeat_ms: Annotated[
+        int,
+        Option(
+            "hoodie.write.lock.heartbeat_interval_ms",
+            int,
+            "60000",
+            "milliseconds between two renewals of a lock of the Hive metastore",
+            at_least=1,
+        ),
+    ] = 60_000
+
+    @classmethod
+    def of(cls, options: Options) -> HiveLockSettings:
+        """From checked options."""
+        return read_settings(cls, options)
+
+
+class HiveLock(LeaseLock):
+    """The lock of a table of Hive.  Raises InvalidRequest when the settings lack something or thriftpy2 is not installed."""
+
+    def __init__(self, env: Environment, settings: HiveLockSettings, *, wait_ms: int = 60_000) -> None:
+        for option, value in ((_URIS, settings.uris), (_DATABASE, settings.database), (_TABLE, settings.table)):
+            if not value:
+                raise InvalidRequest(f"the lock provider of the Hive metastore needs the option {option}")
+        self._servers = tuple(map(_server, settings.uris))
+        _messages()
+        super().__init__(
+            env, validity_ms=2 * settings.heartbeat_ms, renew_ms=settings.heartbeat_ms, wait_ms=wait_ms, trust_ms=_TRUST_MS
+        )
+        self._settings = settings
+        # What our requests say about us: of the acquisition under way, or of the one that holds.
+        self._agent = ""
+        self._in_doubt = False
+        self._lock_id: int | None = None
+        self._client: Any = None
+
+    @property
+    def _where(self) -> str:
+        return f"{self._settings.uris[0]}/{self._settings.database}/{self._settings.table}"
+
+    def _begin_to_wait(self) -> None:
+        self._agent, self._in_doubt, self._lock_id = f"pyhudi {self._env.uuid4()}", False, None
+
+    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
+        if not taken and (self._in_doubt or self._lock_id is not None):
+            self._give_back_quietly()
+
+    def _try_to_take(self) -> str | None:
+        messages, settings = _messages(), self._settings
+        if self._in_doubt or self._lock_id is not None:
+            self._give_back()
+        component = messages.LockComponent(
+            type=messages.LockType.EXCLUSIVE,
+            level=messages.LockLevel.TABLE,
+            dbname=settings.database,
+            tablename=settings.table,
+        )
+        request = messages.LockRequest(component=[component], user=_user(), hostname=socket.gethostname(), agentInfo=self._agent)
+        self._in_doubt = True
+        answer = self._ask(lambda client: client.lock(request))
+        self._lock_id, self._in_doubt = answer.lockid, False
+        if answer.state == messages.LockState.ACQUIRED:
+            return None
+        holder = self._holder()
+        self._give_back()
+        return f"{holder} holds it"
+
+    def _extend(self) -> str | None:
+        messages = _messages()
+        request = messages.HeartbeatRequest(lockid=self._lock_id)
+        try:
+            self._ask(lambda client: client.heartbeat(request))
+        except (messages.NoSuchLockException, messages.NoSuchTxnException, messages.TxnAbortedException) as error:
+            return f"the metastore does not know it any more: {error.message}"
+        return None
+
+    def _give_back(self) -> str | None:
+        messages = _messages()
+        numbers = [self._lock_id] if self._lock_id is not None else []
+        if self._in_doubt:
+            numbers = [lock.lockid for lock in self._locks() if lock.agentInfo == self._agent]
+        lost = None
+        for number in numbers:
+            request = messages.UnlockRequest(lockid=number)
+            try:
+                self._ask(partial(_unlock, request))
+            except messages.NoSuchLockException as error:
+                lost = f"the metastore does not know it any more: {error.message}"
+        self._lock_id, self._in_doubt = None, False
+        return lost
+
+    def _forget(self) -> None:
+        # In a child of fork the connection is the parent's: it is dropped without a word.
+        self._lock_id, self._client = None, None
+
+    def _holder(self) -> str:
+        """Who has the lock that we wait for, as the server knows them."""
+        acquired = _messages().LockState.ACQUIRED
+        return next(
+            (f"{lock.user} on {lock.hostname} ({lock.agentInfo})" for lock in self._locks() if lock.state == acquired),
+            "another",
+        )
+
+    def _locks(self) -> list[Any]:
+        request = _messages().ShowLocksRequest(dbname=self._settings.database, tablename=self._settings.table)
+        found: list[Any] = self._ask(lambda client: client.show_locks(request)).locks
+        return found
+
+    def _ask(self, request: Callable[[Any], Any]) -> Any:
+        """One request and its answer.  Raises StorageUnavailable, or the exception that the server answers with."""
+        from thriftpy2.thrift import TException
+
+        messages = _messages()
+        try:
+            if self._client is None:
+                self._client = self._connected()
+            return request(self._client)
+        except (messages.NoSuchLockException, messages.NoSuchTxnException, messages.TxnAbortedException):
+            raise
+        except (TException, OSError) as error:
+            # Whatever comes on this connection may belong to the request that failed.
+            self._close()
+            raise StorageUnavailable(f"{self._where}: the Hive metastore did not carry the request out: {error!r}") from error
+
+    def _connected(self) -> Any:
+        from thriftpy2.rpc import make_client
+        from thriftpy2.thrift import TException
+
+        troubles = []
+        for host, port in self._servers:
+            try:
+                return make_client(_messages().HiveMetastore, host, port, timeout=_ANSWER_TIMEOUT_MS)
+            except (TException, OSError) as error:
+                troubles.append(f"{host}:{port}: {error!r}")
+        raise StorageUnavailable(f"{self._where}: no Hive metastore can be reached: {'; '.join(troubles)}")
+
+    def _close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _unlock(request: Any, client: Any) -> None:
+    client.unlock(request)
+
+
+def _server(uri: str) -> tuple[str, int]:
+    """Host and port of `thrift://host:port`; the port is 9083 when left out."""
+    try:
+        parsed = urlsplit(uri)
+        host, port = parsed.hostname, parsed.port or 9083
+    except ValueError:
+        host, port = None, 0
+    if host is None or parsed.scheme != "thrift":
+        raise InvalidRequest(f"{_URIS}={uri}: expected thrift://host:port")
+    return host, port
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+@cache
+def _messages() -> Any:
+    """The messages and the service, out of their description beside this module."""
+    try:
+        import thriftpy2
+    except ImportError:
+        raise InvalidRequest('the lock provider of the Hive metastore needs thriftpy2: pip install "pyhudi[hive]"') from None
+    return thriftpy2.load(str(Path(__file__).with_name("hive_metastore.thrift")), "pyhudi_hive_metastore_thrift")

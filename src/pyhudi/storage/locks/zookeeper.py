@@ -1,0 +1,292 @@
+"""ZooKeeper, as real Hudi's ZookeeperBasedLockProvider: the lock recipe of Apache Curator, over the client of kazoo.
+
+    <base path>/<lock key>                                          made when it is missing, one `create` a component
+    <base path>/<lock key>/_c_<uuid>-lock-<10 digits>               one for each that holds the lock or waits for it
+
+1. Who wants the lock makes a node that is ephemeral and sequential.  The server counts; the smallest number after the last
+   `lock-` holds the lock, as Curator orders them.  (The nodes of kazoo's own recipe have names that Curator orders otherwise.)
+2. A node lives as long as the session of whoever made it.  So the proof that the lock is still ours is that our node stands and
+   that it belongs to the session which we have now; the server is asked for it, after a `sync` with its leader.
+3. The release deletes the node.
+
+All locks of a process on the same servers share one session.  A request without an answer may have made a node that nobody knows
+of: it is looked for by its uuid, and when the server cannot even be asked that, the session is ended, and its nodes with it.
+
+What this does not do: no TLS, SASL or digest authentication.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pyhudi.errors import InvalidRequest, StorageUnavailable
+from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.clock import Environment
+from pyhudi.storage.locks.lease import LeaseLock
+from pyhudi.storage.locks.provider import Wait
+
+_MARK = "lock-"
+_URL = Option("hoodie.write.lock.zookeeper.url", str, None, "servers of ZooKeeper, host:port, with commas between them")
+
+# Servers keep a silent session for two of their ticks at least, and these are longer than half a second.
+_TRUST_MS = 1_000
+_LAST_POLL_MS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ZookeeperSettings:
+    """base_path, lock_key: of the node; the key is the table's name when left out.  session_timeout_ms: after which the server
+    takes a silent client for dead, as far as its own limits let it; connection_timeout_ms: for each answer.
+    """
+
+    url: Annotated[str | None, _URL] = None
+    base_path: Annotated[
+        str | None, Option("hoodie.write.lock.zookeeper.base_path", str, None, "node of ZooKeeper under which locks lie")
+    ] = None
+    lock_key: Annotated[
+        str | None,
+        Option("hoodie.write.lock.zookeeper.lock_key", str, None, "its node below the base path; unset: the table's name"),
+    ] = None
+    session_timeout_ms: Annotated[
+        int,
+        Option(
+            "hoodie.write.lock.zookeeper.session_timeout_ms",
+            int,
+            "60000",
+            "milliseconds of silence after which ZooKeeper takes a holder for dead",
+            at_least=1_000,
+        ),
+    ] = 60_000
+    connection_timeout_ms: Annotated[
+        int,
+        Option(
+            "hoodie.write.lock.zookeeper.connection_timeout_ms",
+            int,
+            "15000",
+            "milliseconds to wait for an answer of ZooKeeper",
+            at_least=1,
+        ),
+    ] = 15_000
+
+    @classmethod
+    def of(cls, options: Options) -> ZookeeperSettings:
+        """From checked options."""
+        return read_settings(cls, options)
+
+    def path(self, table_name: str) -> str:
+        """The node of the table's lock.  Raises InvalidRequest when the settings name none."""
+        if not self.base_path:
+            raise InvalidRequest("the lock provider of ZooKeeper needs the option hoodie.write.lock.zookeeper.base_path")
+        return node_path(self.base_path, self.lock_key or table_name)
+
+
+def node_path(*parts: str) -> str:
+    """Parts of a path as one; empty components are dropped, as Curator does."""
+    return "/" + "/".join(component for part in parts for component in part.split("/") if component)
+
+
+class ZookeeperLock(LeaseLock):
+    """The lock that is the node at `path`.  Raises InvalidRequest when the settings name no server or kazoo is not installed."""
+
+    def __init__(self, env: Environment, settings: ZookeeperSettings, path: str, *, wait_ms: int = 60_000) -> None:
+        if not settings.url:
+            raise InvalidRequest(f"the lock provider of ZooKeeper needs the option {_URL}, for instance zookeeper.example:2181")
+        _client_class()
+        super().__init__(env, validity_ms=settings.session_timeout_ms, wait_ms=wait_ms, trust_ms=_TRUST_MS)
+        self._url = settings.url
+        self._path = path
+        self._timeouts_ms = (settings.session_timeout_ms, settings.connection_timeout_ms)
+        # What stands in the names of our nodes; of the acquisition under way, or of the one that holds.
+        self._id = ""
+        # Whether a request for a node got no answer, so that there may be one more.
+        self._in_doubt = False
+        self._node: str | None = None
+        # The session that our node was found to belong to.
+        self._proven_in: int | None = None
+
+    @property
+    def _where(self) -> str:
+        return f"zookeeper://{self._url}{self._path}"
+
+    @property
+    def _session(self) -> _Session:
+        return _session_of(self._url, *self._timeouts_ms)
+
+    def _left_ms(self) -> int:
+        # A connection that stands may belong to another session than the one whose node was proven.
+        return super()._left_ms() if self._session.id == self._proven_in else 0
+
+    def _begin_to_wait(self) -> None:
+        self._id, self._in_doubt, self._node = f"_c_{self._env.uuid4()}", False, None
+
+    def _pause(self, wait: Wait) -> None:
+        wait.pause(longest_ms=_LAST_POLL_MS)
+
+    def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
+        if not taken and (self._node is not None or in_doubt):
+            self._give_back_quietly()
+
+    def _try_to_take(self) -> str | None:
+        nodes = self._children(synced=self._in_doubt)
+        if self._in_doubt or self._node not in nodes:
+            # A node of ours that is gone went with its session: to the end of the queue.
+            ours = sorted(filter(self._is_ours, nodes), key=_order)
+            self._node, self._in_doubt = next(iter(ours), None) or self._make_node(), False
+            nodes = self._children(synced=False)
+        ahead = sorted((_order(node), node) for node in nodes if _order(node) < _order(self._node or ""))
+        if ahead:
+            return f"{ahead[0][1]} holds it, and {len(ahead) - 1} others wait for it"
+        return self._extend()
+
+    def _extend(self) -> str | None:
+        session = self._session
+        try:
+            session.ask("sync", self._path)
+            stat = session.ask("exists", f"{self._path}/{self._node}")
+        except _SessionEnded as error:
+            return str(error)
+        if stat is None:
+            return f"its node {self._node} is gone: the session ended, or somebody deleted it"
+        if stat.ephemeralOwner != session.id:
+            return f"its node {self._node} belongs to a session that ended"
+        self._proven_in = session.id
+        return None
+
+    def _give_back(self) -> str | None:
+        try:
+            nodes = [node for node in self._children(synced=True) if self._is_ours(node)] if self._in_doubt else [self._node]
+            gone = [node for node in nodes if not self._session.ask("delete", f"{self._path}/{node}")]
+        except StorageUnavailable:
+            # Our node would keep everybody waiting for as long as the session lasts.
+            self._session.end()
+            raise
+        return f"its node {gone[0]} is gone" if gone else None
+
+    def _forget(self) -> None:
+        self._node, self._proven_in = None, None
+
+    def _is_ours(self, node: str) -> bool:
+        return node.startswith(self._id)
+
+    def _children(self, *, synced: bool) -> list[str]:
+        session = self._session
+        if synced:
+            session.ask("sync", self._path)
+        found: list[str] | None = session.ask("get_children", self._path)
+        if found is None:
+            session.ask("ensure_path", self._path)
+            found = session.ask("get_children", self._path)
+        return found or []
+
+    def _make_node(self) -> str:
+        self._in_doubt = True
+        made: str | None = self._session.ask("create", f"{self._path}/{self._id}-{_MARK}", ephemeral=True, sequence=True)
+        if made is None:
+            raise StorageUnavailable(f"{self._where}: the node of the lock was deleted while it was taken")
+        return made.rpartition("/")[2]
+
+
+def _order(node: str) -> str:
+    """What Curator orders the children of a lock by."""
+    return node.rpartition(_MARK)[2]
+
+
+class _SessionEnded(StorageUnavailable):
+    """The servers know the session no more, and none of its nodes; the next request comes in a new one."""
+
+
+class _Session:
+    """One session with the servers, made at the first request."""
+
+    def __init__(self, url: str, session_timeout_ms: int, connection_timeout_ms: int) -> None:
+        self._url = url
+        self._session_timeout_s = session_timeout_ms / 1000
+        self._answer_timeout_s = connection_timeout_ms / 1000
+        self._client: Any = None
+        self._mutex = threading.Lock()
+
+    @property
+    def id(self) -> int | None:
+        """The id that the servers know the session by; None without a connection."""
+        found = None if self._client is None else self._client.client_id
+        return None if found is None else found[0]
+
+    def ask(self, verb: str, path: str, **arguments: object) -> Any:
+        """One request, and its answer; None when there is no node at `path`.  Raises StorageUnavailable."""
+        from kazoo.exceptions import KazooException, NoNodeError, SessionExpiredError
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        client = self._started()
+        try:
+            return getattr(client, f"{verb}_async")(path, **arguments).get(timeout=self._answer_timeout_s)
+        except NoNodeError:
+            return None
+        except SessionExpiredError as error:
+            raise _SessionEnded(f"zookeeper://{self._url}: the session with the server ended") from error
+        except KazooTimeoutError as error:
+            raise StorageUnavailable(
+                f"zookeeper://{self._url}: no answer to {verb} {path} within {self._answer_timeout_s:g} s"
+            ) from error
+        except (KazooException, OSError) as error:
+            raise StorageUnavailable(f"zookeeper://{self._url}: {verb} {path} failed: {error!r}") from error
+
+    def end(self) -> None:
+        """Give the session up; the next request makes another."""
+        with self._mutex:
+            client, self._client = self._client, None
+        if client is not None:
+            _stop(client)
+
+    def _started(self) -> Any:
+        with self._mutex:
+            if self._client is None:
+                client = _client_class()(hosts=self._url, timeout=self._session_timeout_s)
+                client.start_async().wait(self._answer_timeout_s)
+                if not client.connected:
+                    _stop(client)
+                    raise StorageUnavailable(f"zookeeper://{self._url}: no connection within {self._answer_timeout_s:g} s")
+                self._client = client
+            return self._client
+
+
+def _stop(client: Any) -> None:
+    client.stop()
+    client.close()
+
+
+def _client_class() -> Any:
+    try:
+        from kazoo.client import KazooClient
+    except ImportError:
+        raise InvalidRequest('the lock provider of ZooKeeper needs kazoo: pip install "pyhudi[zookeeper]"') from None
+    return KazooClient
+
+
+_sessions: dict[tuple[str, int, int], _Session] = {}
+_sessions_mutex = threading.Lock()
+
+
+def _session_of(url: str, session_timeout_ms: int, connection_timeout_ms: int) -> _Session:
+    key = (url, session_timeout_ms, connection_timeout_ms)
+    with _sessions_mutex:
+        return _sessions.setdefault(key, _Session(*key))
+
+
+def end_sessions() -> None:
+    """End the sessions of this process; whatever lock is held through one is lost."""
+    for session in list(_sessions.values()):
+        session.end()
+
+
+def _after_fork() -> None:
+    # The session is the parent's: its threads are not here, and a word on its connection would confuse both.
+    global _sessions, _sessions_mutex
+    _sessions, _sessions_mutex = {}, threading.Lock()
+
+
+atexit.register(end_sessions)
+os.register_at_fork(after_in_child=_after_fork)

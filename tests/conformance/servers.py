@@ -1,0 +1,158 @@
+"""Servers of others on the loopback interface, as processes that a test session starts once and ends by their ids."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.needs import java_home, unavailable
+
+# The Java that PySpark 4 runs on; its jars hold the servers.
+_JAVA = (17, 99)
+_START_TIMEOUT_S = 90
+_OPENED = ("java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "sun.nio.ch")
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs.  address: host:port."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Nobody gets an answer during the block, as when the network is cut."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def running(command: Sequence[str | Path], port: int, folder: Path) -> Iterator[Server]:
+    """A server process that listens on `port`, until the block ends.  Its output goes to `server.log` in the folder."""
+    log = folder / "server.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder)
+    try:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not _accepts(port):
+            assert process.poll() is None, f"the server ended at once:\n{log.read_text(errors='replace')[-2000:]}"
+            assert time.monotonic() < deadline, f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}"
+            time.sleep(0.05)
+        yield Server(f"127.0.0.1:{port}", process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def running_zookeeper(folder: Path) -> Iterator[Server]:
+    """A ZooKeeper out of the jars of PySpark.  It lets sessions last from 0.4 s to a minute."""
+    port = free_port()
+    settings = {
+        "tickTime": 200,
+        "maxSessionTimeout": 60_000,
+        "dataDir": folder / "data",
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "admin.enableServer": "false",
+        "maxClientCnxns": 0,
+    }
+    config = folder / "zoo.cfg"
+    config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+    command = _java("-Xmx128m", _quiet_logging(folder), main, config)
+    with running(command, port, folder) as server:
+        yield server
+
+
+# What Hive's lock calls need; the metastore makes its other tables, and not these.
+_LOCK_TABLES = """
+CREATE TABLE TXNS (TXN_ID bigint PRIMARY KEY, TXN_STATE char(1) NOT NULL, TXN_STARTED bigint NOT NULL,
+  TXN_LAST_HEARTBEAT bigint NOT NULL, TXN_USER varchar(128) NOT NULL, TXN_HOST varchar(128) NOT NULL);
+CREATE TABLE TXN_COMPONENTS (TC_TXNID bigint REFERENCES TXNS (TXN_ID), TC_DATABASE varchar(128) NOT NULL,
+  TC_TABLE varchar(128), TC_PARTITION varchar(767), TC_OPERATION_TYPE char(1) NOT NULL);
+CREATE TABLE HIVE_LOCKS (HL_LOCK_EXT_ID bigint NOT NULL, HL_LOCK_INT_ID bigint NOT NULL, HL_TXNID bigint,
+  HL_DB varchar(128) NOT NULL, HL_TABLE varchar(128), HL_PARTITION varchar(767), HL_LOCK_STATE char(1) NOT NULL,
+  HL_LOCK_TYPE char(1) NOT NULL, HL_LAST_HEARTBEAT bigint NOT NULL, HL_ACQUIRED_AT bigint, HL_USER varchar(128) NOT NULL,
+  HL_HOST varchar(128) NOT NULL, HL_HEARTBEAT_COUNT integer, HL_AGENT_INFO varchar(128), HL_BLOCKEDBY_EXT_ID bigint,
+  HL_BLOCKEDBY_INT_ID bigint, PRIMARY KEY (HL_LOCK_EXT_ID, HL_LOCK_INT_ID));
+CREATE TABLE NEXT_LOCK_ID (NL_NEXT bigint NOT NULL);
+INSERT INTO NEXT_LOCK_ID VALUES (1);
+CREATE TABLE AUX_TABLE (MT_KEY1 varchar(128) NOT NULL, MT_KEY2 bigint NOT NULL, MT_COMMENT varchar(255),
+  PRIMARY KEY (MT_KEY1, MT_KEY2));
+"""
+
+
+@contextmanager
+def running_metastore(folder: Path) -> Iterator[Server]:
+    """A Hive metastore out of the jars of PySpark, on a Derby database in the folder."""
+    port = free_port()
+    script = folder / "tables.sql"
+    script.write_text(f"CONNECT 'jdbc:derby:{folder}/db;create=true';\n{_LOCK_TABLES}")
+    subprocess.run(_java("-Xmx128m", "org.apache.derby.tools.ij", script), check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    settings = {
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/db",
+        "datanucleus.schema.autoCreateAll": "true",
+        # The other pools are not among PySpark's jars.
+        "datanucleus.connectionPoolingType": "none",
+        "hive.metastore.schema.verification": "false",
+        "hive.metastore.warehouse.dir": f"file:{folder}/warehouse",
+        "hive.support.concurrency": "true",
+        "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
+        "hive.async.log.enabled": "false",
+    }
+    properties = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    (folder / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    quiet = _quiet_logging(folder)
+    command = _java("-Xmx300m", quiet, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port), conf=folder)
+    with running(command, port, folder) as server:
+        yield server
+
+
+def _quiet_logging(folder: Path) -> str:
+    """An option of Java."""
+    properties = folder / "log4j2.properties"
+    properties.write_text("rootLogger.level = warn\n")
+    return f"-Dlog4j2.configurationFile={properties}"
+
+
+def _java(*arguments: str | Path, conf: Path | None = None) -> list[str | Path]:
+    """A command line of Java with PySpark's jars, `conf` before them, or a skipped test where there is none."""
+    home, found = java_home(*_JAVA), importlib.util.find_spec("pyspark")
+    if home is None:
+        unavailable("servers", "no Java 17 found; run `make setup` as root, or install one")
+    if found is None or found.origin is None:
+        unavailable("servers", "PySpark is not installed, whose jars hold the servers")
+    assert found is not None and found.origin is not None
+    jars = Path(found.origin).parent / "jars"
+    classes = os.pathsep.join([*([] if conf is None else [str(conf)]), f"{jars}{os.sep}*"])
+    opened = [word for package in _OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
+    return [home / "bin" / "java", "-XX:TieredStopAtLevel=1", *opened, "-cp", classes, *arguments]
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True

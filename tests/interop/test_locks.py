@@ -1,0 +1,108 @@
+"""One table, one lock, two writers at once: the real Hudi and PyHudi."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi
+from pyhudi.storage.locks.zookeeper import end_sessions
+from tests.conformance.servers import Server, running_zookeeper
+from tests.interop.oracle import RealHudi
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    pytest.importorskip("kazoo")
+    with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+        end_sessions()
+
+
+def rows(writer: str, numbers: range) -> pa.Table:
+    return pa.table({"id": [f"{writer}{n}" for n in numbers], "writer": [writer] * len(numbers), "ts": list(numbers)})
+
+
+def options(server: Server, provider: str, **more: object) -> dict[str, Any]:
+    return {
+        "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+        "hoodie.clean.failed.writes.policy": "LAZY",
+        "hoodie.write.lock.provider": f"org.apache.hudi.client.transaction.lock.{provider}",
+        "hoodie.write.lock.zookeeper.url": server.address,
+        **more,
+    }
+
+
+TABLE = {
+    "hoodie.table.name": "counted",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ts",
+    # Each writes to files of its own, so that what they share is the timeline, the metadata table and the lock.
+    "hoodie.datasource.write.partitionpath.field": "writer",
+}
+
+
+def children(server: Server, path: str) -> list[str]:
+    from kazoo.client import KazooClient
+
+    client = KazooClient(server.address)
+    client.start()
+    try:
+        found: list[str] = client.get_children(path)
+        return found
+    finally:
+        client.stop()
+        client.close()
+
+
+def test_no_write_is_lost_between_the_real_hudi_and_us(hudi: RealHudi, tmp_path: Path, zookeeper: Server) -> None:
+    path = tmp_path / "t"
+    base = {"hoodie.write.lock.zookeeper.base_path": "/hudi", "hoodie.write.lock.wait_time_ms": 120_000}
+    shared = options(zookeeper, "ZookeeperBasedLockProvider", **base)
+    hudi.write(rows("real", range(1)), path, mode="overwrite", **TABLE, **shared)
+    table = pyhudi.Table(path, options=shared)
+    landed = {"real": 1, "ours": 0}
+    trouble: list[BaseException] = []
+    done = threading.Event()
+
+    def ours() -> None:
+        try:
+            while not done.is_set():
+                n = landed["ours"]
+                table.upsert(rows("ours", range(n, n + 1)))
+                landed["ours"] = n + 1
+        except BaseException as error:
+            trouble.append(error)
+
+    writer = threading.Thread(target=ours)
+    writer.start()
+    try:
+        for n in range(1, 3):
+            hudi.write(rows("real", range(n, n + 1)), path, mode="append", **TABLE, **shared)
+            landed["real"] = n + 1
+    finally:
+        done.set()
+        writer.join(120)
+    assert trouble == []
+    assert landed["ours"] > 1
+    expected = sorted([f"{name}{n}" for name, count in landed.items() for n in range(count)])
+    assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == expected
+    assert sorted(hudi.read(path, columns=["id"])["id"].to_pylist()) == expected
+    # Both have locked the same node, or there would be two.
+    assert children(zookeeper, "/hudi") == ["counted"]
+    assert children(zookeeper, "/hudi/counted") == []
+
+
+def test_the_real_hudi_and_we_name_an_implicit_lock_alike(hudi: RealHudi, tmp_path: Path, zookeeper: Server) -> None:
+    path = tmp_path / "t"
+    shared = options(zookeeper, "ZookeeperBasedImplicitBasePathLockProvider")
+    hudi.write(rows("real", range(1)), path, mode="overwrite", **TABLE, **shared)
+    (node,) = children(zookeeper, "/tmp")
+    pyhudi.Table(path, options=shared).upsert(rows("ours", range(1)))
+    assert children(zookeeper, "/tmp") == [node]
+    assert children(zookeeper, f"/tmp/{node}") == ["lock_key"]

@@ -1,0 +1,127 @@
+"""The lock of DynamoDB against moto's server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pyhudi.errors import StorageUnavailable
+from pyhudi.storage.clock import Environment, ReplayEnvironment
+from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
+from tests.conformance.lock_suite import LockSuite, MakeLock
+
+Item = dict[str, dict[str, str]]
+
+
+@pytest.fixture
+def settings(aws_endpoint: str) -> DynamoDbSettings:
+    return DynamoDbSettings("locks", endpoint_url=aws_endpoint, access_key="test", secret_key="test")
+
+
+@pytest.fixture
+def env() -> ReplayEnvironment:
+    return ReplayEnvironment(8)
+
+
+@pytest.fixture
+def make(settings: DynamoDbSettings) -> Callable[[Environment], DynamoDbLock]:
+    key = uuid.uuid4().hex
+    return lambda env: DynamoDbLock(env, settings, key)
+
+
+class TestDynamoDbLock(LockSuite):
+    is_fair = False
+
+    @pytest.fixture
+    def make_lock(self, make: MakeLock) -> MakeLock:
+        return make
+
+
+def item(lock: DynamoDbLock) -> dict[str, str] | None:
+    return lock._item()
+
+
+def test_its_item_is_that_of_amazons_client(make: Any, env: ReplayEnvironment) -> None:
+    lock = make(env)
+    with lock.held():
+        first = item(lock)
+        assert first is not None
+        assert set(first) == {"key", "ownerName", "leaseDuration", "recordVersionNumber"}
+        assert first["leaseDuration"] == "30000"
+        env.sleep_ms(10_001)
+        renewed = item(lock)
+        assert renewed is not None
+        assert renewed["recordVersionNumber"] != first["recordVersionNumber"]
+        assert renewed["ownerName"] == first["ownerName"]
+    assert item(lock) is None
+
+
+def test_a_dead_holder_keeps_nobody_waiting_for_longer_than_its_lease(make: Any, env: ReplayEnvironment) -> None:
+    dead, waiter = make(env), make(env)
+    dead.acquire()
+    dead._renewal.stop()
+    begun_ms = env.monotonic_ms()
+    waiter.acquire()
+    assert 30_000 < env.monotonic_ms() - begun_ms < 32_000
+    with pytest.raises(StorageUnavailable, match=r"the table's lock was lost: \S+ took it over"):
+        dead.check()
+    dead.release()
+    waiter.check()
+    waiter.release()
+
+
+def test_an_item_that_another_client_released_is_free(make: Any, env: ReplayEnvironment, settings: DynamoDbSettings) -> None:
+    lock = make(env)
+    with lock.held():
+        left = item(lock)
+    assert left is not None
+    lock._ask("put_item", Item={name: {"S": text} for name, text in {**left, "isReleased": "1"}.items()})
+    with lock.held(0):
+        lock.check()
+
+
+@pytest.mark.parametrize("verb", ["put_item", "update_item", "delete_item"])
+def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    lock = make(env)
+    asked, lost = lock._ask, []
+
+    def losing(name: str, **arguments: object) -> Any:
+        answer = asked(name, **arguments)
+        if name == verb and not lost:
+            lost.append(name)
+            raise StorageUnavailable("no answer")
+        return answer
+
+    monkeypatch.setattr(lock, "_ask", losing)
+    with lock.held():
+        env.sleep_ms(25_000)
+        lock.check()
+        lock.renew()
+    assert lost == [verb]
+    monkeypatch.undo()
+    assert item(lock) is None
+
+
+def test_giving_up_after_a_lost_answer_leaves_no_item(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = make(env)
+    asked = lock._ask
+
+    def losing(name: str, **arguments: object) -> Any:
+        answer = asked(name, **arguments)
+        if name == "put_item":
+            raise StorageUnavailable("no answer")
+        return answer
+
+    monkeypatch.setattr(lock, "_ask", losing)
+    with pytest.raises(StorageUnavailable, match="no answer"):
+        lock.acquire(0)
+    assert item(lock) is None
+
+
+def test_no_server_is_said(env: ReplayEnvironment) -> None:
+    settings = DynamoDbSettings("locks", endpoint_url="http://127.0.0.1:1", access_key="test", secret_key="test")
+    with pytest.raises(StorageUnavailable, match="DynamoDB did not answer get_item"):
+        DynamoDbLock(env, settings, "t").acquire(0)

@@ -1,0 +1,90 @@
+"""The lock of the Hive metastore against a server."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from pyhudi.errors import StorageUnavailable
+from pyhudi.storage.clock import Environment, ReplayEnvironment
+from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
+from tests.conformance.lock_suite import LockSuite, MakeLock
+from tests.conformance.servers import Server
+
+
+@pytest.fixture
+def env() -> ReplayEnvironment:
+    return ReplayEnvironment(9)
+
+
+@pytest.fixture
+def make_lock(metastore: Server) -> MakeLock:
+    settings = HiveLockSettings((f"thrift://{metastore.address}",), "lakes", f"t{uuid.uuid4().hex}")
+    return lambda env: HiveLock(env, settings)
+
+
+class TestHiveLock(LockSuite):
+    is_fair = False
+
+
+def test_waiting_leaves_nothing_in_the_queue_of_the_server(make_lock: MakeLock, env: Environment) -> None:
+    holder, waiter = make_lock(env), make_lock(env)
+    assert isinstance(holder, HiveLock)
+    with holder.held():
+        with pytest.raises(StorageUnavailable, match=r"on \S+ \(pyhudi [0-9a-f-]{36}\) holds it"):
+            waiter.acquire(3_000)
+        (only,) = holder._locks()
+        assert only.agentInfo == holder._agent
+    assert holder._locks() == []
+
+
+def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: ReplayEnvironment) -> None:
+    holder, other = make_lock(env), make_lock(env)
+    assert isinstance(other, HiveLock)
+    holder.acquire()
+    other._lock_id = holder._lock_id
+    other._give_back()
+    other.acquire(0)
+    env.stall_ms(5_001)
+    with pytest.raises(StorageUnavailable, match="the table's lock was lost: the metastore does not know it any more"):
+        holder.check()
+    holder.release()
+    other.check()
+    other.release()
+
+
+@pytest.mark.parametrize("verb", ["lock", "heartbeat", "unlock"])
+def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    lock = make_lock(env)
+    assert isinstance(lock, HiveLock)
+    connected, lost = lock._connected, []
+
+    def losing() -> Any:
+        client = connected()
+        asked = client._req
+
+        def request(name: str, *args: object, **kwargs: object) -> Any:
+            answer = asked(name, *args, **kwargs)
+            if name == verb and not lost:
+                lost.append(name)
+                raise OSError("the connection broke")
+            return answer
+
+        client._req = request
+        return client
+
+    monkeypatch.setattr(lock, "_connected", losing)
+    with lock.held():
+        env.sleep_ms(60_001)
+        lock.check()
+        assert len(lock._locks()) == 1
+    assert lost == [verb]
+    assert lock._locks() == []
+
+
+def test_no_server_is_said(env: Environment) -> None:
+    lock = HiveLock(env, HiveLockSettings(("thrift://127.0.0.1:1",), "d", "t"))
+    with pytest.raises(StorageUnavailable, match=r"no Hive metastore can be reached: 127\.0\.0\.1:1: "):
+        lock.acquire(0)

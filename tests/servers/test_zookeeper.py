@@ -1,0 +1,230 @@
+"""The lock of ZooKeeper against a server."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.api import Table
+from pyhudi.errors import StorageUnavailable
+from pyhudi.storage.clock import Environment, ReplayEnvironment, SystemEnvironment
+from pyhudi.storage.locks.zookeeper import ZookeeperLock, ZookeeperSettings, _session_of
+from tests.conformance.lock_suite import LockSuite, MakeLock
+from tests.conformance.servers import Server
+
+
+def lock_at(server: Server, path: str, env: Environment, **settings: Any) -> ZookeeperLock:
+    return ZookeeperLock(env, ZookeeperSettings(server.address, **settings), path)
+
+
+@pytest.fixture
+def path() -> str:
+    return f"/locks/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def env() -> Environment:
+    return SystemEnvironment()
+
+
+@pytest.fixture
+def other(zookeeper: Server) -> Any:
+    """A client of its own."""
+    from kazoo.client import KazooClient
+
+    client = KazooClient(zookeeper.address)
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+class TestZookeeperLock(LockSuite):
+    @pytest.fixture
+    def make_lock(self, zookeeper: Server, path: str) -> MakeLock:
+        return lambda env: lock_at(zookeeper, path, env)
+
+
+def test_its_nodes_have_curators_names(zookeeper: Server, path: str, env: Environment, other: Any) -> None:
+    lock = lock_at(zookeeper, path, env)
+    with lock.held():
+        (node,) = other.get_children(path)
+        head, mark, number = node.rpartition("-lock-")
+        assert mark
+        assert head.startswith("_c_")
+        assert uuid.UUID(head.removeprefix("_c_")).version == 4
+        assert len(number) == 10
+        assert number.isdecimal()
+    assert other.get_children(path) == []
+
+
+def test_a_node_of_curator_with_a_smaller_number_comes_first(zookeeper: Server, path: str, env: Environment, other: Any) -> None:
+    # The text before the mark must not count: z sorts behind every uuid.
+    node = other.create(f"{path}/_c_zzzz-lock-", ephemeral=True, sequence=True, makepath=True)
+    lock = lock_at(zookeeper, path, env)
+    with pytest.raises(StorageUnavailable, match="_c_zzzz-lock-0000000000 holds it"):
+        lock.acquire(0)
+    assert other.get_children(path) == [node.rpartition("/")[2]]
+    other.delete(node)
+    lock.acquire(0)
+    lock.release()
+
+
+def test_one_session_serves_every_lock(zookeeper: Server, env: Environment) -> None:
+    first, second = (lock_at(zookeeper, f"/locks/{uuid.uuid4().hex}", env) for _ in range(2))
+    with first.held(), second.held():
+        assert first._session.id == second._session.id
+        held = first._session.id
+    with first.held():
+        assert first._session.id == held
+
+
+def end_session(lock: ZookeeperLock) -> None:
+    from kazoo.client import KazooClient
+
+    client = lock._session._client
+    gone = threading.Event()
+    client.add_listener(lambda state: gone.set() if state == "LOST" else None)
+    # Whoever takes a session over and closes it ends it for both.
+    double = KazooClient(lock._url, client_id=client.client_id)
+    double.start()
+    double.stop()
+    assert gone.wait(30)
+
+
+def test_a_session_that_ended_has_lost_the_lock(zookeeper: Server, path: str, env: Environment) -> None:
+    holder, waiter = lock_at(zookeeper, path, env), lock_at(zookeeper, path, env, session_timeout_ms=30_000)
+    holder.acquire()
+    end_session(holder)
+    waiter.acquire(10_000)
+    with pytest.raises(StorageUnavailable, match="the table's lock was lost: "):
+        holder.check()
+    holder.release()
+    waiter.check()
+    waiter.release()
+
+
+def test_a_new_session_proves_nothing_of_the_old_one(zookeeper: Server, path: str, env: Environment) -> None:
+    lock = lock_at(zookeeper, path, env)
+    lock.acquire()
+    lock._session.end()
+    lock._session.ask("exists", path)
+    with pytest.raises(StorageUnavailable, match="the table's lock was lost: "):
+        lock.check()
+    lock.release()
+
+
+def test_a_server_that_does_not_answer_proves_nothing(zookeeper: Server, path: str) -> None:
+    env = ReplayEnvironment(1)
+    lock = lock_at(zookeeper, path, env, connection_timeout_ms=300)
+    with lock.held():
+        with zookeeper.silent():
+            # A proof of a moment ago is believed, and then the server has to be asked.
+            lock.check()
+            env.stall_ms(1_001)
+            with pytest.raises(StorageUnavailable, match=r"no answer to sync \S+ within 0\.3 s"):
+                lock.check()
+        lock.check()
+
+
+def test_a_node_that_nobody_knows_of_goes_with_its_session(
+    zookeeper: Server, path: str, env: Environment, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_at(zookeeper, path, env, connection_timeout_ms=1_000)
+    session = lock._session
+    asked = session.ask
+
+    def answers_are_lost(verb: str, where: str, **arguments: object) -> Any:
+        if verb == "create" or (lock._in_doubt and verb != "ensure_path"):
+            if verb == "create":
+                asked(verb, where, **arguments)
+            raise StorageUnavailable("no answer")
+        return asked(verb, where, **arguments)
+
+    monkeypatch.setattr(session, "ask", answers_are_lost)
+    with pytest.raises(StorageUnavailable, match="no answer"):
+        lock.acquire(0)
+    monkeypatch.undo()
+    assert other.get_children(path) == []
+    lock.acquire(0)
+    lock.release()
+
+
+def test_a_lost_answer_to_the_request_for_a_node_makes_no_second_one(
+    zookeeper: Server, path: str, env: Environment, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_at(zookeeper, path, env)
+    session = lock._session
+    asked = session.ask
+
+    def answer_is_lost(verb: str, where: str, **arguments: object) -> Any:
+        answer = asked(verb, where, **arguments)
+        if verb == "create":
+            monkeypatch.undo()
+            raise StorageUnavailable("no answer")
+        return answer
+
+    monkeypatch.setattr(session, "ask", answer_is_lost)
+    with lock.held():
+        assert len(other.get_children(path)) == 1
+    assert other.get_children(path) == []
+
+
+def test_no_server_is_said_in_time(env: Environment) -> None:
+    settings = ZookeeperSettings("127.0.0.1:1", connection_timeout_ms=100)
+    with pytest.raises(StorageUnavailable, match=r"zookeeper://127\.0\.0\.1:1: no connection within 0\.1 s"):
+        ZookeeperLock(env, settings, "/l").acquire(0)
+
+
+def test_sessions_are_kept_by_what_they_are_made_of() -> None:
+    assert _session_of("a:1", 1, 2) is _session_of("a:1", 1, 2)
+    assert _session_of("a:1", 1, 2) is not _session_of("b:1", 1, 2)
+
+
+def rows(*names: str) -> pa.Table:
+    return pa.table({"id": list(names), "ts": [1] * len(names)})
+
+
+def test_a_write_whose_session_ends_is_taken_back(zookeeper: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {
+        "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider",
+        "hoodie.write.lock.zookeeper.url": zookeeper.address,
+        "hoodie.write.lock.zookeeper.base_path": f"/{uuid.uuid4().hex}",
+    }
+    table = Table.create(tmp_path / "t", record_key="id", ordering="ts", options=options)
+    proven = ZookeeperLock.check
+    proofs = 0
+    ends_at: int | None = None
+
+    def counted(lock: ZookeeperLock) -> None:
+        nonlocal proofs
+        proofs += 1
+        if proofs == ends_at:
+            end_session(lock)
+        proven(lock)
+
+    monkeypatch.setattr(ZookeeperLock, "check", counted)
+    # The first write makes the metadata table too.
+    table.insert(rows("first"))
+    proofs = 0
+    table.insert(rows("a"))
+    in_a_write, landed = proofs, ["first", "a"]
+    assert in_a_write > 5
+    for ends_at in (1, in_a_write // 2, *range(in_a_write - 2, in_a_write + 1)):
+        proofs = 0
+        try:
+            table.insert(rows(f"b{ends_at}"))
+            landed.append(f"b{ends_at}")
+        except StorageUnavailable as error:
+            assert "the table's lock was lost" in str(error)
+        assert proofs >= ends_at
+        assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == sorted(landed)
+    ends_at = None
+    table.insert(rows("c"))
+    assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == sorted([*landed, "c"])
+    assert len(landed) < 6, "a session that ends before the completed file fails the write"
