@@ -40,7 +40,7 @@ from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings, preview_clean
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.operations.services.run import COMPACT_INLINE
+from pyhudi.operations.services.settings import COMPACT_INLINE
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
 from pyhudi.plan.cleaning import COMMITS_RETAINED

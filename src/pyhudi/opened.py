@@ -17,7 +17,7 @@ from pyhudi.operations.action.settings import THREADS
 from pyhudi.operations.admin.create import (
     check_against_table,
 )
-from pyhudi.operations.services.upkeep import BackgroundServices, left_to_thread
+from pyhudi.operations.services.upkeep import BackgroundServices
 from pyhudi.operations.write.run import (
     WriteSettings,
 )
@@ -101,6 +101,6 @@ class OpenTable:
         if beside is None:
             return write(settings)
         beside.check()
-        result = write(replace(settings, services=left_to_thread(settings.services, beside.names)))
+        result = write(replace(settings, services=settings.services.left_to_thread(beside.names)))
         beside.wake()
         return result

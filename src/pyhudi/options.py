@@ -34,7 +34,7 @@ from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.read.streams import START_OFFSET
 from pyhudi.operations.services.index import IndexSettings
-from pyhudi.operations.services.upkeep import UpkeepSettings
+from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings
 from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteSettings
 from pyhudi.plan.streams import BatchLimits
@@ -60,7 +60,7 @@ _SETTINGS = (
     TableSettings,
     LockSettings,
     WriteSettings,
-    UpkeepSettings,
+    PassSettings,
     IndexSettings,
     ReadSettings,
     BatchLimits,

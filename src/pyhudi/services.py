@@ -44,8 +44,9 @@ from pyhudi.operations.services.compact import (
     schedule_log_compaction,
     unschedule,
 )
+from pyhudi.operations.services.run import PassSettings, printed, run_pass
 from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
-from pyhudi.operations.services.upkeep import BackgroundServices, Outcomes, UpkeepSettings, run_loop, run_pass
+from pyhudi.operations.services.upkeep import BackgroundServices, Printed, run_loop
 from pyhudi.operations.write.run import (
     WriteOperation,
     WriteSettings,
@@ -234,7 +235,7 @@ class Services:
         parsed = self._open.parse(VERBS["serve"], options)
         _, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
 
-        def once() -> Outcomes:
+        def once() -> Printed:
             outcomes = run(lambda: not stop.is_set())
             if on_pass is not None:
                 on_pass(outcomes)
@@ -274,17 +275,17 @@ class Services:
         plan: bool,
         engine: Engine,
         parsed: Options,
-    ) -> tuple[UpkeepSettings, Callable[[Callable[[], bool]], Outcomes]]:
+    ) -> tuple[PassSettings, Callable[[Callable[[], bool]], Printed]]:
         """What one pass does, and a function that makes it."""
         self._open.writable(parsed)
-        settings = UpkeepSettings.of(parsed, None if services is None else tuple(services), plan=plan)
+        settings = PassSettings.of(parsed, None if services is None else tuple(services), plan=plan)
         write = WriteSettings.of(parsed, WriteOperation.DELETE_PARTITION)
         quiet = replace(write, services=write.services.none())
 
-        def run(go_on: Callable[[], bool]) -> Outcomes:
+        def run(go_on: Callable[[], bool]) -> Printed:
             context = self._open.writable(parsed)
             delete = partial(run_delete_partitions, context, settings=quiet, engine=engine)
-            return run_pass(context, engine, settings, delete, go_on)
+            return printed(run_pass(context, engine, settings, delete, go_on))
 
         return settings, run
 

@@ -23,7 +23,7 @@ from pyhudi.api import Table
 from pyhudi.engines.spark.convert import DataFrame, StreamingQuery
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, ServiceFailed, TableExists
-from pyhudi.operations.services.run import COMPACT_ASYNC, COMPACT_INLINE
+from pyhudi.operations.services.settings import COMPACT_ASYNC, COMPACT_INLINE
 from pyhudi.operations.services.upkeep import BackgroundServices
 from pyhudi.operations.write.batches import IDENTIFIER, SinkSettings, StreamBatch
 from pyhudi.operations.write.run import OPERATION, WriteOperation, WriteSettings, check_first_write

@@ -40,8 +40,8 @@ from pyhudi.operations.services.clean import CleanSettings
 from pyhudi.operations.services.cluster import ClusteringOptions
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.services.ttl import TtlSettings
-from pyhudi.operations.services.upkeep import UpkeepSettings
 from pyhudi.operations.write.batches import SinkSettings
 from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
 from pyhudi.options import HONOURED
@@ -182,9 +182,9 @@ VERBS: Mapping[str, Verb] = {
         _service("unschedule_compaction", CompactSettings, single=()),
         _service("log_compact", CompactSettings),
         _service("schedule_log_compaction", CompactSettings),
-        _service("run_services", UpkeepSettings, WriteSettings),
-        _service("serve", UpkeepSettings, WriteSettings),
-        _service("background_services", UpkeepSettings, WriteSettings),
+        _service("run_services", PassSettings, WriteSettings),
+        _service("serve", PassSettings, WriteSettings),
+        _service("background_services", PassSettings, WriteSettings),
         _service("run_ttl", TtlSettings, WriteSettings),
         Verb("expired_partitions", Family.SERVICE, options_of(TtlSettings)),
         _service("drop_metadata_table", CommitSettings, single=()),

@@ -27,7 +27,7 @@ from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, Unsuppo
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.services.index import IndexSettings
-from pyhudi.operations.services.upkeep import UpkeepSettings
+from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings, StreamBatch
 from pyhudi.operations.write.run import WriteOperation, WriteSettings
 from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED, parse_options, spelled
@@ -177,7 +177,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
 
 @pytest.mark.parametrize(
     "settings",
-    [LockSettings, UpkeepSettings, IndexSettings, ReadSettings, BatchLimits, SinkSettings, RepairSettings, WriteSettings],
+    [LockSettings, PassSettings, IndexSettings, ReadSettings, BatchLimits, SinkSettings, RepairSettings, WriteSettings],
 )
 def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None:
     """So that a verb which names its settings goes by their options, and would not refuse one that it goes by."""
@@ -187,8 +187,8 @@ def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None
         if settings is WriteSettings:
             for operation in WriteOperation:
                 WriteSettings.of(recording, operation)
-        elif settings is UpkeepSettings:
-            UpkeepSettings.of(recording, None, plan=True)
+        elif settings is PassSettings:
+            PassSettings.of(recording, None, plan=True)
         else:
             settings.of(recording)
         read |= recording.read

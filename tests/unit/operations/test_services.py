@@ -68,7 +68,9 @@ def test_nothing_is_read_when_nothing_is_due(environment: ReplayEnvironment) -> 
     context = table.context
     storage = FaultyStorage(context.storage)
     settings = ServiceSettings.of(parse_options({}))
-    run_services(replace(context, storage=storage), None, settings, glance, glance.completed_writes()[-1])
+    run_services(
+        replace(context, storage=storage), None, settings, glance, glance.completed_writes()[-1], table.delete_partitions
+    )
     assert storage.calls == ()
 
 

@@ -17,7 +17,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, State
-from pyhudi.operations.services.upkeep import SERVICES
+from pyhudi.operations.services.registry import SERVICES
 
 OPTIONS = {
     "hoodie.index.bloom.num_entries": "100",
@@ -53,7 +53,7 @@ def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
     planned = table.timeline().pending(Action.COMPACTION)
     assert len(planned) == 1
     outcomes = table.run_services()
-    assert list(outcomes) == [name for name in SERVICES if name != "ttl"]
+    assert list(outcomes) == [service.name for service in SERVICES if service.name != "ttl"]
     assert outcomes["compact"].startswith(f"run: {planned[0].request_time}")
     assert not table.timeline().pending()
     assert set(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == {1}

@@ -25,6 +25,7 @@ from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.metadata.partitions import parse_file_group_index
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
+from pyhudi.operations.action.outcome import NotDue, Off, Outcome, Ran
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
@@ -54,11 +55,11 @@ class MetadataServiceSettings:
     lock_wait_ms: Annotated[int, LOCK_WAIT]
 
 
-def run_metadata_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> str:
-    """Do what is due; what was done, in a few words."""
+def run_metadata_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> Outcome:
+    """Do what is due."""
     context = context.reloaded()
     if not context.config.has_metadata_table:
-        return "off: the table has no metadata table"
+        return Off("the table has no metadata table")
     store = MetadataStore.open(context)
     timeline = store.load()
     done: list[str] = []
@@ -77,7 +78,7 @@ def run_metadata_services(context: TableContext, engine: Engine | None, settings
         )
         if archived.instants:
             done.append(f"{len(archived.instants)} instants archived")
-    return f"run: {', '.join(done)}" if done else f"not due: {reason}"
+    return Ran(", ".join(done)) if done else NotDue(reason or "")
 
 
 def compact_metadata_table(

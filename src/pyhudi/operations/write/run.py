@@ -59,7 +59,8 @@ from pyhudi.operations.metadata.store import maintained_partitions
 from pyhudi.operations.read.query import Filter, Query, plan_snapshot_query
 from pyhudi.operations.services.cluster import drop_clustering, settle_clustering
 from pyhudi.operations.services.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
-from pyhudi.operations.services.run import ServiceSettings, with_services
+from pyhudi.operations.services.run import with_services
+from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.services.ttl import DeletePartitions
 from pyhudi.operations.write.batches import StreamBatch, check_not_landed
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
