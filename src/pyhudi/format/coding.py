@@ -108,9 +108,6 @@ class Cursor:
     def i16(self) -> int:
         return int(self._fixed(_I16))
 
-    def u16(self) -> int:
-        return int(self._fixed(_U16))
-
     def i32(self) -> int:
         return int(self._fixed(_I32))
 
@@ -119,9 +116,6 @@ class Cursor:
 
     def i64(self) -> int:
         return int(self._fixed(_I64))
-
-    def u64(self) -> int:
-        return int(self._fixed(_U64))
 
     def f32(self) -> float:
         return float(self._fixed(_F32))

@@ -27,7 +27,6 @@ from pyhudi.format.versions import TimelineLayout
 
 INIT_INSTANT_TIME = "00000000000000"
 METADATA_BOOTSTRAP_INSTANT_TIME = "00000000000001"
-FULL_BOOTSTRAP_INSTANT_TIME = "00000000000002"
 INSTANT_TIME_LENGTH = 17
 
 
@@ -161,11 +160,6 @@ class Instant:
     def sort_key(self) -> tuple[str, str, int]:
         """The order of the timeline: request time, comparable action, state."""
         return (self.request_time, comparable_action(self.action).value, self.state.value)
-
-    @property
-    def completion_sort_key(self) -> tuple[str, str, str, int]:
-        """The order of completion; an instant without a completion time sorts by its request time."""
-        return (self.completion_time or self.request_time, *self.sort_key)
 
     def file_name(self, layout: TimelineLayout = TimelineLayout.V2) -> str:
         """The name of the instant's file.  Raises Internal for a state or action that has no file in this layout."""

@@ -75,10 +75,6 @@ class WriteToken:
         return self.text
 
 
-DEFAULT_WRITE_TOKEN = WriteToken(1, 0, 1)
-"""What stands in the name of a file whose task is not known."""
-
-
 @dataclass(frozen=True, slots=True)
 class BaseFileName:
     """file_id: the file group; write_token: text, other writers' need not be three numbers; extension: with its dot."""
@@ -141,12 +137,6 @@ class ArchiveFileName:
 
     def __str__(self) -> str:
         return self.text
-
-
-def parse_write_token(text: str) -> WriteToken | None:
-    """The token, or None for a text that is not three numbers."""
-    match = _TOKEN.fullmatch(text)
-    return WriteToken(int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def split_base_files(names: pa.StringArray) -> pa.StructArray:

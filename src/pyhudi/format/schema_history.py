@@ -17,7 +17,6 @@ What it does not do: turn types into Arrow's, or apply a change.  Source: storag
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -77,11 +76,6 @@ class VersionedSchema:
     columns: tuple[Column, ...]
 
 
-def encode_schema_history(schemas: tuple[VersionedSchema, ...]) -> bytes:
-    """The content of a completed schemacommit.  schemas: newest first."""
-    return _dump({"schemas": [_schema_json(schema) for schema in schemas]}).encode()
-
-
 def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
     """The schemas of a completed schemacommit, newest first.  Raises CorruptData."""
     document = _load(data)
@@ -91,53 +85,8 @@ def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
     return tuple(_schema(schema) for schema in schemas)
 
 
-def format_versioned_schema(schema: VersionedSchema) -> str:
-    """The text that stands under `latest_schema`."""
-    return _dump(_schema_json(schema))
-
-
-def parse_versioned_schema(text: str) -> VersionedSchema:
-    """The schema of a `latest_schema` text.  Raises CorruptData."""
-    return _schema(_load(text))
-
-
-def _dump(document: Any) -> str:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
-
-
 def _load(data: bytes | str) -> Any:
     return parse_json(data, "a schema history is")
-
-
-def _schema_json(schema: VersionedSchema) -> dict[str, Any]:
-    return {"max_column_id": schema.max_column_id, "version_id": schema.version_id} | _type_json(RecordType(schema.columns))
-
-
-def _type_json(kind: RecordType) -> dict[str, Any]:
-    return {"type": "record", "fields": [_column_json(column) for column in kind.columns]}
-
-
-def _column_json(column: Column) -> dict[str, Any]:
-    out = {"id": column.column_id, "name": column.name, "optional": column.optional, "type": _any_type_json(column.type)}
-    return out if column.doc is None else out | {"doc": column.doc}
-
-
-def _any_type_json(kind: ColumnType) -> Any:
-    if isinstance(kind, str):
-        return kind
-    if isinstance(kind, RecordType):
-        return _type_json(kind)
-    if isinstance(kind, ArrayType):
-        element = _any_type_json(kind.element)
-        return {"type": "array", "element_id": kind.element_id, "element": element, "element_optional": kind.element_optional}
-    return {
-        "type": "map",
-        "key_id": kind.key_id,
-        "key": _any_type_json(kind.key),
-        "value_id": kind.value_id,
-        "value": _any_type_json(kind.value),
-        "value_optional": kind.value_optional,
-    }
 
 
 def _schema(document: Any) -> VersionedSchema:

@@ -1,7 +1,6 @@
 """Hashes by which Hudi places rows and names index keys.
 
     java_string_hash      String.hashCode over UTF-16 units      buckets of the bucket index, shards of metadata partitions
-    insert_hashes         first 8 bytes of MD5, little endian    which file group a new row joins
     consistent_hashes     XXH32, seed 0                          place on the ring of a consistent hashing bucket index
     name_hash, file_hash  XXH64 and MD5 as base64                parts of keys of the metadata table
 
@@ -77,24 +76,6 @@ def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_f
 def xxh32(texts: pa.StringArray) -> np.ndarray:
     """XXH32 with seed 0 of the UTF-8 bytes of each text, unsigned, as int64; null counts as empty."""
     return _by_length(pc.fill_null(texts, ""), _xxh32_matrix, np.int64)
-
-
-def insert_hashes(keys: pa.StringArray) -> np.ndarray:
-    """The first 8 bytes of the MD5 of each key's UTF-8 bytes, as little endian int64; null counts as empty.
-
-    Source: write path, Upsert partitioner.
-    """
-    return _by_length(pc.fill_null(keys, ""), _md5_matrix, np.int64)
-
-
-def insert_positions(keys: pa.StringArray, row_count: int) -> np.ndarray:
-    """Where in [0, 1) each new row falls among the `row_count` new rows of its partition (float64): floormod(hash, n) / n.
-
-    It goes to the first target whose cumulative weight is at least that.  Source: as `insert_hashes`.
-    """
-    _require_positive(row_count, "row_count")
-    positions: np.ndarray = np.mod(insert_hashes(keys), row_count) / row_count
-    return positions
 
 
 def name_hash(text: str) -> str:
@@ -217,43 +198,6 @@ def _by_length(texts: pa.StringArray, kernel: Callable[[np.ndarray], np.ndarray]
     for rows, matrix in _runs(texts):
         result[rows] = kernel(matrix)
     return result
-
-
-# MD5 on columns: word i of every message is one array, and each step works on all messages at once.
-
-_MD5_SHIFTS = np.array([7, 12, 17, 22, 5, 9, 14, 20, 4, 11, 16, 23, 6, 10, 15, 21], dtype=np.uint32).reshape(4, 4)
-_MD5_SINES = np.floor(np.abs(np.sin(np.arange(1, 65, dtype=np.float64))) * 4294967296.0).astype(np.uint64).astype(np.uint32)
-_MD5_START = (0x67452301, 0xEFCDAB89, 0x98BADCFE, 0x10325476)
-
-
-def _md5_matrix(matrix: np.ndarray) -> np.ndarray:
-    count, length = matrix.shape
-    padded = np.zeros((count, (length + 8) // 64 * 64 + 64), dtype=np.uint8)
-    padded[:, :length] = matrix
-    padded[:, length] = 0x80
-    padded[:, -8:] = np.frombuffer((length * 8).to_bytes(8, "little"), dtype=np.uint8)
-    words = np.ascontiguousarray(padded.view("<u4").T)
-    state = [np.full(count, value, dtype=np.uint32) for value in _MD5_START]
-    for block in range(0, len(words), 16):
-        mixed = _md5_block(words[block : block + 16], state)
-        state = [before + after for before, after in zip(state, mixed, strict=True)]
-    return (state[0].astype(np.uint64) | (state[1].astype(np.uint64) << np.uint64(32))).view(np.int64)
-
-
-def _md5_block(words: np.ndarray, state: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    a, b, c, d = state
-    for step in range(64):
-        round_ = step // 16
-        if round_ == 0:
-            mixed, word = d ^ (b & (c ^ d)), step
-        elif round_ == 1:
-            mixed, word = c ^ (d & (b ^ c)), (5 * step + 1) % 16
-        elif round_ == 2:
-            mixed, word = b ^ c ^ d, (3 * step + 5) % 16
-        else:
-            mixed, word = c ^ (b | ~d), (7 * step) % 16
-        a, b, c, d = d, b + _rotate(a + mixed + _MD5_SINES[step] + words[word], _MD5_SHIFTS[round_, step % 4]), b, c
-    return a, b, c, d
 
 
 def _rotate(values: np.ndarray, bits: np.uint32) -> np.ndarray:

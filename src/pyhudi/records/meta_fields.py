@@ -35,9 +35,3 @@ def sequence_numbers(instant_time: str, task_partition: int, first: int, row_cou
     """`<instant>_<task partition>_<n>` for n from `first`.  Strings, no nulls."""
     counter = pc.cast(pa.array(np.arange(first, first + row_count, dtype=np.int64)), pa.string())
     return pc.binary_join_element_wise(f"{instant_time}_{task_partition}", counter, "_")
-
-
-def drop_meta_columns(rows: pa.Table) -> pa.Table:
-    """The rows without any `_hoodie_` meta column; `_hoodie_is_deleted` is data and stays."""
-    present = [name for name in (*META_COLUMNS, "_hoodie_operation") if name in rows.column_names]
-    return rows.drop_columns(present) if present else rows

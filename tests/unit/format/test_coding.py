@@ -95,15 +95,15 @@ def test_values_that_do_not_fit(value: int) -> None:
 
 
 def test_fixed_numbers_are_big_endian_and_advance() -> None:
-    data = struct.pack(">bBhHiIqQfd", -1, 200, -2, 65535, -3, 4294967295, -4, 1 << 63, 1.5, -2.5)
+    data = struct.pack(">bBhiIqfd", -1, 200, -2, -3, 4294967295, -4, 1.5, -2.5)
     cursor = Cursor(data, 1)
-    values = (cursor.u8(), cursor.i16(), cursor.u16(), cursor.i32(), cursor.u32(), cursor.i64(), cursor.u64())
-    assert values == (200, -2, 65535, -3, 4294967295, -4, 1 << 63)
+    values = (cursor.u8(), cursor.i16(), cursor.i32(), cursor.u32(), cursor.i64())
+    assert values == (200, -2, -3, 4294967295, -4)
     assert (cursor.f32(), cursor.f64()) == (1.5, -2.5)
     cursor.expect_end("the numbers")
 
 
-@pytest.mark.parametrize("name", ["u8", "i16", "u16", "i32", "u32", "i64", "u64", "f32", "f64", "varint", "zigzag", "vlong"])
+@pytest.mark.parametrize("name", ["u8", "i16", "i32", "u32", "i64", "f32", "f64", "varint", "zigzag", "vlong"])
 def test_reading_past_the_end_neither_advances_nor_looks_beyond(name: str) -> None:
     cursor = Cursor(b"\x88" * 16, 3, 3, base=100)
     with pytest.raises(CorruptData) as caught:

@@ -21,7 +21,6 @@ from pyhudi.format.names import (
     parse_base_file,
     parse_log_file,
     parse_marker,
-    parse_write_token,
     split_base_files,
     trusted_base_file,
 )
@@ -137,10 +136,7 @@ def test_archive_files() -> None:
 
 
 def test_write_tokens_and_file_ids() -> None:
-    assert parse_write_token("2-60-105") == WriteToken(2, 60, 105)
     assert str(WriteToken(2, 60, 105)) == "2-60-105"
-    assert parse_write_token("2-60") is None
-    assert parse_write_token("2-60-x") is None
     assert format_file_id(UUID, 3) == f"{UUID}-3"
     with pytest.raises(InvalidRequest):
         format_file_id("a_b", 0)

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -14,8 +12,6 @@ from pyhudi.records.hashing import (
     bucket_ids,
     consistent_hashes,
     file_hash,
-    insert_hashes,
-    insert_positions,
     java_string_hash,
     name_hash,
     shard_of_keys,
@@ -107,23 +103,6 @@ def test_xxh32_is_that_of_the_library(texts: list[str | None]) -> None:
 def test_the_ring_hashes_the_joined_values() -> None:
     joined = xxhash.xxh32(b"12").intdigest() & 0x7FFFFFFF
     assert consistent_hashes(pa.array(["a:1,b:2", None]), ["a", "b"]).tolist()[0] == joined
-
-
-def test_insert_hashes_of_real_keys() -> None:
-    expected = [-9069201126804239676, -4484873223267734172, 5650583670041804737]
-    assert insert_hashes(pa.array(["1", "id0", "user_42"])).tolist() == expected
-
-
-@given(st.lists(st.text(max_size=200)))
-def test_insert_hash_is_md5(texts: list[str]) -> None:
-    digests = [hashlib.md5(text.encode(), usedforsecurity=False).digest()[:8] for text in texts]
-    assert insert_hashes(pa.array(texts, pa.string())).tolist() == [int.from_bytes(d, "little", signed=True) for d in digests]
-
-
-def test_inserts_are_spread_as_real_hudi_spreads_them() -> None:
-    positions = insert_positions(pa.array([str(row) for row in range(10_000)]), 10_000)
-    cumulative = np.cumsum([2048, 2048, 2048, 2048, 1808]) / 10_000
-    assert np.bincount(np.searchsorted(cumulative, positions), minlength=5).tolist() == [2050, 2037, 2092, 2098, 1723]
 
 
 def test_index_key_parts() -> None:

@@ -17,7 +17,6 @@ from pyhudi.records.keys.partition_paths import (
     parse_partition_path,
     partition_paths,
     partition_value,
-    partition_values,
 )
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys, split_record_keys
 from pyhudi.records.keys.spec import (
@@ -300,8 +299,6 @@ def test_a_time_takes_as_many_folders_as_its_pattern() -> None:
     assert parse_partition_path(key_spec, "x/2024/05/y") == ("x", "2024/05", "y")
     assert path_valued_columns(key_spec) == ("c", "d")
     assert partition_columns(key_spec) == ("c", "t", "d")
-    schema = pa.schema([("c", pa.int32()), ("t", pa.int64()), ("d", pa.string())])
-    assert partition_values(key_spec, "7/2024/05/y", schema) == {"c": pa.scalar(7, pa.int32()), "d": pa.scalar("y")}
 
 
 def test_paths_that_do_not_fit_are_refused() -> None:

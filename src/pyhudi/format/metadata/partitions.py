@@ -31,8 +31,6 @@ RECORD_INDEX = "record_index"
 SECONDARY_INDEX_PREFIX = "secondary_index_"
 EXPRESSION_INDEX_PREFIX = "expr_index_"
 
-INITIAL_INSTANT = "00000000000000000"
-"""The first instant of a metadata table; further partitions are made at this number plus 1, 2, ..."""
 
 MAX_FILE_GROUP_BYTES = 1 << 30
 """Size that a file group of a record or secondary index is planned for unless configured."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.paths import parts_of
-from pyhudi.records.columns import column_at, field_at
+from pyhudi.records.columns import column_at
 from pyhudi.records.keys.partition_times import time_parts
 from pyhudi.records.keys.spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind
 from pyhudi.records.keys.values import key_text, value_codes
@@ -120,19 +120,6 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
         return pa.scalar(text).cast(type_)
     except (pa.ArrowException, ValueError, KeyError) as error:
         raise CorruptData("a partition path holds no value of its column's type", expected=str(type_), found=text) from error
-
-
-def partition_values(spec: KeySpec, path: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """The values that a path gives to its columns, by dotted name; without those that only the files know.
-
-    schema: the table's, with or without meta columns.  Errors as of `parse_partition_path` and `partition_value`.
-    """
-    texts = parse_partition_path(spec, path)
-    return {
-        field.name: partition_value(text, field_at(schema, field.name).type)
-        for field, text in zip(spec.partition_fields, texts, strict=True)
-        if field.kind is PartitionKind.SIMPLE
-    }
 
 
 def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
