@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
-	@echo 'make check         ruff, mypy --strict, layers, unit tests: a minute or so, no JVM'
+	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
 	@echo 'make test          every test, in one run'
 	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
@@ -37,6 +37,8 @@ check: lint types unit
 lint: .venv/.done
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
+	$(PY) -m vulture
+	$(PY) -m deptry src
 
 types: .venv/.done
 	$(PY) -m mypy

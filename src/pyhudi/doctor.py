@@ -50,7 +50,7 @@ from pyhudi.records.merge_mode import MergeMode
 from pyhudi.table.closed import check_open
 from pyhudi.timeline.timeline import SERVICE_ACTIONS
 
-PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "fastavro": (1, 9), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
+PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
 """The oldest releases that PyHudi works with."""
 
 OLDEST_PYSPARK = (4, 1)
