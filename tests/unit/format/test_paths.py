@@ -15,8 +15,8 @@ from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path,
 SOURCES = Path(pyhudi.__file__).parent
 LAYOUT = "format/paths.py"
 
-# Where a slash separates something else: the parts of a URI, the keys of a store, a file that the caller names.
-OTHER_SLASHES = ("storage/uris.py", "storage/memory.py", "procedures/repairs.py")
+# Where a slash separates something else: parts of a URI, keys of a store, ZooKeeper's nodes, a file that the caller names.
+OTHER_SLASHES = ("storage/uris.py", "storage/memory.py", "storage/locks/zookeeper.py", "procedures/repairs.py")
 
 
 @pytest.mark.parametrize(
