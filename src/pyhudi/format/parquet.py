@@ -132,11 +132,17 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
 
 def _check(footer: bytes, offset: int) -> None:
     at = _find_seal(footer)
-    if at is None or int(footer[at + len(_NO_SUM) :][: len(_NO_PLACE)], 16) != offset:
+    if at is None:
         return
+    place = int(footer[at + len(_NO_SUM) :][: len(_NO_PLACE)], 16)
     expected, actual = int(footer[at:][: len(_NO_SUM)], 16), zlib.crc32(footer[:at] + _NO_SUM + footer[at + len(_NO_SUM) :])
     if expected != actual:
+        if place != offset:
+            # Another writer copied the key-values of a file of ours.
+            return
         raise CorruptData("checksum of a Parquet footer", offset=offset, expected=expected, found=actual)
+    if place != offset:
+        raise CorruptData("a Parquet file lost or gained bytes before its footer", offset=offset, expected=place, found=offset)
 
 
 def _sealed(footer: bytes, offset: int) -> bytes:
