@@ -66,6 +66,7 @@ class Actor:
         self.ended = False
         self.error: BaseException | None = None
         self.places: Counter[str] = Counter()
+        self.requested: list[str] = []
         self.stage: Stage | None = None
         self.baton = threading.Semaphore(0)
         self.thread: threading.Thread | None = None
@@ -76,9 +77,10 @@ class Actor:
         return not (self.dead or self.lost or self.frozen)
 
     def begin(self) -> None:
-        """The next operation begins."""
+        """The next operation begins; `requested` tells from here on the instants of writes that it asked for."""
         self.operation += 1
         self.places.clear()
+        self.requested = []
 
     def watch(self, number: int, call: Call) -> Fault | None:
         """To be called before each storage call of this actor."""
@@ -90,6 +92,9 @@ class Actor:
             return None
         if any(part in call.path for part in _QUIET):
             return None
+        found = _REQUESTED.fullmatch(call.path.removeprefix(stage.prefix))
+        if found is not None and call.operation == "put_if_absent":
+            self.requested.append(found[1])
         return stage.stand(self, place_of(call, stage.prefix))
 
     def crash_if_dead(self) -> None:
@@ -289,6 +294,7 @@ class Stage:
 
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(-\d+)?")
+_REQUESTED = re.compile(r"/?\.hoodie/timeline/(\d{17})\.(?:delta|replace)?commit\.requested")
 _TIME = re.compile(r"\d{17}")
 _TOKEN = re.compile(r"_\d+-\d+-\d+")
 

@@ -48,7 +48,7 @@ def explore_one(seed: int, worlds: Sequence[str]) -> Found:
     """Draw the schedule of a seed, run it, and say what came of it; the schedule has the turns that were taken."""
     rng = random.Random(seed)
     world = worlds[seed % len(worlds)]
-    schedule = Schedule(world, draw_actors(rng, world), (), seed)
+    schedule = Schedule(world, draw_actors(rng, world), (), seed, takes_back=rng.random() < 0.2)
     turns: list[str] = []
     verdict = run(schedule, _drawing(rng, schedule, turns), thorough=seed % 4 == 0)
     return Found(replace(schedule, turns=turns), verdict)
@@ -128,6 +128,9 @@ def _simpler(text: str) -> Iterator[str]:
             left = " ".join([*words[:at], *words[at + 1 :]])
             yield f"{body} | {left}" if left else body
     verb, *keys = body.split()
+    if verb == "widen" and len(keys) > 2:
+        for at in range(len(keys) - 1):
+            yield " ".join([verb, *keys[:at], *keys[at + 1 :]])
     if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite", "delete") and len(keys) > 1:
         for at in range(len(keys)):
             left = " ".join([verb, *keys[:at], *keys[at + 1 :]])
@@ -164,7 +167,15 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
         (3, "clean"),
         (3, "archive"),
         (5, "services"),
+        (3, "travel"),
+        (3, "poll"),
+        (3, "savepoint"),
+        (2, "restore"),
+        (4, f"widen {some} {rng.choice(('int', 'long'))}"),
     ]
+    if mor and WORLDS[world].ordering is not None:
+        # A delete without an ordering value has no place among records that have one.
+        choices = [(weight, text) for weight, text in choices if not text.startswith("delete")]
     if not buckets:
         choices += [(6, "cluster"), (3, "schedule_clustering"), (3, "services cluster")]
         if not mor:

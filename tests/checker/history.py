@@ -25,6 +25,9 @@ class Event:
 
     effect: of a write.  undoes: number of the event that this one undoes, as a rollback does.  seen, keeps: of a read, the rows
     that it gave and which rows of the table those are to be.  order: a hint, such as the completion time.
+
+    instant: of a write, its request time where it is known.  until: a read sees the table without the writes that were requested
+    later, as time travel does; with neither rows nor effect those are undone for good, as a restore does.
     """
 
     text: str
@@ -35,6 +38,8 @@ class Event:
     seen: tuple[tuple[str, int], ...] | None = None
     keeps: Callable[[str, int], bool] | None = None
     order: str = ""
+    instant: str | None = None
+    until: str | None = None
 
 
 def find_order(first: Rows, events: Sequence[Event]) -> tuple[int, ...] | None:
@@ -64,8 +69,9 @@ def find_order(first: Rows, events: Sequence[Event]) -> tuple[int, ...] | None:
             if event.start > horizon:
                 continue
             after = applied
+            left = tuple(n for n in applied if event.until is None or (events[n].instant or "") <= event.until)
             if event.seen is not None and event.keeps is not None:
-                rows = rows_after(applied)
+                rows = rows_after(left)
                 if tuple(sorted((key, value) for key, value in rows.items() if event.keeps(key, value))) != event.seen:
                     continue
             elif event.undoes is not None:
@@ -73,7 +79,7 @@ def find_order(first: Rows, events: Sequence[Event]) -> tuple[int, ...] | None:
                     continue
                 after = tuple(n for n in applied if n != event.undoes)
             else:
-                after = (*applied, number)
+                after = (*left, number)
             found = search(done | {number}, after, (*order, number))
             if found is not None:
                 return found

@@ -8,6 +8,8 @@ What must hold:
 3. A filtered read gives what the filter leaves of an unfiltered one.
 4. `validate` finds nothing wrong.
 5. After all deaths the next writer succeeds, and what it wrote is there; what was planned can be carried out and changes no row.
+6. Time travel gives the rows without the writes that were requested later; changes since a write are the rows of those that
+   completed after it.  Where the newest write is taken back, exactly its rows go.
 """
 
 from __future__ import annotations
@@ -16,17 +18,28 @@ import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from pyhudi import Table
-from pyhudi.errors import CommitUnknown, HudiError, InstantNotFound, ServiceFailed, StorageUnavailable, TableState, WriteConflict
+from pyhudi.api import Scan
+from pyhudi.errors import (
+    CommitUnknown,
+    HudiError,
+    InstantNotFound,
+    Internal,
+    ServiceFailed,
+    StorageUnavailable,
+    TableState,
+    WriteConflict,
+)
 from pyhudi.format.instants import Action, State
+from pyhudi.opened import OpenTable
 from pyhudi.options import parse_options
-from pyhudi.storage import open_storage
+from pyhudi.storage import FileInfo, open_storage
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.storage.locks import LockSettings, StorageLock
 from pyhudi.storage.memory import MemoryStorage, forget_memory
@@ -35,7 +48,7 @@ from pyhudi.table.context import TableContext
 from tests.checker.actors import END, LOCK, Actor, ActorEnvironment, Clock, Decide, Stage, Stuck
 from tests.checker.history import Effect, Event, find_order
 from tests.checker.schedules import Schedule, decisions
-from tests.checker.worlds import URI, WORLDS, Image, World, image_of, rows_of
+from tests.checker.worlds import URI, WIDE, WORLDS, Image, World, image_of, rows_of
 
 _RECOVERY_MS = 3_600_000
 
@@ -66,17 +79,29 @@ class _Done:
     error: BaseException | None = None
     rows: list[tuple[str, int]] | None = None
     undone: _Done | None = None
+    requested: list[str] = field(default_factory=list)
+    until: str | None = None
+
+    @property
+    def request_time(self) -> str | None:
+        """Of its instant, also where it died or failed."""
+        return self.instant or (self.requested[-1] if self.requested else None)
 
 
 class ActorTable(Table):
     """A table as a process of its own opens it: the lock is no other thread's."""
 
     def __init__(self, storage: FaultyStorage | MemoryStorage, actor: Actor, clock: Clock, options: dict[str, object]) -> None:
+        self._open = _ActorOpen(storage, actor, clock, options)
+
+
+class _ActorOpen(OpenTable):
+    def __init__(self, storage: FaultyStorage | MemoryStorage, actor: Actor, clock: Clock, options: dict[str, object]) -> None:
         environment = ActorEnvironment(actor, clock)
-        self._options = _parsed(tuple(options.items()))
-        lock = _Lock(actor, storage, environment, self._options)
-        self._context = TableContext(storage, environment, load_table_config(storage), lock)
-        self._background = None
+        self.options = _parsed(tuple(options.items()))
+        lock = _Lock(actor, storage, environment, self.options)
+        self.context = TableContext(storage, environment, load_table_config(storage), lock)
+        self.background = None
 
 
 class _Lock(StorageLock):
@@ -166,7 +191,7 @@ class _Run:
         for number, text in enumerate(self.schedule.operations[actor.name], 1):
             actor.begin()
             self.clock.now_ms += 5
-            done = _Done(actor.name, number, text, next(self.stage.steps))
+            done = _Done(actor.name, number, text, next(self.stage.steps), requested=actor.requested)
             self.done.append(done)
             try:
                 table = ActorTable(storage, actor, self.clock, options)
@@ -191,8 +216,26 @@ class _Run:
             result = table.delete(where=rest, options=options)
         elif verb == "delete_partitions":
             result = table.delete_partitions(rest.split(), options=options)
+        elif verb == "widen":
+            keys, _, kind = rest.rpartition(" ")
+            result = table.upsert(rows_of(_values(done, keys, WIDE_FROM), _KINDS[kind]), options=options)
         elif verb == "scan":
             done.rows = _read(table, rest or None)
+            return
+        elif verb == "travel":
+            done.until = self.image.instants[-1]
+            done.rows = _rows(table.scan(["id", "v"], as_of=done.until))
+            return
+        elif verb == "poll":
+            done.rows = _rows(table.incremental(_after(self.image.completed), columns=["id", "v"]))
+            return
+        elif verb == "savepoint":
+            done.instant = table.savepoint().instant
+            return
+        elif verb == "restore":
+            saved = (d.instant for d in reversed(self.done) if d.text == "savepoint" and d.instant)
+            done.until = next(saved, self.image.instants[-1])
+            table.restore(done.until)
             return
         elif verb == "rollback":
             target = next((d for d in reversed(self.done) if d.actor == done.actor and d.instant and d is not done), None)
@@ -237,10 +280,14 @@ class _Run:
         self.stage.advance(_RECOVERY_MS)
         actor = Actor("Z", lambda actor: None, self.schedule.seed)
         table = ActorTable(self.storage, actor, self.clock, self.world.settings)
+        if not self._finish_restore(table):
+            return
         self._look(table, "at the end")
-        left = any(info.name.endswith((".requested", ".inflight")) for info in self.storage.list(".hoodie/timeline").files)
+        left = any(info.name.endswith((".requested", ".inflight")) for info in _timeline(self.storage))
         if not (self.thorough or left):
             return
+        if self.schedule.takes_back:
+            self._take_back(table)
         last = _Done("Z", 1, "upsert a3 b1 a9", next(self.stage.steps))
         try:
             self._write_again(table, last)
@@ -250,8 +297,9 @@ class _Run:
         last.end = next(self.stage.steps)
         self.done.append(last)
         self._look(table, "after the next writer")
+        self._look_back(table)
         plans = (".clustering.requested", ".compaction.requested", ".logcompaction.requested")
-        if any(info.name.endswith(plans) for info in self.storage.list(".hoodie/timeline").files):
+        if any(info.name.endswith(plans) for info in _timeline(self.storage)):
             buckets = self.world.settings.get("hoodie.index.type") == "BUCKET"
             outcomes = table.run_services(["compact", "log_compact", *([] if buckets else ["cluster"])])
             self.faults.extend(f"{name} at the end {text}" for name, text in outcomes.items() if text.startswith("failed"))
@@ -263,6 +311,80 @@ class _Run:
             return
         if not report.ok:
             self.faults.append(f"validate: {report}")
+
+    def _finish_restore(self, table: ActorTable) -> bool:
+        """Whether no restore is under way any more; who runs one that died again carries it to its end."""
+        if not table.timeline().pending(Action.RESTORE):
+            return True
+        started = [done for done in self.done if (done.text == "restore" and done.end is None) or done.error is not None]
+        for until in {done.until for done in started if done.until is not None}:
+            again = _Done("Z", 0, "restore", next(self.stage.steps), until=until)
+            try:
+                table.restore(until)
+            except TableState:
+                continue
+            except HudiError as error:
+                self.faults.append(f"the restore that died: {type(error).__name__}: {error}")
+                return False
+            again.end = next(self.stage.steps)
+            self.done.append(again)
+            return True
+        self.faults.append("no restore can be run to its end")
+        return False
+
+    def _take_back(self, table: ActorTable) -> None:
+        """Roll the newest write back, whosever it was: exactly its rows go."""
+        newest = table.timeline().completed_writes()[-1].request_time
+        if newest in self.image.instants:
+            return
+        back = _Done("Z", 0, "rollback", next(self.stage.steps))
+        back.undone = next((done for done in self.done if newest in (done.instant, *done.requested)), None)
+        try:
+            table.rollback(newest)
+        except TableState:
+            return
+        except HudiError as error:
+            self.faults.append(f"rollback of the newest write: {type(error).__name__}: {error}")
+            return
+        back.end = next(self.stage.steps)
+        self.done.append(back)
+        self._look(table, "after the newest write was taken back")
+
+    def _look_back(self, table: ActorTable) -> None:
+        """Time travel to every write, and changes since each."""
+        timeline = table.timeline()
+        writes = timeline.completed_writes()
+        rows = _rows(table.scan(["id", "v"]))
+        completed = {str(i.request_time): str(i.completion_time) for i in writes}
+        when: dict[int, str | None] = {}
+        for done in self.done:
+            for value in _values_of(done):
+                when[value] = completed.get(done.request_time or "")
+        for write in writes:
+            if write.request_time < self.image.instants[-1]:
+                continue
+            done = _Done("Z", 0, "travel", next(self.stage.steps), until=write.request_time)
+            try:
+                done.rows = _rows(table.scan(["id", "v"], as_of=write.request_time))
+            except TableState:
+                # Its files may be cleaned.
+                continue
+            except HudiError as error:
+                self.faults.append(f"as of {write.request_time}: {type(error).__name__}: {error}")
+                continue
+            done.end = next(self.stage.steps)
+            self._explain(done, f"as of {write.request_time}")
+            since = str(write.completion_time)
+            if any(when.get(value) is None for _, value in rows if value >= 100):
+                continue
+            wanted = [(key, value) for key, value in rows if (when.get(value) or "") > since]
+            try:
+                found = _rows(table.incremental(_after(since), columns=["id", "v"]))
+            except HudiError as error:
+                self.faults.append(f"changes since {since}: {type(error).__name__}: {error}")
+                continue
+            if sorted(found) != sorted(wanted):
+                self.faults.append(f"changes since {since} are {sorted(found)} in place of {sorted(wanted)}")
 
     def _write_again(self, table: ActorTable, last: _Done) -> None:
         # A plan that waits for its executor may refuse writers; one whose executor died is settled by the next writer.
@@ -288,12 +410,7 @@ class _Run:
         if twice:
             self.faults.append(f"{when} keys stand twice: {sorted(done.rows)}")
             return
-        self.done.append(done)
-        events = [event for event in self._events() if event is not None]
-        if find_order(self.image.rows, events) is None:
-            seen = sorted(done.rows)
-            self.faults.append(f"{when} no order of the operations explains {seen}")
-        self.done.remove(done)
+        self._explain(done, when)
         for text in self._filters(done.rows):
             keeps = _condition(text)
             wanted = sorted((key, value) for key, value in done.rows if keeps(key, value))
@@ -304,6 +421,15 @@ class _Run:
                 continue
             if sorted(found) != wanted:
                 self.faults.append(f"{when} scan {text} gives {sorted(found)} in place of {wanted}")
+
+    def _explain(self, done: _Done, when: str) -> None:
+        """There is an order of the operations that explains what was read after them all."""
+        assert done.rows is not None
+        self.done.append(done)
+        events = [event for event in self._events() if event is not None]
+        if find_order(self.image.rows, events) is None:
+            self.faults.append(f"{when} no order of the operations explains {sorted(done.rows)}")
+        self.done.remove(done)
 
     def _filters(self, rows: list[tuple[str, int]]) -> Iterator[str]:
         if not rows:
@@ -336,12 +462,22 @@ class _Run:
             if done.rows is None:
                 return None
             return Event(done.text, done.start, end, seen=tuple(sorted(done.rows)), keeps=_condition(rest or None))
+        if verb in ("travel", "poll"):
+            if done.rows is None:
+                return None
+            keeps = _condition(None if verb == "travel" else "v >= 100")
+            return Event(done.text, done.start, end, seen=tuple(sorted(done.rows)), keeps=keeps, until=done.until)
+        if verb == "restore":
+            # One that died was run again; nothing begins meanwhile.
+            return None if end is None else Event(done.text, done.start, end, effect=lambda rows: None, until=done.until)
         if verb == "rollback":
             if done.undone is None or id(done.undone) not in numbers:
                 return None
             return Event(done.text, done.start, end, undoes=numbers[id(done.undone)])
-        effect = _effect(done, verb, rest, "drop" in extra.split())
-        return None if effect is None else Event(done.text, done.start, end, effect=effect, order=done.order)
+        effect = _effect(done, verb, rest, "drop" in extra.split(), self.world.ordering is not None)
+        if effect is None:
+            return None
+        return Event(done.text, done.start, end, effect=effect, order=done.order, instant=done.request_time)
 
     def _outcomes(self) -> tuple[str, ...]:
         found = []
@@ -378,14 +514,28 @@ _VALUES: dict[str, object] = {
 """What an operation may carry after ` | `."""
 
 
-def _values(done: _Done, keys: str) -> dict[str, int]:
+WIDE_FROM = 50
+"""The first place of the values of a row that has the additional column."""
+
+_KINDS = {"int": pa.int32(), "long": pa.int64()}
+
+
+def _values(done: _Done, keys: str, first: int = 0) -> dict[str, int]:
     actor = 0 if done.actor == "Z" else ord(done.actor) - ord("A") + 1
-    return {key: 1000 * actor + 100 * done.number + place for place, key in enumerate(keys.split())}
+    return {key: 1000 * actor + 100 * done.number + place for place, key in enumerate(keys.split(), first)}
 
 
-def _effect(done: _Done, verb: str, rest: str, drops: bool) -> Effect | None:
+def _values_of(done: _Done) -> Iterator[int]:
+    """Every value that an operation may have written."""
+    first = _values(done, "any")["any"]
+    yield from range(first, first + 100)
+
+
+def _effect(done: _Done, verb: str, rest: str, drops: bool, by_value: bool) -> Effect | None:
     if verb in ("upsert", "insert", "bulk_insert", "insert_overwrite"):
-        return partial(_put, _values(done, rest), drops, verb == "insert_overwrite")
+        return partial(_put, _values(done, rest), drops, verb == "insert_overwrite", by_value)
+    if verb == "widen":
+        return partial(_put, _values(done, rest.rpartition(" ")[0], WIDE_FROM), False, False, by_value)
     if verb == "delete":
         named = rest.split()
         return partial(_remove, lambda key, value: key in named)
@@ -397,12 +547,12 @@ def _effect(done: _Done, verb: str, rest: str, drops: bool) -> Effect | None:
     return None
 
 
-def _put(values: dict[str, int], drops: bool, overwrites: bool, rows: dict[str, int]) -> None:
+def _put(values: dict[str, int], drops: bool, overwrites: bool, by_value: bool, rows: dict[str, int]) -> None:
     if overwrites:
         partitions = {key[0] for key in values}
         _remove(lambda key, value: key[0] in partitions, rows)
     for key, value in values.items():
-        if not (drops and key in rows):
+        if key not in rows or not (drops or (by_value and rows[key] > value)):
             rows[key] = value
 
 
@@ -424,14 +574,33 @@ def _condition(text: str | None) -> Callable[[str, int], bool]:
 
 
 def _read(table: Table, where: str | None) -> list[tuple[str, int]]:
-    found = table.scan(["id", "v"], where).to_arrow()
-    return list(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+    return _rows(table.scan(None, where))
+
+
+def _rows(scan: Scan) -> list[tuple[str, int]]:
+    """What a read gives.  A row that has the additional column repeats its value there, and another one has null."""
+    found = scan.to_arrow()
+    values = found["v"].to_pylist()
+    if WIDE in found.column_names:
+        for value, wide in zip(values, found[WIDE].to_pylist(), strict=True):
+            if wide != (value if value % 100 >= WIDE_FROM else None):
+                raise Internal(f"a row with v = {value} has {WIDE} = {wide}")
+    return list(zip(found["id"].to_pylist(), values, strict=True))
+
+
+def _after(time: str) -> str:
+    """The next millisecond, as far as the order of texts goes: a query of changes takes its start in."""
+    return str(int(time) + 1)
+
+
+def _timeline(storage: MemoryStorage) -> tuple[FileInfo, ...]:
+    return storage.list(".hoodie/timeline").files
 
 
 _MEETINGS = re.compile(
     "lock was not free|lock was lost|pending clustering|pending compaction|drop it with unschedule_|"
     "lives|build on it|carries out|carried out|"
-    "the answer was lost|was rolled back|another executor|is planned to|is not run: "
+    "did not finish; run it again|the answer was lost|was rolled back|another executor|is planned to|is not run: "
 )
 
 

@@ -14,17 +14,21 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Schedule:
-    """See the module.  seed: of ids; which world of another seed it is does not matter."""
+    """See the module.  seed: of ids; which world of another seed it is does not matter.  takes_back: whether the newest write is
+    rolled back at the end.
+    """
 
     world: str
     actors: Mapping[str, str]
     turns: Sequence[str] = field(default=())
     seed: int = 0
+    takes_back: bool = False
 
     def __repr__(self) -> str:
         turns = "".join(f"        {turn!r},\n" for turn in self.turns)
+        taken = "    takes_back=True,\n" if self.takes_back else ""
         actors = "".join(f"        {name!r}: {text!r},\n" for name, text in self.actors.items())
-        return f"Schedule(\n    {self.world!r},\n    {{\n{actors}    }},\n    [\n{turns}    ],\n    seed={self.seed},\n)"
+        return f"Schedule(\n    {self.world!r},\n    {{\n{actors}    }},\n    [\n{turns}    ],\n    seed={self.seed},\n{taken})"
 
     @property
     def operations(self) -> dict[str, tuple[str, ...]]:

@@ -16,6 +16,8 @@ from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 
 URI = "memory://checker"
+WIDE = "w"
+"""A column that tables do not begin with."""
 
 _PLAIN: dict[str, object] = {
     "pyhudi.threads": 1,
@@ -26,6 +28,7 @@ _PLAIN: dict[str, object] = {
     "hoodie.clean.automatic": False,
     "hoodie.archive.automatic": False,
     "hoodie.compact.inline": False,
+    "hoodie.write.set.null.for.missing.columns": True,
     # Longer than a lease lasts: who waits for one that died gets its turn.
     "hoodie.write.lock.wait_time_ms": 90_000,
 }
@@ -51,12 +54,13 @@ _FILES_ONLY = {
 @dataclass(frozen=True)
 class World:
     """How a table begins.  options: of every actor.  groups: the keys of its first commits, one upsert each, and a file group of
-    its own for each that brings new ones.
+    its own for each that brings new ones.  ordering: the field by which records are newer; None for the order of commits.
     """
 
     name: str
     kind: str
     options: Mapping[str, object] = field(default_factory=dict)
+    ordering: str | None = None
     groups: tuple[str, ...] = ("a1 a2", "a3", "b1")
 
     @property
@@ -93,18 +97,21 @@ WORLDS = {
         ),
         World("mor buckets", "mor", {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}),
         World("cow global", "cow", {"hoodie.index.type": "GLOBAL_SIMPLE"}),
+        World("cow event time", "cow", ordering="v"),
+        World("mor event time", "mor", {**_UPKEEP, "hoodie.compact.inline": True}, ordering="v"),
     )
 }
 
 
 @dataclass(frozen=True)
 class Image:
-    """A table at rest.  files: path -> bytes and modification time.  rows: what it holds.  now_ms: when."""
+    """A table at rest.  files: path -> bytes.  rows: what it holds.  now_ms: when.  completed: its last write."""
 
     files: tuple[tuple[str, bytes], ...]
     rows: Mapping[str, int]
     now_ms: int
     instants: tuple[str, ...]
+    completed: str
 
 
 @cache
@@ -116,21 +123,31 @@ def image_of(name: str) -> Image:
     storage = MemoryStorage(URI, env)
     options = {**world.settings, "hoodie.parquet.small.file.limit": 0}
     table = Table.create(
-        URI, name="t", record_key="id", partition_by="part", table_type=world.kind, options=options, environment=env
+        URI,
+        name="t",
+        record_key="id",
+        partition_by="part",
+        ordering=world.ordering,
+        table_type=world.kind,
+        options=options,
+        environment=env,
     )
     rows: dict[str, int] = {}
     instants = []
+    completed = ""
     for number, keys in enumerate(world.groups):
         env.advance_ms(1000)
         values = {key: 10 * number + place for place, key in enumerate(keys.split())}
         done = table.upsert(rows_of(values))
         instants.append(str(done.instant))
         rows.update(values)
+        completed = str(done.completion_time)
     files = tuple((info.path, storage.read(info.path) or b"") for info in storage.walk(""))
-    return Image(files, rows, env.now_ms() + 1000, tuple(instants))
+    return Image(files, rows, env.now_ms() + 1000, tuple(instants), completed)
 
 
-def rows_of(values: Mapping[str, int]) -> pa.Table:
-    """Rows with these keys and values."""
-    keys = list(values)
-    return pa.table({"id": keys, "part": [key[0] for key in keys], "v": pa.array(list(values.values()), pa.int64())})
+def rows_of(values: Mapping[str, int], wide: pa.DataType | None = None) -> pa.Table:
+    """Rows with these keys and values.  wide: type of one more column, which repeats the values."""
+    keys, numbers = list(values), list(values.values())
+    columns = {"id": keys, "part": [key[0] for key in keys], "v": pa.array(numbers, pa.int64())}
+    return pa.table(columns if wide is None else {**columns, WIDE: pa.array(numbers, wide)})
