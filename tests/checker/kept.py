@@ -125,6 +125,22 @@ KEPT: dict[str, Kept] = {
         ),
         "files of no instant",
     ),
+    "the newest write is taken back, and what it replaced was cleaned": Kept(
+        Schedule("cow cleaned", {"B": "delete_partitions b; upsert b1; rollback"}, takes_back=True),
+        "after the newest write was taken back no order of the operations explains",
+    ),
+    "a savepoint is made while a clustering is pending": Kept(
+        Schedule(
+            "mor kept",
+            {"A": "schedule_clustering; bulk_insert bA20", "B": "savepoint; upsert b7; delete_where v >= 2000"},
+            seed=5457,
+        ),
+        "keys stand twice|as of .* no order of the operations explains",
+    ),
+    "a clustering that slept through a restore": Kept(
+        Schedule("mor kept", {"A": "cluster", "B": "restore"}, ["A 1: stat a/F_W_T.parquet 1: freeze 130000"], seed=9),
+        "files of no instant",
+    ),
 }
 
 

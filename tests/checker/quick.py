@@ -10,6 +10,7 @@ in processes of their own would not share.
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -21,6 +22,9 @@ from unittest.mock import patch
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import parse_instant_file
 from pyhudi.format.properties import parse_properties
+from pyhudi.settings import Options, read_settings
+from pyhudi.table import config as config_module
+from pyhudi.table.config import TableConfig
 
 _MOST = 20_000
 
@@ -64,6 +68,20 @@ def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
     return answer
 
 
+def _read_settings(settings: type[Any], options: Options, **computed: object) -> Any:
+    try:
+        return _settings(settings, options, tuple(sorted(computed.items())))
+    except TypeError:
+        # What was computed is no key of a dictionary.
+        return read_settings(settings, options, **computed)
+
+
+def _one_folder(stack: ExitStack) -> Callable[..., nullcontext[str]]:
+    """A temporary folder for all who ask: operations on a few rows put nothing there, and say so by its staying empty."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    return lambda *arguments, **named: nullcontext(folder)
+
+
 @contextmanager
 def quickly() -> Iterator[None]:
     """For the time of a `with` block."""
@@ -77,8 +95,11 @@ def quickly() -> Iterator[None]:
                 stack.enter_context(patch.object(module, "ThreadPoolExecutor", _OneThread))
             if getattr(module, "parse_instant_file", None) is parse_instant_file:
                 stack.enter_context(patch.object(module, "parse_instant_file", _instant))
-            if getattr(module, "parse_properties", None) is parse_properties:
-                stack.enter_context(patch.object(module, "parse_properties", lambda data: dict(_properties(data))))
+            if getattr(module, "read_settings", None) is read_settings:
+                stack.enter_context(patch.object(module, "read_settings", _read_settings))
+        stack.enter_context(patch.object(config_module, "parse_properties", lambda data: dict(_properties(data))))
+        stack.enter_context(patch.object(TableConfig, "from_properties", lambda values: _config(tuple(values.items()))))
+        stack.enter_context(patch.object(tempfile, "TemporaryDirectory", _one_folder(stack)))
         stack.enter_context(patch.object(CommitMetadata, "decode", staticmethod(_commit)))
         yield
 
@@ -91,4 +112,7 @@ def _cached_properties(module: ModuleType) -> Iterator[object]:
 
 _instant = _remembered(parse_instant_file)
 _properties = _remembered(parse_properties)
+_from_properties = TableConfig.from_properties
+_config = _remembered(lambda pairs: _from_properties(dict(pairs)))
+_settings = _remembered(lambda settings, options, computed: read_settings(settings, options, **dict(computed)))
 _commit = _remembered(CommitMetadata.decode)

@@ -600,7 +600,11 @@ def _timeline(storage: MemoryStorage) -> tuple[FileInfo, ...]:
 _MEETINGS = re.compile(
     "lock was not free|lock was lost|pending clustering|pending compaction|drop it with unschedule_|"
     "lives|build on it|carries out|carried out|"
-    "did not finish; run it again|the answer was lost|was rolled back|another executor|is planned to|is not run: "
+    "did not finish; run it again|the answer was lost|was rolled back|another executor|is planned to|is not run: |"
+    "files that it replaced were cleaned|is savepointed"
+)
+_BYGONES = re.compile(
+    rf"{_MEETINGS.pattern}|may be gone|cannot be read as of|has a savepoint already|is about to delete files|are archived"
 )
 
 
@@ -609,13 +613,14 @@ def _is_documented(done: _Done, all_done: list[_Done]) -> bool:
     if isinstance(error, WriteConflict):
         return True
     if isinstance(error, InstantNotFound):
-        return done.text == "rollback"
+        return done.text in ("rollback", "restore", "savepoint")
     if isinstance(error, TableState) and done.text.startswith("scan") and "is gone: where a clean removed it" in str(error):
         return True
     if isinstance(error, StorageUnavailable | TableState):
-        return _MEETINGS.search(str(error)) is not None
+        return (_BYGONES if done.text in ("travel", "restore", "savepoint") else _MEETINGS).search(str(error)) is not None
     if isinstance(error, _ServicesFailed):
         return all(_MEETINGS.search(text) is not None or "WriteConflict" in text for text in error.args[0].values())
     if isinstance(error, ServiceFailed):
-        return isinstance(error.__cause__, WriteConflict | StorageUnavailable)
+        cause = error.__cause__
+        return isinstance(cause, WriteConflict | StorageUnavailable) or "did not finish; run it again" in str(cause)
     return False

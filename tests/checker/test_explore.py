@@ -14,7 +14,7 @@ from tests.checker.worlds import WORLDS
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many schedules are run."""
 
-PLAIN = 150
+PLAIN = 115
 WITH_METADATA = 8
 BLOCKS = 2
 

@@ -258,9 +258,10 @@ def _replace_bound(timeline: Timeline, last_clean: LastClean | None) -> str | No
     else:
         open_ = [i for i in replaces if i.request_time >= earliest]
     covered = [i for i in replaces if i not in open_]
-    # A savepoint that the clean saw kept files of groups that were replaced after it; they are cleaned once it is gone.
+    # A savepoint that the clean saw kept files of groups that were replaced after it, also where the replacement was requested
+    # before it; they are cleaned once it is gone.
     for saved in sorted({*last_clean.savepoints, *(i.request_time for i in timeline.completed(Action.SAVEPOINT))}):
-        held = [i for i in covered if i.request_time > saved]
+        held = [i for i in covered if (i.completion_time or i.request_time) > saved]
         if held:
             return held[0].request_time
     return open_[0].request_time if open_ else None

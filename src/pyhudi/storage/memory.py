@@ -97,21 +97,20 @@ class MemoryStorage:
     def list(self, folder: str) -> Listing:
         files: list[FileInfo] = []
         folders: set[str] = set()
-        prefix = f"{check_path(folder)}/" if folder else ""
-        for info in self.walk(folder):
-            name, slash, _ = info.path[len(prefix) :].partition("/")
-            if slash:
-                folders.add(prefix + name)
+        root = f"{self._location.path}/" if self._location.path else ""
+        prefix = f"{root}{check_path(folder)}/" if folder else root
+        for key, stored in self._below(prefix):
+            end = key.find("/", len(prefix))
+            if end >= 0:
+                folders.add(key[len(root) : end])
             else:
-                files.append(info)
+                files.append(FileInfo(key[len(root) :], len(stored.data), stored.modified_ms))
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         root = f"{self._location.path}/" if self._location.path else ""
         prefix = f"{root}{check_path(folder)}/" if folder else root
-        with self._contents.mutex:
-            found = [(key, stored) for key, stored in self._contents.objects.items() if key.startswith(prefix)]
-        for key, stored in found:
+        for key, stored in self._below(prefix):
             yield FileInfo(key[len(root) :], len(stored.data), stored.modified_ms)
 
     def is_second_way(self, folder: str, mark: str) -> bool:
@@ -175,6 +174,10 @@ class MemoryStorage:
 
     def _key(self, path: str) -> str:
         return join_path(self._location.path, check_file_path(path))
+
+    def _below(self, prefix: str) -> tuple[tuple[str, _Object], ...]:
+        with self._contents.mutex:
+            return tuple((key, stored) for key, stored in self._contents.objects.items() if key.startswith(prefix))
 
     def _find(self, path: str) -> _Object | None:
         key = self._key(path)

@@ -106,3 +106,26 @@ def test_to_what_was_archived() -> None:
     table.restore(newest)
     assert set(table.scan(["ts"]).to_arrow()["ts"].to_pylist()) == {8}
     assert not table.timeline().pending(Action.RESTORE)
+
+
+@pytest.mark.parametrize("verb", ["upsert", "insert_overwrite", "cluster"])
+def test_a_write_whose_predecessor_was_cleaned_is_not_rolled_back(verb: str) -> None:
+    """One version of a file is kept, so a clean takes what the newest write put another one in place of."""
+    options = {**OPTIONS, "hoodie.metadata.enable": "false"}
+    table = hp.Table.create(f"memory://restore-cleaned-{verb}", record_key="id", options=options)
+    first = pa.table({"id": ["a", "b"], "v": [1, 1]})
+    table.upsert(first)
+    if verb == "cluster":
+        table.upsert(pa.table({"id": ["c"], "v": [1]}))
+        instant = table.cluster().instant
+    else:
+        instant = getattr(table, verb)(pa.table({"id": ["a"], "v": [2]})).instant
+    before = table.scan().to_arrow()
+    table.clean(
+        dry_run=False,
+        options={"hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1},
+    )
+    with pytest.raises(TableState, match="cannot be rolled back: files that it replaced were cleaned"):
+        table.rollback(str(instant))
+    assert_same_rows(table.scan().to_arrow(), before)
+    assert table.validate().ok

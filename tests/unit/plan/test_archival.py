@@ -118,6 +118,9 @@ def test_replace_commits_stay_until_a_clean_has_seen_them() -> None:
     # It kept files for a savepoint, so groups replaced after that savepoint still lie there.
     assert after(LastClean("085", "060", "080", ("020",))) == [10, 20]
     assert after(LastClean("085", "060", "080", ("040",))) == [10, 20, 30, 40]
+    late = replace(done(30, Action.REPLACECOMMIT), completion_time="045")
+    held = plan(commits=(*COMMITS[:2], late, *COMMITS[3:]), bounds=ArchivalBounds(LastClean("085", "060", "080", ("040",))))
+    assert times(held) == [10, 20], "what it replaced stood there when the savepoint was made"
     # File versions: what had completed when the clean was planned is covered.
     assert after(LastClean("085", "", "080", ())) == [10, 20, 30, 40]
     assert after(LastClean("025", "", "020", ())) == [10, 20]

@@ -100,7 +100,12 @@ def abandon(transaction: Transaction) -> None:
     context = transaction.context
     if transaction.action.is_service:
         # By now another process may carry the same plan out, or have completed it; then nothing here is ours to remove.
-        rollback_failed_attempt(context, transaction.instant_time, transaction.action, transaction.settings)
+        time = transaction.instant_time
+        rolled = rollback_failed_attempt(context, time, transaction.action, transaction.settings)
+        is_gone = rolled is None and not any(i.request_time == time for i in context.timeline.load_files())
+        if is_gone and context.timeline.history.find(time) is None:
+            # A restore took the plan away, and looked for files before the last ones were written.
+            _remove_written(context, time)
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
     try:
@@ -108,10 +113,14 @@ def abandon(transaction: Transaction) -> None:
     except InstantNotFound:
         # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them,
         # also where their markers stood before and went with the rollback.
-        markers = Markers(context.storage, transaction.instant_time)
-        context.storage.delete([*(path for path, _ in markers.list()), *_written_files(context, transaction.instant_time)])
-        markers.delete()
+        _remove_written(context, transaction.instant_time)
     transaction.heartbeat.stop(delete=True)
+
+
+def _remove_written(context: TableContext, instant_time: str) -> None:
+    markers = Markers(context.storage, instant_time)
+    context.storage.delete([*(path for path, _ in markers.list()), *_written_files(context, instant_time)])
+    markers.delete()
 
 
 def _written_files(context: TableContext, instant_time: str) -> list[str]:

@@ -16,10 +16,13 @@ Source: writing and services, "Rollback"; timeline document, "Rollback policy".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.clean import CleanerPlan
+from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT
 from pyhudi.format.actions.compaction import CompactionOperation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
@@ -48,7 +51,7 @@ from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.plans import load_compaction_plan, planned_path
-from pyhudi.table.snapshot import load_rollback_targets
+from pyhudi.table.snapshot import load_rollback_targets, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -345,6 +348,7 @@ def _check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -
                 f"its files; drop that first, with unschedule_clustering({service.request_time!r})"
             )
     _check_slices_remain(context, instant)
+    _check_predecessors_remain(context, timeline, instant)
 
 
 def _check_slices_remain(context: TableContext, instant: Instant) -> None:
@@ -360,6 +364,52 @@ def _check_slices_remain(context: TableContext, instant: Instant) -> None:
                     f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
                     "replaced, was cleaned"
                 )
+
+
+def _check_predecessors_remain(context: TableContext, timeline: Timeline, instant: Instant) -> None:
+    """Raises TableState when a clean took files away, or is about to, that readers would need again.
+
+    Those are the base files that the write put others in place of, and the file groups that it replaced.
+    """
+    metadata = read_commit(context.timeline, instant)
+    replaced = metadata.partition_to_replace_file_ids or {}
+    needed = {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
+    previous = {
+        (partition, stat.file_id or ""): stat.prev_commit
+        for partition, stats in metadata.partition_to_write_stats.items()
+        for stat in stats
+        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file((stat.path or "").rpartition("/")[2])
+    }
+    partitions = {partition for partition, _ in (*needed, *previous)}
+    if not partitions:
+        return
+    going = _files_of_pending_cleans(context, timeline)
+    present = {
+        (partition, _file_id(info.path), parse_data_file_instant(info.name))
+        for partition, infos in DirectoryListing(context.storage).files(sorted(partitions)).items()
+        for info in infos
+        if info.name not in going
+    }
+    groups = {(partition, file_id) for partition, file_id, _ in present}
+    lost = [group for group in needed if group not in groups]
+    lost += [group for group, time in previous.items() if (*group, time) not in present]
+    if lost:
+        partition, file_id = min(lost)
+        raise TableState(
+            f"instant {instant.request_time} of {context.storage.uri} cannot be rolled back: files that it replaced were "
+            f"cleaned, those of file group {file_id} in partition {partition!r} among them; write the rows anew"
+        )
+
+
+def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> frozenset[str]:
+    """The names of the files that cleans which did not end are to delete.  A plan that cannot be read has deleted nothing."""
+    names: set[str] = set()
+    for clean in timeline.pending(Action.CLEAN):
+        with suppress(CorruptData):
+            plan = CleanerPlan.decode(context.timeline.read_state(clean.request_time, Action.CLEAN, State.REQUESTED) or b"")
+            for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values():
+                names.update((info.file_path or "").rpartition("/")[2] for info in infos)
+    return frozenset(names)
 
 
 def _named_files(operation: CompactionOperation) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ Source: writing and services, "Cleaning".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, planned_path
-from pyhudi.table.slices import SlicingState, build_file_groups
+from pyhudi.table.slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
@@ -188,7 +188,9 @@ def plan_clean(
         saved = load_savepointed_files(store, timeline)
         for partition, infos in files_of.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
-            choice = plan_partition(partition, groups, state, settings, earliest, saved, needed_from)
+            # What was pending when a savepoint was made counts as of its time now: a restore needs both what was there and that.
+            seen = {file.path.rpartition("/")[2] for time in savepoints for file in _files_as_of(groups, state, time)}
+            choice = plan_partition(partition, groups, state, settings, earliest, saved | seen, needed_from)
             found[partition] = choice
             wanted = set(choice.files)
             sizes.update((info.path, info.size_bytes) for info in infos if info.path in wanted)
@@ -211,6 +213,11 @@ def plan_clean(
         extra_metadata={SAVEPOINTED_TIMESTAMPS_KEY: ",".join(savepoints)} if savepoints else {},
     )
     return PlannedClean(plan, "", earliest, files, sizes, emptied)
+
+
+def _files_as_of(groups: Sequence[FileGroup], state: SlicingState, time: str) -> Iterator[BaseFile | LogFile]:
+    for slice_ in visible_slices(groups, state, time):
+        yield from (*([slice_.base] if slice_.base else ()), *slice_.logs)
 
 
 def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningSettings) -> tuple[Timeline, PlannedClean]:
