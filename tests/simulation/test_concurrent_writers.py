@@ -60,6 +60,10 @@ class Interrupted:
         self._pass("delete", given[0] if given else "")
         self._inner.delete(given)
 
+    def sweep_unfinished(self, folder: str, before_ms: int) -> object:
+        self._pass("sweep", folder)
+        return self._inner.sweep_unfinished(folder, before_ms)
+
     def stat(self, path: str) -> FileInfo | None:
         self._pass("stat", path)
         return self._inner.stat(path)
@@ -385,16 +389,17 @@ def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) 
     settings = CommitSettings.of(parse_options(world.options))
     transaction = Transaction.begin(context, Action.COMMIT, settings)
     transaction.start()
+    Markers(context.storage, transaction.instant_time).create("a/x-0_0-0-0_1.parquet", MarkerType.CREATE)
     transaction.let_go()
 
     def publish() -> None:
         with pytest.raises(WriteConflict, match="rolled back"):
             transaction.commit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""}), None)
 
-    def at_rollback_inflight(operation: str, path: str) -> bool:
-        return path.endswith(".rollback.inflight")
+    def has_begun(operation: str, path: str) -> bool:
+        return operation == "delete"
 
-    storage = Interrupted(context.storage, at_rollback_inflight, publish)
+    storage = Interrupted(context.storage, has_begun, publish)
     done = rollback_failed_writes(replace(context, storage=storage), settings)
     assert [result.rolled_back for result in done] == [transaction.instant_time]
     with pytest.raises(InstantNotFound):
@@ -404,8 +409,8 @@ def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) 
 def test_two_processes_finish_one_rollback(world: World) -> None:
     context = world.table.context
     settings = CommitSettings.of(parse_options(world.options))
-    # The other one comes when the rollback is planned, and when all of it is done but for saying so.
-    for when in (".rollback.inflight", "delete"):
+    # The other one comes when the rollback has begun, and when all of it is done but for saying so.
+    for when in ("delete", "sweep"):
         transaction = Transaction.begin(context, Action.COMMIT, settings)
         transaction.start()
         Markers(context.storage, transaction.instant_time).create("a/x-0_0-0-0_1.parquet", MarkerType.CREATE)
@@ -413,7 +418,7 @@ def test_two_processes_finish_one_rollback(world: World) -> None:
         others: list[tuple[RollbackResult, ...]] = []
 
         def is_time(operation: str, path: str, when: str = when) -> bool:
-            return path.endswith(when) or operation == when
+            return operation == when
 
         def finish(found: list[tuple[RollbackResult, ...]] = others) -> None:
             found.append(rollback_failed_writes(context, settings))
