@@ -58,5 +58,9 @@ BETTER: dict[tuple[str, str], Callable[[pa.Table], pa.Table]] = {
     ("cow_cdc", "changes_second"): _changes(),
     ("mor_cdc", "changes_all"): _changes(id="t000", ts=1, rider=None, fare=10.0, city="amsterdam"),
     ("mor_cdc", "changes_second"): _changes(),
+    ("cow_v9_cdc", "changes_all"): _changes(),
+    ("cow_v9_cdc", "changes_second"): _changes(),
+    ("mor_v9_cdc", "changes_all"): _changes(),
+    ("mor_v9_cdc", "changes_second"): _changes(),
 }
 """(case, query) -> the rows as they should be."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.golden.cases import CASES
+from scripts.golden.version_9 import CASES
 from tests.golden_tables import ROOT, GoldenTable, golden_cases, load_case, open_golden
 
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from scripts.golden.cases import CASES
 from scripts.golden.maker import Case, Maker, store
+from scripts.golden.version_9 import CASES
 from tests.golden_tables import ROOT, case_folder, golden_cases, load_case
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import HudiFailure, RealHudi
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,23 +21,30 @@ def main(arguments: Sequence[str]) -> int:
     if unknown:
         print(f"no such case: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
+    failed = 0
     for release in sorted({case.release for case in chosen}):
         with tempfile.TemporaryDirectory(prefix="golden-") as scratch:
             hudi = RealHudi(Path(scratch) / "hudi", Path(scratch) / "hudi.log", release)
             try:
                 for case in (case for case in chosen if case.release == release):
-                    _make(case, hudi, Path(scratch))
+                    try:
+                        _make(case, hudi, Path(scratch))
+                    except HudiFailure as failure:
+                        failed += 1
+                        print(f"{case.name}: {failure}", file=sys.stderr, flush=True)
             finally:
                 hudi.close()
     (ROOT / "README.md").write_text(_readme(), encoding="utf-8")
-    return 0
+    return 1 if failed else 0
 
 
 def _make(case: Case, hudi: RealHudi, scratch: Path) -> None:
     started = time.monotonic()
     maker = Maker(hudi, scratch / case.name)
-    case.make(maker)
-    maker.forget_configuration()
+    try:
+        case.make(maker)
+    finally:
+        maker.forget_configuration()
     folder = ROOT / f"hudi-{case.release}" / case.name
     if folder.exists():
         shutil.rmtree(folder)

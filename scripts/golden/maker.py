@@ -94,7 +94,7 @@ class Maker:
     def configure(self, **options: object) -> None:
         """Options for the statements of the case, which have none of their own; `forget_configuration` takes them back."""
         for key, value in options.items():
-            self.hudi.sql(f"SET {key}={str(value).lower()}")
+            self.hudi.sql(f"SET {key}={str(value).lower() if isinstance(value, bool) else value}")
             self.configured.append(key)
 
     def forget_configuration(self) -> None:

@@ -56,6 +56,7 @@ from pyhudi.operations.read.query import (
     VALUES_FROM_PATH,
     Filter,
     Query,
+    completion_range,
     incremental_range,
     plan_incremental_query,
     plan_snapshot_query,
@@ -80,7 +81,7 @@ from pyhudi.operations.write.run import (
     run_write,
 )
 from pyhudi.options import Options, parse_options
-from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
+from pyhudi.plan.incremental import EARLIEST, RequestRange
 from pyhudi.plot import Plots
 from pyhudi.scan import Scan
 from pyhudi.services import Services
@@ -559,6 +560,7 @@ class Table:
         """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
 
         start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.  Deletes do not appear.
+        In a table of version 9 `start` is left out, as its real Hudi does.
         Tables of version 6 store no completion times: there `start` (left out) and `end` are request times.
 
         With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
@@ -591,8 +593,8 @@ class Table:
         typed: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """Every change that instants made which completed from `start` to `end`, both included: also the deletes, and each of
-        several changes of one record.
+        """Every change that instants made which completed from `start` to `end`: also the deletes, and each of several changes of
+        one record.  Both ends are included; in a table of version 9 the start is left out, as its real Hudi does.
 
         The table needs `hoodie.table.cdc.enabled=true` from its creation on.  Columns: op (`i`, `u`, `d`), ts_ms (request time of
         the instant), before and after: the record without meta columns as JSON text, or as a struct when `typed`; null where
@@ -601,7 +603,7 @@ class Table:
         """
         parsed = self._open.parse(VERBS["changes"], options)
         settings = ReadSettings.of(parsed)
-        range_ = CompletionRange.parse(start, end)
+        range_ = completion_range(self.context.config.version, start, end)
         query = plan_change_query(self._open.now(parsed), range_, columns, filter, typed=typed, settings=settings)
         return Scan(query, parsed.integer(THREADS))
 

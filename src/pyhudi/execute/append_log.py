@@ -47,8 +47,9 @@ from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.format.paths import join_path
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.merge import IS_DELETED, BoolMask, MergeRule, PickByCommitTime, PickByEventTime, ordering_values
+from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.records.ordering import BoolMask, Ordering
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
@@ -307,7 +308,7 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
 def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:
     """Rows for the data block and deletes for the delete block."""
     partition = task.slice.partition
-    by_event_time = rule.ordering_field is not None and not isinstance(rule, PickByCommitTime)
+    by_event_time = bool(rule.ordering) and not isinstance(rule, PickByCommitTime)
     deletes: list[pa.RecordBatch] = []
     plain = plain_deletes(incoming)
     if plain is not None:
@@ -324,11 +325,11 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
     keys = gone.column(RECORD_KEY).combine_chunks()
     if not by_event_time:
         deletes.append(deletes_batch(keys, partition))
-    elif pa.types.is_decimal(ordering_values(gone, str(rule.ordering_field)).type):
+    elif pa.types.is_decimal(rule.ordering.values(gone).type):
         # Readers cannot compare a decimal in a delete block, but they honour the flag of a row.
         return _with_flags(incoming, soft, rule), [batch for batch in deletes if batch.num_rows]
     else:
-        values = ordering_values(gone, str(rule.ordering_field)).combine_chunks()
+        values = rule.ordering.values(gone).combine_chunks()
         deletes.append(deletes_batch(keys, partition, wrap_ordering(values)))
     return live_rows(incoming, rule), [batch for batch in deletes if batch.num_rows]
 
@@ -349,13 +350,11 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
     Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
     that row would outlive the delete: there the delete has the largest value of them all.
     """
-    field = str(rule.ordering_field)
     schema = spec.stored_schema
-    head = field.split(".")[0]
     reader = ReadSpec(
         storage=spec.storage,
         table_schema=schema,
-        output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, head, *_key_fields(spec)))]),
+        output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, *rule.ordering.heads, *_key_fields(spec)))]),
         condition=None,
         keys=spec.keys,
         rule=rule.with_marker(None),
@@ -363,17 +362,19 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
         populate_meta_fields=spec.populate_meta_fields,
         use_positions=spec.files.use_positions,
     )
-    found, values = _ordering_now(spec, reader, task.slice, keys, field)
+    found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
     if not rule.picks and task.slice.logs and len(found):
         # Whatever is there by the rule is there by event time too.
-        by_event_time = replace(reader, rule=PickByEventTime(field, rule.marker))
-        found, values = _ordering_now(spec, by_event_time, task.slice, found, field)
+        by_event_time = replace(reader, rule=PickByEventTime(rule.ordering, rule.marker))
+        found, values = _ordering_now(spec, by_event_time, task.slice, found, rule.ordering)
     if not len(found) or pa.types.is_decimal(values.type):
         return deletes_batch(found, task.slice.partition)
     return deletes_batch(found, task.slice.partition, wrap_ordering(values))
 
 
-def _ordering_now(spec: WriterSpec, reader: ReadSpec, slice_: FileSlice, keys: pa.Array, field: str) -> tuple[pa.Array, pa.Array]:
+def _ordering_now(
+    spec: WriterSpec, reader: ReadSpec, slice_: FileSlice, keys: pa.Array, ordering: Ordering
+) -> tuple[pa.Array, pa.Array]:
     """Which of the keys the slice has rows of, and the ordering value of each of those."""
     found_keys: list[pa.Array] = []
     found_values: list[pa.Array] = []
@@ -383,7 +384,7 @@ def _ordering_now(spec: WriterSpec, reader: ReadSpec, slice_: FileSlice, keys: p
         if wanted.any():
             chosen = rows.filter(pa.array(wanted))
             found_keys.append(_record_keys(spec, chosen))
-            found_values.append(ordering_values(chosen, field).combine_chunks())
+            found_values.append(ordering.values(chosen).combine_chunks())
     if not found_keys:
         return pa.array([], pa.string()), pa.array([], pa.null())
     return pa.concat_arrays(found_keys), pa.concat_arrays(found_values)

@@ -36,8 +36,8 @@ from pyhudi.records.filters.tree import Expr
 from pyhudi.records.filters.walk import columns
 from pyhudi.records.json_text import json_text
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.merge import BoolMask
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from pyhudi.records.ordering import BoolMask
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import FileSlice, LogFile

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.records.merge import BoolMask
+from pyhudi.records.ordering import BoolMask
 
 CODED = pa.dictionary(pa.int32(), pa.string())
 

@@ -45,8 +45,9 @@ from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
 from pyhudi.format.paths import join_path
 from pyhudi.records.conform import relabel
 from pyhudi.records.log_merge import LogRecords
-from pyhudi.records.merge import IS_DELETED, BoolMask
+from pyhudi.records.merge import IS_DELETED
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.records.ordering import BoolMask
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -278,7 +279,7 @@ def _deletes(records: LogRecords, gone: BoolMask, has_value: BoolMask, partition
 
 def _has_ordering(records: LogRecords) -> BoolMask:
     """Where a record or delete competes with the base row by an ordering value."""
-    if records.ordering is None or records.rule.ordering_field is None:
+    if records.ordering is None or not records.rule.ordering:
         return np.zeros(len(records.keys), dtype=np.bool_)
     return np.asarray(pc.is_valid(records.ordering), dtype=np.bool_)
 

@@ -49,11 +49,15 @@ _RESULT = "result"
 
 @dataclass(frozen=True, slots=True)
 class SecondaryIndex:
-    """One secondary index.  partition: of the metadata table; column: dotted name; shards: how many file groups it has."""
+    """One secondary index.
+
+    partition: of the metadata table; column: dotted name; shards: how many file groups it has; layout: of its records.
+    """
 
     partition: str
     column: str
     shards: int
+    layout: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +204,11 @@ def _pairs(reader: ReadSpec, slice_: FileSlice | None, indexes: Sequence[Seconda
             batch = as_batch(rows)
             keys = batch.column(RECORD_KEY) if reader.populate_meta_fields else record_keys(reader.keys, batch)
             for index in indexes:
-                # A null value has no text, so its row has no key here.
-                texts = value_text(column_at(batch, index.column))
-                parts[index.partition].append(format_secondary_keys(texts, keys).drop_null())
+                # A null value has no text, so its row has no key here in the first layout.
+                values = column_at(batch, index.column)
+                if index.layout > 1 and pa.types.is_date32(values.type):
+                    values = values.view(pa.int32())
+                parts[index.partition].append(format_secondary_keys(value_text(values), keys, index.layout).drop_null())
     return {name: pc.unique(pa.concat_arrays(arrays)) for name, arrays in parts.items()}
 
 

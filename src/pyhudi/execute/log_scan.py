@@ -32,7 +32,7 @@ from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
 from pyhudi.format.log.positions import Positions, decode_positions
 from pyhudi.format.log.whole import check_whole
-from pyhudi.format.ordering_values import unwrap_ordering
+from pyhudi.format.ordering_values import unwrap_ordering, unwrap_tuples
 from pyhudi.records.columns import field_at
 from pyhudi.records.conform import conform
 from pyhudi.records.keys.record_keys import record_keys
@@ -341,10 +341,11 @@ def _add_deletes(
     merger: LogMerger, deletes: pa.RecordBatch, schema: pa.Schema, rule: MergeRule, positions: Positions | None
 ) -> None:
     column = deletes.column("ordering")
-    if rule.ordering_field is None:
+    if not rule.ordering:
         merger.add_deletes(deletes.column("record_key"), None, _every(deletes.num_rows), positions)
         return
-    values, absent = unwrap_ordering(column, field_at(schema, rule.ordering_field).type)
+    kinds = [field_at(schema, field).type for field in rule.ordering.fields]
+    values, absent = unwrap_ordering(column, kinds[0]) if len(kinds) == 1 else unwrap_tuples(column, kinds)
     merger.add_deletes(deletes.column("record_key"), values, absent.to_numpy(zero_copy_only=False), positions)
 
 

@@ -34,6 +34,7 @@ from pyhudi.records.keys.spec import KeySpec, partition_columns, path_valued_col
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
 from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.mode_rule import OPERATION
 from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
@@ -140,10 +141,9 @@ def merge_columns(spec: ReadSpec) -> pa.Schema:
     heads.add(RECORD_KEY)
     if not spec.populate_meta_fields:
         heads |= {name.split(".")[0] for name in spec.keys.record_fields}
-    if spec.rule.ordering_field is not None:
-        heads.add(spec.rule.ordering_field.split(".")[0])
-    if IS_DELETED in spec.table_schema.names:
-        heads.add(IS_DELETED)
+    heads |= {*spec.rule.ordering.heads, IS_DELETED}
+    if spec.rule.revives:
+        heads.add(OPERATION)
     if spec.rule.marker is not None:
         heads.add(spec.rule.marker.field)
     return pa.schema([field for field in spec.table_schema if field.name in heads])

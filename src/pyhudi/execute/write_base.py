@@ -39,7 +39,7 @@ from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
 from pyhudi.records.conform import conform_table
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
-from pyhudi.records.merge import BoolMask, Merged, MergeRule, row_codes, whole
+from pyhudi.records.merge import Merged, MergeRule, row_codes, whole
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.meta_fields import (
     COMMIT_SEQNO,
@@ -50,6 +50,7 @@ from pyhudi.records.meta_fields import (
     constant,
     sequence_numbers,
 )
+from pyhudi.records.ordering import BoolMask
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers

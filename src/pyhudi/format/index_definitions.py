@@ -8,6 +8,8 @@ Source: storage format, "Metadata table", index definitions.
     secondary_index_x   secondary_index              identity      the column               none
     expr_index_x        column_stats, bloom_filters  its name      the column               expr, and what the function takes
 
+Since release 1.1 a definition has a `version` too, "V1" or "V2": the layout of its records.  Without one it is V1.
+
 The name is that of the index's partition in the metadata table.  Readers take the columns that they may prune by from the
 `column_stats` entry, and fail on filtered queries when a table has column statistics and no such entry.  Readers look at the
 document only when the table's property hoodie.table.index.defs.path names it.  Fields that we do not know are kept.
@@ -20,9 +22,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.json_document import parse_json
 
+_VERSION = "version"
+_LAYOUTS = {'"V1"': 1, '"V2"': 2}
 _KNOWN = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions")
 
 
@@ -41,9 +45,33 @@ class IndexDefinition:
         if not self.name or not self.kind:
             raise InvalidRequest(f"an index definition needs a name and a type: {self!r}")
 
+    @property
+    def layout(self) -> int:
+        """The layout of the index's records, 1 or 2.  Raises Unsupported for a later one."""
+        text = dict(self.other).get(_VERSION)
+        if text is None:
+            return 1
+        if text not in _LAYOUTS:
+            raise Unsupported(f"layout {text} of index {self.name!r}; known are {', '.join(_LAYOUTS)}")
+        return _LAYOUTS[text]
+
+    @property
+    def names_layout(self) -> bool:
+        """Whether the definition names the layout, as release 1.1 and later have it."""
+        return _VERSION in dict(self.other)
+
     def option(self, name: str) -> str | None:
         """The value of an option; None when it is not set."""
         return dict(self.options).get(name)
+
+
+def check_named_layout(definition: IndexDefinition) -> None:
+    """Raises CorruptData for a definition that names no layout: its records could be of any."""
+    if not definition.names_layout:
+        raise CorruptData(
+            f"the definition of index {definition.name!r} has no version, which a table of version 9 needs",
+            expected='"version" : "V1" or "V2"',
+        )
 
 
 def column_stats_definition(columns: Iterable[str]) -> IndexDefinition:

@@ -15,12 +15,15 @@ Source: storage format, "Wrapped Avro values".  The field is an Avro union of nu
     9       DecimalWrapper          bytes, (30, 15)   decimal128(30, 15)
     10      TimeMicrosWrapper       long              time64[us]
     11      TimestampMicrosWrapper  long              timestamp[us, UTC]
-    12      LocalDateWrapper        int, days         date32; in column statistics alone
+    12      LocalDateWrapper        int, days         date32; in column statistics, and in tuples
+    13      ArrayWrapper            array of these    list of the union of the 13 above: a tuple of several ordering values
 
-A column of them is the Arrow dense union WRAPPED, whose type codes are the branches.
+A column of them is the Arrow dense union WRAPPED, whose type codes are the numbers above.  In the union of a delete ArrayWrapper
+stands at 12, where that of column statistics and of a tuple's items has LocalDateWrapper: what a stored union has is a tuple of
+Wrappers here.
 
 In a delete, IntWrapper(0) stands for "no ordering value": the delete applies to whatever it meets.  In a table that is
-ordered by an int column, the value 0 means the same.  What this does not do: compare (records.ordering).
+ordered by an int column, the value 0 means the same; a tuple never does.  What this does not do: compare (records.ordering).
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from pyhudi.format.avro_columns import (
     Node,
     NumberNode,
     Rows,
+    SequenceNode,
     expand,
     octet_column,
     valid_mask,
@@ -66,16 +70,18 @@ class Wrapper(IntEnum):
     TIME_MICROS = 10
     TIMESTAMP_MICROS = 11
     LOCAL_DATE = 12
+    ARRAY = 13
 
 
-DELETE_BRANCHES: Final = 12
-"""How many branches the union of a delete has: LocalDateWrapper came later, and to column statistics alone."""
+STATISTICS_BRANCHES: Final = tuple(Wrapper)[: Wrapper.ARRAY]
+"""The union of a bound of column statistics, and of an item of a tuple."""
 
-STATISTICS_BRANCHES: Final = 13
+DELETE_BRANCHES: Final = (*STATISTICS_BRANCHES[: Wrapper.LOCAL_DATE], Wrapper.ARRAY)
+"""The union of a delete's ordering value.  Before release 1.1 it ended before the last one."""
 
 DECIMAL: Final = pa.decimal128(30, 15)
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
-_CHILDREN: Final[tuple[pa.DataType, ...]] = (
+_SCALARS: Final[tuple[pa.DataType, ...]] = (
     pa.null(),
     pa.bool_(),
     pa.int32(),
@@ -92,10 +98,15 @@ _CHILDREN: Final[tuple[pa.DataType, ...]] = (
 )
 _NAMES: Final = tuple(wrapper.name.lower() for wrapper in Wrapper)
 
+_ITEM: Final = pa.dense_union(
+    [pa.field(name, kind) for name, kind in zip(_NAMES, _SCALARS, strict=False)], type_codes=list(range(len(_SCALARS)))
+)
+_CHILDREN: Final = (*_SCALARS, pa.list_(_ITEM))
+
 WRAPPED: Final = pa.dense_union(
     [pa.field(name, kind) for name, kind in zip(_NAMES, _CHILDREN, strict=True)], type_codes=list(range(len(_NAMES)))
 )
-"""The Arrow type of a column of wrapped values; all 13 children are there, also where a union has fewer branches."""
+"""The Arrow type of a column of wrapped values; all 14 children are there, also where a union has fewer branches."""
 
 
 def wrap(values: pa.Array, wrapper: Wrapper) -> pa.UnionArray:
@@ -165,11 +176,7 @@ def unwrap_ordering(wrapped: pa.UnionArray, kind: pa.DataType) -> tuple[pa.Array
     which IntWrapper(0) and null say.  Raises Unsupported when a value is of a type that cannot stand in such a column.
     """
     branches, offsets = _codes(wrapped), _offsets(wrapped)
-    absent = branches == Wrapper.NULL
-    ints = branches == Wrapper.INT
-    if ints.any():
-        held = np.asarray(wrapped.field(int(Wrapper.INT)).take(pa.array(offsets[ints])))
-        absent[np.nonzero(ints)[0][held == 0]] = True
+    absent = _absent(wrapped)
     pieces: list[pa.Array] = []
     rows: list[npt.NDArray[np.int64]] = []
     for branch in np.unique(branches[~absent]):
@@ -184,47 +191,93 @@ def unwrap_ordering(wrapped: pa.UnionArray, kind: pa.DataType) -> tuple[pa.Array
     return pa.concat_arrays(pieces).take(pa.array(places, mask=absent)), pa.array(absent)
 
 
+def unwrap_tuples(wrapped: pa.UnionArray, kinds: Sequence[pa.DataType]) -> tuple[pa.StructArray, pa.Array]:
+    """As `unwrap_ordering`, of a table ordered by several columns of these types: (structs of their values, absent).
+
+    A place of a tuple is null where the tuple has no value there, or IntWrapper(0).  Raises CorruptData, and Unsupported, for
+    tuples of another length and for values that are none.
+    """
+    branches, offsets = _codes(wrapped), _offsets(wrapped)
+    tuples = branches == Wrapper.ARRAY
+    absent = _absent(wrapped)
+    single = np.flatnonzero(~tuples & ~absent)
+    if len(single):
+        raise CorruptData(
+            "the ordering value of a delete is no tuple, and the table has several ordering fields",
+            expected=f"ArrayWrapper of {len(kinds)} values",
+            found=Wrapper(int(branches[single[0]])).name,
+        )
+    lists = wrapped.field(int(Wrapper.ARRAY)).take(pa.array(offsets[tuples]))
+    lengths = np.asarray(pc.list_value_length(lists))
+    wrong = np.flatnonzero(lengths != len(kinds))
+    if len(wrong):
+        raise CorruptData(
+            "the ordering value of a delete (ArrayWrapper) has another number of values than the table has ordering fields",
+            expected=len(kinds),
+            found=int(lengths[wrong[0]]),
+        )
+    items = lists.flatten()
+    places = np.zeros(len(wrapped), np.int64)
+    places[tuples] = np.arange(len(lists))
+    take = pa.array(places, mask=absent)
+    columns = []
+    for number, kind in enumerate(kinds):
+        values, _ = unwrap_ordering(items.take(pa.array(np.arange(number, len(items), len(kinds)))), kind)
+        columns.append(values.take(take))
+    names = [str(number) for number in range(len(kinds))]
+    return pa.StructArray.from_arrays(columns, names=names, mask=pa.array(absent)), pa.array(absent)
+
+
 class WrappedNode(Node):
-    """The union as a node of the columnar Avro codec.  branches: how many there are."""
+    """The union as a node of the columnar Avro codec.
 
-    __slots__ = ("branches",)
+    branches: what stands at each, Wrapper.ARRAY at the last alone; arrow: WRAPPED, or the same without tuples.
+    """
 
-    def __init__(self, branches: int) -> None:
-        super().__init__(WRAPPED, 1)
+    __slots__ = ("_nodes", "branches")
+
+    def __init__(self, branches: tuple[Wrapper, ...], arrow: pa.DataType = WRAPPED) -> None:
+        super().__init__(arrow, 1)
+        with_tuples = branches[-1] is Wrapper.ARRAY
         self.branches = branches
+        self._nodes = (*_NODES[: len(branches) - with_tuples], *((_tuple_node(),) if with_tuples else ()))
 
     def decode(self, rows: Rows) -> pa.Array:
         codes = rows.octet()
-        rows.fail((codes >= 2 * self.branches) | (codes & 1 != 0), "a union has no such branch")
-        branches = (codes >> 1).astype(np.int8)
+        rows.fail((codes >= 2 * len(self.branches)) | (codes & 1 != 0), "a union has no such branch")
+        stored = codes >> 1
+        branches = np.array(self.branches, np.int8)[stored]
         columns: dict[int, pa.Array] = {}
-        for branch in np.unique(branches).tolist():
-            index = np.nonzero(branches == branch)[0]
-            node = _NODES[branch]
+        for branch in np.unique(stored).tolist():
+            index = np.nonzero(stored == branch)[0]
+            node = self._nodes[branch]
             if node is None:
-                columns[branch] = pa.nulls(len(index))
+                columns[self.branches[branch]] = pa.nulls(len(index))
                 continue
             some = rows.subset(index)
-            columns[branch] = node.decode(some)
+            columns[self.branches[branch]] = node.decode(some)
             rows.advance(index, some)
-        return _union(branches, columns)
+        return _union(branches, columns, self.arrow)
 
     def walk(self, cursor: Cursor) -> None:
         branch = cursor.zigzag()
-        if not 0 <= branch < self.branches:
+        if not 0 <= branch < len(self.branches):
             raise cursor.corrupt("a union has no such branch", found=branch)
-        node = _NODES[branch]
+        node = self._nodes[branch]
         if node is not None:
             node.walk(cursor)
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         branches, offsets = _codes(array), _offsets(array)
+        stored = np.full(len(Wrapper), -1, np.int64)
+        stored[list(self.branches)] = np.arange(len(self.branches))
         used = np.unique(branches)
-        if len(used) and not 0 <= used[0] <= used[-1] < self.branches:
-            raise InvalidRequest(f"wrapped values on branch {used[-1]}, the union has {self.branches}")
-        parts = [octet_column((branches * 2).astype(np.uint8))]
+        strange = used[stored[used] < 0]
+        if len(strange):
+            raise InvalidRequest(f"wrapped values of {Wrapper(strange[0]).name}, which the union has not")
+        parts = [octet_column((stored[branches] * 2).astype(np.uint8))]
         for branch in used.tolist():
-            node = _NODES[branch]
+            node = self._nodes[stored[branch]]
             if node is None:
                 continue
             here = branches == branch
@@ -252,15 +305,66 @@ _NODES: Final[tuple[Node | None, ...]] = (
 )
 
 
-def _union(branches: npt.NDArray[np.int8], columns: dict[int, pa.Array]) -> pa.UnionArray:
+def _tuple_node() -> Node:
+    """ArrayWrapper's one field: a nullable array, of which null is damage."""
+    return _TupleNode(SequenceNode(pa.list_(_ITEM), WrappedNode(STATISTICS_BRANCHES, _ITEM), False))
+
+
+class _TupleNode(Node):
+    """`["null", array]` where null stands for nothing that a delete could have."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: SequenceNode) -> None:
+        super().__init__(items.arrow, 2)
+        self._items = items
+
+    def decode(self, rows: Rows) -> pa.Array:
+        rows.fail(rows.octet() != _THERE, "a tuple of ordering values (ArrayWrapper) without values")
+        return self._items.decode(rows)
+
+    def walk(self, cursor: Cursor) -> None:
+        branch = cursor.zigzag()
+        if branch != 1:
+            raise cursor.corrupt("a tuple of ordering values (ArrayWrapper) without values", found=branch)
+        self._items.walk(cursor)
+
+    def encode(self, array: pa.Array) -> list[pa.Array]:
+        return [octet_column(np.full(len(array), _THERE, np.uint8)), *self._items.encode(array)]
+
+
+_THERE: Final = 2
+"""The octet of a union's second branch."""
+
+
+def _union(branches: npt.NDArray[np.int8], columns: dict[int, pa.Array], kind: pa.DataType = WRAPPED) -> pa.UnionArray:
     """The column whose row i is on branch `branches[i]`; columns: the values of each branch, in the order of their rows."""
     offsets = np.zeros(len(branches), np.int32)
     for branch, values in columns.items():
         offsets[branches == branch] = np.arange(len(values), dtype=np.int32)
-    children = [columns.get(branch, pa.array([], kind)) for branch, kind in enumerate(_CHILDREN)]
-    return pa.UnionArray.from_dense(
-        pa.array(branches, pa.int8()), pa.array(offsets), children, list(_NAMES), list(range(len(_NAMES)))
-    )
+    codes = list(range(kind.num_fields))
+    children = [columns[branch] if branch in columns else _empty(branch) for branch in codes]
+    return pa.UnionArray.from_dense(pa.array(branches, pa.int8()), pa.array(offsets), children, list(_NAMES[: len(codes)]), codes)
+
+
+def _empty(branch: int) -> pa.Array:
+    """No values of a branch."""
+    kind = _CHILDREN[branch]
+    if not pa.types.is_list(kind):
+        return pa.array([], kind)
+    nothing = pa.py_buffer(np.zeros(1, np.int32))
+    return pa.Array.from_buffers(kind, 0, [None, nothing], children=[_union(np.zeros(0, np.int8), {}, kind.value_type)])
+
+
+def _absent(wrapped: pa.UnionArray) -> npt.NDArray[np.bool_]:
+    """Where there is no ordering value: null, or IntWrapper(0)."""
+    branches, offsets = _codes(wrapped), _offsets(wrapped)
+    absent: npt.NDArray[np.bool_] = branches == Wrapper.NULL
+    ints = branches == Wrapper.INT
+    if ints.any():
+        held = np.asarray(wrapped.field(int(Wrapper.INT)).take(pa.array(offsets[ints])))
+        absent[np.nonzero(ints)[0][held == 0]] = True
+    return absent
 
 
 def _codes(wrapped: pa.UnionArray) -> npt.NDArray[np.int8]:
@@ -279,6 +383,12 @@ def _offsets(wrapped: pa.UnionArray) -> npt.NDArray[np.int32]:
 def _stored_as(values: pa.Array, wrapper: Wrapper, kind: pa.DataType) -> pa.Array:
     """Values of one branch as values of the ordering column."""
     types = pa.types
+    if wrapper is Wrapper.ARRAY:
+        raise CorruptData(
+            "the ordering value of a delete (ArrayWrapper) is a tuple, and the table has one ordering field",
+            expected=1,
+            found=int(pc.list_value_length(values)[0].as_py()),
+        )
     fits = {
         Wrapper.BOOLEAN: types.is_boolean(kind),
         Wrapper.INT: types.is_integer(kind) or types.is_date32(kind),

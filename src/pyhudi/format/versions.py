@@ -84,16 +84,6 @@ class TableVersion(IntEnum):
         return self is TableVersion.EIGHT
 
     @property
-    def has_known_indexes(self) -> bool:
-        """The records of the metadata table's indexes are those that PyHudi reads; without it only its list of files is read."""
-        return self <= TableVersion.EIGHT
-
-    @property
-    def has_known_merging(self) -> bool:
-        """Log records are merged by rules that PyHudi knows; without it only copy-on-write tables are read."""
-        return self <= TableVersion.EIGHT
-
-    @property
     def has_one_log_file_per_commit(self) -> bool:
         """A log file is named after the delta commit that wrote it; without it after the base file it belongs to."""
         return self >= TableVersion.EIGHT
@@ -115,7 +105,27 @@ class TableVersion(IntEnum):
 
     @property
     def has_ordering_fields(self) -> bool:
-        """The ordering columns are `hoodie.table.ordering.fields`; without it `hoodie.table.precombine.field`."""
+        """Writers name the ordering columns in `hoodie.table.ordering.fields`; without it in `hoodie.table.precombine.field`.
+
+        Readers take either key in any version: release 1.1 writes the newer one into tables of every version.
+        """
+        return self >= TableVersion.NINE
+
+    @property
+    def merges_by_modes(self) -> bool:
+        """The merge mode, an update mode and merge properties say what a payload class says without it, and a delete without an
+        ordering value is forgotten by what follows it.
+        """
+        return self >= TableVersion.NINE
+
+    @property
+    def has_index_versions(self) -> bool:
+        """Every index definition names the version of its layout; without it there is one that need not be named."""
+        return self >= TableVersion.NINE
+
+    @property
+    def has_open_ranges(self) -> bool:
+        """Incremental queries leave out what completed at their start; without it they take it in."""
         return self >= TableVersion.NINE
 
 

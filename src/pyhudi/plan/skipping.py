@@ -149,9 +149,9 @@ def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bu
     return frozenset(bucket_ids(texts, layout.count, fields).tolist()) if len(texts) else frozenset()
 
 
-def secondary_texts(condition: Expr, schema: pa.Schema, name: str) -> pa.StringArray | None:
-    """The values that matching rows can have in a column, as a secondary index writes them; None when the filter does not say, or
-    the column's type has no text that is beyond doubt.
+def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int = 1) -> pa.StringArray | None:
+    """The values that matching rows can have in a column, as a secondary index of a layout writes them; None when the filter does
+    not say, or the column's type has no text that is beyond doubt.
     """
     values = key_literals(condition, name)
     if values is None or len(values) > MAX_KEYS:
@@ -169,6 +169,8 @@ def secondary_texts(condition: Expr, schema: pa.Schema, name: str) -> pa.StringA
     if types.is_date32(kind):
         if any(not 1 <= _EPOCH_DAY + value <= date.max.toordinal() for value in values):
             return None
+        if layout > 1:
+            return pa.array([str(value) for value in values], pa.string())
         return pa.array([date.fromordinal(_EPOCH_DAY + value).isoformat() for value in values], pa.string())
     return None
 

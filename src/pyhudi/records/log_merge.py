@@ -10,6 +10,9 @@ the column has another type, and lets the base row come back where it has; a bar
     by event time    of the entries after the last barrier the one with the largest ordering value wins, the later one on a tie;
     null is smallest;
                      the base row stays when its value is larger still and no barrier removed it
+    by modes         (table version 9) as by commit time or event time, but a delete without an ordering value is no barrier: what
+                     follows it replaces it and meets the base row by its ordering value; with an update mode each column comes
+                     from the entry whose value there is no gap (see `records.mode_rule`)
     by a rule        entries are folded one after the other through the rule; a delete with an ordering value wins unless the
     other one's is larger
     partial          from the first partial block on, columns that the winner lacks are taken from the loser; a record replaces a
@@ -31,16 +34,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.records.conform import relabel, relabel_column
-from pyhudi.records.merge import BoolMask, MergeRule, PickByCommitTime, newer_or_equal, ordering_values, row_codes, whole
+from pyhudi.records.merge import MergeRule, PickByCommitTime, choose_column, row_codes, whole
 from pyhudi.records.mergers import partial_merge
-
-Ints = npt.NDArray[np.int64]
+from pyhudi.records.mode_rule import Filling, ModeRule
+from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal, ordering_ranks
 
 _FOLD_BYTES = 256 << 20
 """Bytes of entries that are collected before they are merged with what is there."""
@@ -99,14 +101,18 @@ class LogRecords:
             self._check_keys(older, source, first_row + at)
         wins = self._beats(older, source)
         gone = wins & self.deleted[source]
-        changed = wins & ~gone
+        filling = self._filling
+        # A record that loses still fills gaps of the one that it loses to.
+        changed = wins & ~gone if filling is None else ~self.deleted[source]
         keep = np.ones(base.num_rows, dtype=np.bool_)
         keep[at[gone]] = False
         replaced = at[changed]
         if not len(replaced):
             return base.filter(pa.array(keep)) if gone.any() else base
         newer = self._newer(source, changed)
-        if not self.rule.picks:
+        if filling is not None:
+            newer = filling.filled(older.filter(pa.array(changed)), newer, wins[changed])
+        elif _decides_itself(self.rule):
             records = source[changed]
             masks = None if self.present is None else {name: mask[records] for name, mask in self.present.items()}
             outcome = _merge_by_rule(
@@ -123,6 +129,11 @@ class LogRecords:
         newer = newer.select(base.column_names)
         merged = relabel(newer, base.schema) if len(replaced) == base.num_rows else _overlaid(base, newer, replaced)
         return merged.filter(pa.array(keep)) if not keep.all() else merged
+
+    @property
+    def _filling(self) -> Filling | None:
+        """How gaps are filled; a partial update tells by its columns what it leaves alone."""
+        return self.rule.filling if isinstance(self.rule, ModeRule) and self.present is None else None
 
     @property
     def lacks_columns(self) -> bool:
@@ -172,10 +183,10 @@ class LogRecords:
 
     def _beats(self, older: pa.Table, source: Ints) -> BoolMask:
         """Where the log record, be it row or delete, wins over the base row."""
-        if self.ordering is None or self.rule.ordering_field is None:
+        if self.ordering is None or not self.rule.ordering:
             return np.ones(len(source), dtype=np.bool_)
-        wins = newer_or_equal(ordering_values(older, self.rule.ordering_field), self._orderings(source))
-        if not self.rule.picks:
+        wins = newer_or_equal(self.rule.ordering.values(older), self._orderings(source))
+        if _decides_itself(self.rule):
             # A rule decides between two rows by itself; only deletes compare ordering values.
             wins |= ~self.deleted[source]
         elif self.present is not None:
@@ -190,7 +201,7 @@ class LogRecords:
             # Of a base row that was deleted before nothing is taken.
             has = self.present[field.name][source] | self.barrier[source]
             own = newer.column(field.name)
-            columns.append(own if has.all() else _choose_column(relabel_column(older.column(field.name), field), own, has))
+            columns.append(own if has.all() else choose_column(relabel_column(older.column(field.name), field), own, has))
         return pa.table(columns, schema=newer.schema)
 
 
@@ -209,7 +220,7 @@ class MergedRows:
 class LogMerger:
     """Takes entries in merge order and keeps one record for each key.
 
-    schema: the reader's columns, `_hoodie_record_key` among them.  rule: the table's; its ordering field must be among the
+    schema: the reader's columns, `_hoodie_record_key` among them.  rule: the table's; its ordering fields must be among the
     columns.  Entries come all with positions or all without (see `LogRecords.positions`).
     """
 
@@ -217,7 +228,6 @@ class LogMerger:
         self._schema = schema
         self._rule = rule
         self._by_commit_time = isinstance(rule, PickByCommitTime)
-        self._ordering_field = rule.ordering_field
         self._pending: list[_Entries] = []
         self._pending_bytes = 0
         self._partial = False
@@ -246,26 +256,27 @@ class LogMerger:
         if present is not None:
             self.meet_partial()
         plain = np.zeros(rows.num_rows, dtype=np.bool_)
+        if self._rule.revives and deleted.any():
+            plain = deleted & self._rule.ordering.are_zero(rows)
         columns = None if present is None else frozenset(present)
-        self._add(_Entries(rows, deleted, plain, columns, self._ordering(rows), positions))
+        self._add(_Entries(rows, deleted, plain, columns, self._ordering(rows), positions, in_data=True))
 
     def add_deletes(self, keys: pa.Array, ordering: pa.Array | None, plain: BoolMask, positions: Ints | None = None) -> None:
-        """Deletes.  ordering: a value of the ordering column's type for each, None when the table has none; plain: those without
-        one; positions: as for `add_rows`.
+        """Deletes.  ordering: a value of the ordering column's type for each, of several a struct of their types, None when the
+        table has none; plain: those without one; positions: as for `add_rows`.
         """
         columns = {_KEY: keys.cast(pa.string())}
         rows = pa.table(
             [columns[f.name] if f.name in columns else pa.nulls(len(keys), f.type) for f in self._schema],
             schema=pa.schema([f.with_nullable(True) for f in self._schema]),
         )
-        values = None
-        if self._ordering_field is not None and ordering is not None:
-            values = pa.chunked_array([ordering])
+        by = self._rule.ordering
+        values = by.settled(ordering) if by and ordering is not None else None
         if self._by_commit_time or values is None:
             plain = np.ones(len(keys), dtype=np.bool_)
-        if self._ordering_field is not None and values is None:
-            values = pa.chunked_array([pa.nulls(len(keys), ordering_values(rows, self._ordering_field).type)])
-        self._add(_Entries(rows, np.ones(len(keys), dtype=np.bool_), plain, None, values, positions))
+        if by and values is None:
+            values = by.settled(pa.nulls(len(keys), by.values(rows).type))
+        self._add(_Entries(rows, np.ones(len(keys), dtype=np.bool_), plain, None, values, positions, in_data=False))
 
     def finish(self) -> LogRecords:
         """One record for each key."""
@@ -276,12 +287,8 @@ class LogMerger:
         return self._state
 
     def _ordering(self, rows: pa.Table) -> pa.ChunkedArray | None:
-        if self._ordering_field is None:
-            return None
-        head = self._ordering_field.split(".")[0]
-        if head not in rows.column_names:
-            return None
-        return ordering_values(rows, self._ordering_field)
+        by = self._rule.ordering
+        return by.values(rows) if by and set(by.heads) <= set(rows.column_names) else None
 
     def _add(self, entries: _Entries) -> None:
         if entries.rows.num_rows == 0:
@@ -299,7 +306,9 @@ class LogMerger:
         self._pending = []
         self._pending_bytes = 0
         self._state = None
-        if self._partial or not self._rule.picks:
+        if isinstance(self._rule, ModeRule) and not self._partial and (self._rule.ordering or self._rule.filling):
+            self._state = _fold_by_modes(pool, self._rule)
+        elif self._partial or _decides_itself(self._rule):
             self._state = _fold_in_passes(pool, self._rule, self._partial)
         else:
             self._state = _pick_winners(pool, self._rule, self._by_commit_time)
@@ -313,11 +322,14 @@ class _Entries:
     present: frozenset[str] | None
     ordering: pa.ChunkedArray | None
     positions: Ints | None
+    in_data: bool
 
 
 @dataclass(slots=True)
 class _Pool:
     """All entries in merge order.  barred: entries behind which a barrier stands already (records of an earlier fold).
+
+    in_data: those that stood in data blocks, be they deletes.
 
     `records` takes the rows out, which are the most of what a slice's logs need in memory: they are not held twice.
     """
@@ -329,6 +341,7 @@ class _Pool:
     ordering: pa.ChunkedArray | None
     present: dict[str, BoolMask] | None
     positions: Ints | None
+    in_data: BoolMask
 
     @classmethod
     def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries], partial: bool) -> _Pool:
@@ -339,6 +352,7 @@ class _Pool:
         barred = [np.zeros(entry.rows.num_rows, dtype=np.bool_) for entry in entries]
         ordering = [entry.ordering for entry in entries]
         positions = [entry.positions for entry in entries]
+        in_data = [np.full(entry.rows.num_rows, entry.in_data, dtype=np.bool_) for entry in entries]
         present: dict[str, list[BoolMask]] = {name: [] for name in loose.names}
         if state is not None:
             keyed = state.rows.set_column(
@@ -350,6 +364,7 @@ class _Pool:
             barred.insert(0, state.barrier)
             ordering.insert(0, state.ordering)
             positions.insert(0, state.positions)
+            in_data.insert(0, np.ones(len(state.deleted), dtype=np.bool_))
         placed = [part for part in positions if part is not None]
         if partial:
             for name in loose.names:
@@ -370,6 +385,7 @@ class _Pool:
             values,
             {name: np.concatenate(parts) for name, parts in present.items()} if partial else None,
             np.concatenate(placed) if len(placed) == len(positions) else None,
+            np.concatenate(in_data),
         )
 
     def codes(self) -> Ints:
@@ -378,8 +394,13 @@ class _Pool:
             return row_codes(self.rows, [_KEY])
         return np.unique(self.positions, return_inverse=True)[1].astype(np.int64, copy=False)
 
-    def records(self, chosen: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule) -> LogRecords:
-        """Records from one entry for each key.  The pool has no rows afterwards."""
+    def records(
+        self, chosen: Ints, barrier: BoolMask, deleted: BoolMask, rule: MergeRule, sources: dict[str, Ints] | None = None
+    ) -> LogRecords:
+        """Records from one entry for each key.  The pool has no rows afterwards.
+
+        sources: columns whose values come from other entries than the chosen ones.
+        """
         ordering = None if self.ordering is None else self.ordering.take(pa.array(chosen))
         # One log file of keys that occur once is in order as it stands: each column is laid out in one piece.
         in_order = _is_whole(chosen, self.rows.num_rows)
@@ -390,7 +411,9 @@ class _Pool:
         taken = []
         for field in schema:
             column = columns.pop()
-            if not in_order:
+            if sources is not None and field.name in sources:
+                column = column.take(pa.array(sources[field.name]))
+            elif not in_order:
                 column = column.take(indices)
             elif field.name == _KEY or not by_position:
                 # Rows that are met by key are taken here and there, which is quick from one piece alone.
@@ -429,12 +452,43 @@ def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogReco
     several = np.bincount(codes[counted], minlength=count) > 1
     if several.any():
         members = np.flatnonzero(counted & several[codes])
-        ranks = _ranks(pool.ordering.take(pa.array(members)))
+        ranks = ordering_ranks(pool.ordering.take(pa.array(members)))
         order = np.lexsort((members, ranks, codes[members]))
         sorted_codes = codes[members][order]
         ends = np.flatnonzero(np.r_[sorted_codes[1:] != sorted_codes[:-1], True])
         winner[sorted_codes[ends]] = members[order][ends]
     return pool.records(winner, barrier, pool.deleted[winner], rule)
+
+
+def _fold_by_modes(pool: _Pool, rule: ModeRule) -> LogRecords:
+    """Fold entry after entry of each key as `_fold_in_passes` does, without moving rows: what is folded is where values stand."""
+    codes = pool.codes()
+    order = np.argsort(codes, kind="stable")
+    sorted_codes = codes[order]
+    starts = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
+    sizes = np.diff(np.r_[starts, len(order)])
+    held = order[starts]
+    final = (pool.plain | pool.barred) & pool.deleted
+    repeated = bool(len(sizes)) and int(sizes.max()) > 1
+    ranks = ordering_ranks(pool.ordering) if repeated and pool.ordering is not None else np.zeros(len(codes), dtype=np.int64)
+    gaps: dict[str, BoolMask] = {}
+    if repeated and rule.filling is not None:
+        found = {name: rule.filling.gaps(name, pool.rows.column(name)) for name in pool.rows.column_names if name != _KEY}
+        gaps = {name: mask for name, mask in found.items() if mask is not None}
+    sources = {name: held.copy() for name in gaps}
+    for step in range(1, int(sizes.max()) if repeated else 0):
+        active = np.flatnonzero(sizes > step)
+        entry, before = order[starts[active] + step], held[active]
+        wins = (ranks[entry] >= ranks[before]) | final[entry] | final[before]
+        # A delete block leaves what such a delete removed as it is.
+        wins &= pool.in_data[entry] | ~final[before]
+        both_rows = ~pool.deleted[entry] & ~pool.deleted[before]
+        for name, mask in gaps.items():
+            stands = sources[name][active]
+            winner, loser = np.where(wins, entry, stands), np.where(wins, stands, entry)
+            sources[name][active] = np.where(mask[winner] & both_rows, loser, winner)
+        held[active[wins]] = entry[wins]
+    return pool.records(held, final[held], pool.deleted[held], rule, sources)
 
 
 def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
@@ -459,13 +513,15 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
         older_deleted, older_barred = deleted[active], barrier[active] & deleted[active]
         wins = np.ones(len(active), dtype=np.bool_)
         if ordering is not None and pool.ordering is not None:
-            older_plain = older_barred & np.asarray(pc.is_null(ordering.take(pa.array(active))).combine_chunks(), dtype=np.bool_)
+            older_plain = older_barred
+            if not rule.revives:
+                older_plain &= np.asarray(pc.is_null(ordering.take(pa.array(active))).combine_chunks(), dtype=np.bool_)
             wins = (
                 newer_or_equal(ordering.take(pa.array(active)), pool.ordering.take(pa.array(entry))) | newer_plain | older_plain
             )
         both_rows = ~newer_deleted & ~older_deleted
         held_present: dict[str, BoolMask] | None
-        if partial and rule.picks:
+        if partial and not _decides_itself(rule):
             result, held_present = _merge_partial(older, newer, active, entry, present, pool, wins, newer_deleted, older_deleted)
             taken = wins | older_deleted
             result_deleted = newer_deleted & taken
@@ -485,7 +541,8 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
         positions[active] = held.num_rows + np.arange(len(active))
         held = pa.concat_tables([held, relabel(result, held.schema)]).take(pa.array(positions))
         deleted[active] = result_deleted
-        barrier[active] |= newer_plain
+        # Where records revive, a delete without an ordering value stands as long as nothing follows it.
+        barrier[active] = np.where(taken, newer_plain, barrier[active]) if rule.revives else barrier[active] | newer_plain
         if ordering is not None and pool.ordering is not None:
             both = pa.chunked_array([*ordering.chunks, *pool.ordering.take(pa.array(entry)).chunks])
             index = np.arange(len(ordering), dtype=np.int64)
@@ -517,7 +574,7 @@ def _merge_partial(
         has_older, has_newer = present[field.name][active], pool.present[field.name][entry]
         merged = np.where(wins, has_newer, has_newer & ~has_older) & ~newer_deleted
         take_newer = merged | older_deleted | (newer_deleted & wins)
-        columns.append(_choose_column(older.column(field.name), newer.column(field.name), take_newer))
+        columns.append(choose_column(older.column(field.name), newer.column(field.name), take_newer))
         masks[field.name] = np.where(
             older_deleted | (newer_deleted & wins), has_newer, np.where(newer_deleted, has_older, has_older | has_newer)
         )
@@ -577,19 +634,13 @@ def _merge_by_rule(rule: MergeRule, older: _Side, newer: _Side, asked: BoolMask,
     return _Outcome(rows, alive, changed, present)
 
 
+def _decides_itself(rule: MergeRule) -> bool:
+    """Whether pairs of rows are handed to the rule; else one of the two wins by commit time or ordering value."""
+    return not rule.picks and not isinstance(rule, ModeRule)
+
+
 def _is_whole(chosen: Ints, count: int) -> bool:
     return len(chosen) == count and bool((chosen[1:] > chosen[:-1]).all())
-
-
-def _ranks(values: pa.ChunkedArray) -> Ints:
-    """Order-preserving numbers: equal values have equal numbers, null has the smallest."""
-    column = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
-    encoded = column.dictionary_encode()
-    smallest_first = np.asarray(pc.sort_indices(encoded.dictionary), dtype=np.int64)
-    rank_of = np.zeros(len(smallest_first) + 1, dtype=np.int64)
-    rank_of[smallest_first] = np.arange(1, len(smallest_first) + 1)
-    # Nulls take the last slot, whose rank is 0.
-    return rank_of[np.asarray(pc.fill_null(encoded.indices, len(smallest_first)), dtype=np.int64)]
 
 
 def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Table:
@@ -600,16 +651,6 @@ def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Tabl
     count = len(take_second)
     positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
     return pa.concat_tables([first, relabel(second, first.schema)]).take(pa.array(positions))
-
-
-def _choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: BoolMask) -> pa.ChunkedArray:
-    if take_second.all():
-        return second
-    if not take_second.any():
-        return first
-    count = len(take_second)
-    positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
-    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(pa.array(positions))
 
 
 def _overlaid(rows: pa.Table, values: pa.Table, at: Ints) -> pa.Table:

@@ -28,10 +28,9 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
+from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 
 IS_DELETED = "_hoodie_is_deleted"
-
-BoolMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,9 @@ class MergeRule(Protocol):
     """How two versions of a record become one.
 
     picks: True when the result is always one of the two versions unchanged; then `pick_newer` answers, else `merge` does.
-    ordering_field: the column whose larger value is newer, None when the rule looks at none.
+    ordering: the columns whose larger values are newer; none when the rule looks at none.
+    revives: a delete without an ordering value ends with itself: a record that follows meets the base row again, by its ordering
+    value; False: nothing from before such a delete counts any more.
     marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.
     """
 
@@ -80,7 +81,10 @@ class MergeRule(Protocol):
     def picks(self) -> bool: ...
 
     @property
-    def ordering_field(self) -> str | None: ...
+    def ordering(self) -> Ordering: ...
+
+    @property
+    def revives(self) -> bool: ...
 
     @property
     def marker(self) -> DeleteMarker | None: ...
@@ -127,7 +131,8 @@ class PickByCommitTime:
     """COMMIT_TIME_ORDERING."""
 
     picks = True
-    ordering_field: str | None = None
+    revives = False
+    ordering = NO_ORDERING
 
     def __init__(self, marker: DeleteMarker | None = None) -> None:
         self.marker = marker
@@ -149,24 +154,22 @@ class PickByCommitTime:
 
 
 class PickByEventTime:
-    """EVENT_TIME_ORDERING by one column.  Without an ordering field every value counts as equal, so the newer record wins."""
+    """EVENT_TIME_ORDERING by columns.  Without an ordering field every value counts as equal, so the newer record wins."""
 
     picks = True
+    revives = False
 
-    def __init__(self, ordering_field: str | None, marker: DeleteMarker | None = None) -> None:
-        self.ordering_field = ordering_field
+    def __init__(self, ordering: Ordering | str | None, marker: DeleteMarker | None = None) -> None:
+        self.ordering = ordering if isinstance(ordering, Ordering) else Ordering.by(ordering)
         self.marker = marker
 
     def with_marker(self, marker: DeleteMarker | None) -> PickByEventTime:
-        return PickByEventTime(self.ordering_field, marker)
+        return PickByEventTime(self.ordering, marker)
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
-        if self.ordering_field is None:
+        if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
-        wins = newer_or_equal(
-            ordering_values(older, self.ordering_field),
-            ordering_values(newer, self.ordering_field),
-        )
+        wins = newer_or_equal(self.ordering.values(older), self.ordering.values(newer))
         if newer_is_plain_delete is not None:
             wins |= newer_is_plain_delete
         return wins
@@ -186,41 +189,8 @@ def built_in_rule(settings: MergeSettings) -> MergeRule | None:
     if settings.mode is MergeMode.COMMIT_TIME_ORDERING:
         return PickByCommitTime()
     if settings.mode is MergeMode.EVENT_TIME_ORDERING:
-        return PickByEventTime(settings.ordering_field)
+        return PickByEventTime(settings.ordering)
     return None
-
-
-def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
-    """The ordering column, following a dotted path into structs.  Raises InvalidRequest when there is no such column."""
-    head, *rest = field.split(".")
-    if head not in rows.column_names:
-        raise InvalidRequest(f"ordering field {field!r} is not a column; columns: {', '.join(rows.column_names)}")
-    column = rows.column(head)
-    for name in rest:
-        if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
-            raise InvalidRequest(f"ordering field {field!r} is not a column: {name!r} is no field of the struct before it")
-        column = pc.struct_field(column, name)
-    return column
-
-
-def newer_or_equal(older: pa.Array | pa.ChunkedArray, newer: pa.Array | pa.ChunkedArray) -> BoolMask:
-    """True where the newer ordering value is not smaller.  A null older value loses; a null newer value loses against a value.
-
-    Floats compare as Java compares them: NaN is the largest and equals itself, -0.0 is smaller than 0.0.
-    """
-    answer = pc.greater_equal(_comparable(newer), _comparable(older))
-    return np.asarray(pc.if_else(pc.is_null(older), True, pc.fill_null(answer, False)), dtype=np.bool_)
-
-
-def _comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The values, or for floats whole numbers in their total order."""
-    if not pa.types.is_floating(values.type):
-        return values
-    numbers: npt.NDArray[np.float64] = pc.cast(values, pa.float64()).to_numpy()
-    bits = numbers.view(np.int64)
-    largest = np.iinfo(np.int64).max
-    ranks = np.where(np.isnan(numbers), largest, bits ^ ((bits >> 63) & largest))
-    return pa.array(ranks, mask=np.asarray(values.is_null()))
 
 
 def delete_flags(rows: pa.Table) -> BoolMask | None:
@@ -250,6 +220,17 @@ def choose_rows(older: pa.Table, newer: pa.Table, pick_newer: BoolMask) -> pa.Ta
     both = pa.concat_tables([conform_table(older.select(newer.column_names), newer.schema), newer])
     positions = np.arange(rows, dtype=np.int64) + np.where(pick_newer, rows, 0)
     return both.take(pa.array(positions))
+
+
+def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: BoolMask) -> pa.ChunkedArray:
+    """Row by row the value of the second column where `take_second`, else that of the first.  Both have one type."""
+    if take_second.all():
+        return second
+    if not take_second.any():
+        return first
+    count = len(take_second)
+    positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
+    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(pa.array(positions))
 
 
 def combine_duplicates(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.records.ordering import Ordering
 
 MODEL_PACKAGE = "org.apache.hudi.common.model."
 DEFAULT_PAYLOAD = MODEL_PACKAGE + "DefaultHoodieRecordPayload"
@@ -31,14 +32,37 @@ class MergeMode(StrEnum):
     CUSTOM = "CUSTOM"
 
 
+class UpdateMode(StrEnum):
+    """`hoodie.table.partial.update.mode`: which values of a record stand for none, so that those of the other one stay.
+
+    IGNORE_DEFAULTS: the default of the column's Avro schema, which is null mostly.  FILL_UNAVAILABLE: in columns of text and
+    bytes the text that stands for a value which the change did not carry.
+    """
+
+    IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
+    FILL_UNAVAILABLE = "FILL_UNAVAILABLE"
+
+
 @dataclass(frozen=True, slots=True)
 class MergeSettings:
-    """The merge rule of a table, complete.  ordering_field: dotted column name, None when the table has none."""
+    """The merge rule of a table, complete.
+
+    by_modes: the modes merge as since table version 9: deletes without an ordering value are forgotten by what follows them, and
+    `update_mode` and `properties` (`hoodie.record.merge.property.*`, without that prefix) have a say.
+    """
 
     mode: MergeMode
     strategy_id: str
     payload_class: str
-    ordering_field: str | None
+    ordering: Ordering
+    by_modes: bool = False
+    update_mode: UpdateMode | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def ordering_field(self) -> str | None:
+        """The one ordering column, by its dotted name; None when there is none, or several."""
+        return self.ordering.fields[0] if len(self.ordering.fields) == 1 else None
 
     @property
     def by_payload(self) -> bool:
@@ -79,7 +103,7 @@ def infer_merge_settings(
             f"which mean {found}; set only one of them"
         )
     if found is not MergeMode.CUSTOM:
-        return MergeSettings(found, _STRATEGY[found], _PAYLOAD[found], ordering_field or None)
+        return MergeSettings(found, _STRATEGY[found], _PAYLOAD[found], Ordering.by(ordering_field or None))
     if not payload_class and not strategy_id:
         raise InvalidRequest(
             "record merge mode CUSTOM needs a payload class (hoodie.datasource.write.payload.class) "
@@ -93,7 +117,7 @@ def infer_merge_settings(
         found,
         strategy_id or PAYLOAD_STRATEGY,
         payload_class or DEFAULT_PAYLOAD,
-        ordering_field or None,
+        Ordering.by(ordering_field or None),
     )
 
 

@@ -46,17 +46,10 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table
-from pyhudi.records.merge import (
-    BoolMask,
-    DeleteMarker,
-    Merged,
-    MergeRule,
-    built_in_rule,
-    deleted_rows,
-    newer_or_equal,
-    ordering_values,
-)
+from pyhudi.records.merge import DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
+from pyhudi.records.mode_rule import Defaults, mode_rule
+from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
 
 _registered: dict[str, RecordMerger] = {}
@@ -90,7 +83,8 @@ class MergerRule:
     """A registered merger as a rule of this package."""
 
     merger: RecordMerger
-    ordering_field: str | None
+    ordering: Ordering
+    revives: bool = False
     marker: DeleteMarker | None = None
 
     @property
@@ -110,9 +104,9 @@ class MergerRule:
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Deletes compete by ordering value."""
-        if self.ordering_field is None:
+        if not self.ordering:
             return np.ones(newer.num_rows, dtype=np.bool_)
-        wins = newer_or_equal(ordering_values(older, self.ordering_field), ordering_values(newer, self.ordering_field))
+        wins = newer_or_equal(self.ordering.values(older), self.ordering.values(newer))
         return wins if newer_is_plain_delete is None else wins | newer_is_plain_delete
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
@@ -176,9 +170,14 @@ class PartialRows:
         return False
 
     @property
-    def ordering_field(self) -> str | None:
+    def ordering(self) -> Ordering:
         """That of the rule."""
-        return self.rule.ordering_field
+        return self.rule.ordering
+
+    @property
+    def revives(self) -> bool:
+        """As by the rule."""
+        return self.rule.revives
 
     @property
     def marker(self) -> DeleteMarker | None:
@@ -233,15 +232,17 @@ def register_merger(merger: RecordMerger) -> None:
         _registered[merger.strategy_id] = merger
 
 
-def merge_rule(settings: MergeSettings) -> MergeRule:
-    """The rule of a table.  Raises Unsupported for a payload class without a rule and for a strategy id that nobody
-    registered.
+def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
+    """The rule of a table.  defaults: of its columns in their Avro schema, where they are not null.
+
+    Raises Unsupported for a payload class without a rule, for a strategy id that nobody registered, and for a merge property
+    that has no meaning here.
     """
-    rule = built_in_rule(settings)
+    rule = mode_rule(settings, defaults) if settings.by_modes else built_in_rule(settings)
     if rule is not None:
         return rule
     if settings.by_payload:
-        by_payload = payload_rule(settings.payload_class, settings.ordering_field)
+        by_payload = payload_rule(settings.payload_class, settings.ordering, settings.by_modes)
         if by_payload is None:
             raise Unsupported(
                 f"payload class {settings.payload_class} is not known; known are {', '.join(known_payloads())}, and a registered "
@@ -256,7 +257,7 @@ def merge_rule(settings: MergeSettings) -> MergeRule:
             f"is registered for it; "
             "call pyhudi.register_merger with one"
         )
-    return MergerRule(merger, settings.ordering_field)
+    return MergerRule(merger, settings.ordering, settings.by_modes)
 
 
 def looks_at_markers(settings: MergeSettings) -> bool:
@@ -268,9 +269,20 @@ def looks_at_markers(settings: MergeSettings) -> bool:
 
 
 def marked_rule(rule: MergeRule, marker: DeleteMarker | None, schema: pa.Schema) -> MergeRule:
-    """The rule with a marker, which is checked against the columns; as it is when there is none."""
+    """The rule with a marker, which is checked against the columns; as it is when there is none.
+
+    Raises InvalidRequest for another marker than the table's own.
+    """
+    own = rule.marker
+    if own is not None and own.field in schema.names:
+        own.check(schema)
     if marker is None:
         return rule
+    if own is not None and (own.field, own.text) != (marker.field, marker.text):
+        raise InvalidRequest(
+            f"the table's own delete marker is {own.text!r} in {own.field!r} (hoodie.record.merge.property.*), and not "
+            f"{marker.text!r} in {marker.field!r}; leave hoodie.payload.delete.field and hoodie.payload.delete.marker out"
+        )
     marker.check(schema)
     return rule.with_marker(marker)
 

@@ -34,8 +34,9 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import is_meta_field
 from pyhudi.records.conform import relabel_column
-from pyhudi.records.merge import BoolMask, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows, ordering_values
+from pyhudi.records.merge import DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows
 from pyhudi.records.merge_mode import MODEL_PACKAGE
+from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large column that a change did not carry."""
@@ -48,10 +49,11 @@ _DMS_OPERATION = "Op"
 
 @dataclass(frozen=True, slots=True)
 class PayloadRule:
-    """The rule of one payload class.  ordering_field: the table's ordering column, None when it has none."""
+    """The rule of one payload class."""
 
     payload_class: str
-    ordering_field: str | None
+    ordering: Ordering
+    revives: bool = False
     marker: DeleteMarker | None = None
 
     @property
@@ -61,7 +63,7 @@ class PayloadRule:
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Where a delete or row competes by ordering value alone."""
-        return ~_older_is_larger(older, newer, self.ordering_field)
+        return ~_older_is_larger(older, newer, self.ordering)
 
     def deletes(self, rows: pa.Table) -> BoolMask | None:
         """Rows that delete their key."""
@@ -84,15 +86,15 @@ class PayloadRule:
         """Two records of one batch; none is deleted here, a delete stays a row with its flag."""
         every = np.ones(newer.num_rows, dtype=np.bool_)
         if self.payload_class == _PARTIAL_UPDATE:
-            return Merged(_combine_partial(older, newer, self.ordering_field), every, every)
-        wins = ~_older_is_larger(older, newer, self.ordering_field, tie=self.payload_class == _FIRST_VALUE)
+            return Merged(_combine_partial(older, newer, self.ordering), every, every)
+        wins = ~_older_is_larger(older, newer, self.ordering, tie=self.payload_class == _FIRST_VALUE)
         return Merged(choose_rows(older, newer, wins), every, wins)
 
 
-def payload_rule(payload_class: str, ordering_field: str | None) -> PayloadRule | None:
-    """The rule of a payload class, None for one that is not known."""
+def payload_rule(payload_class: str, ordering: Ordering, revives: bool = False) -> PayloadRule | None:
+    """The rule of a payload class, None for one that is not known.  revives: as of `MergeRule`."""
     name = _ALIASES.get(payload_class, payload_class)
-    return PayloadRule(name, ordering_field) if name in _MERGES else None
+    return PayloadRule(name, ordering, revives) if name in _MERGES else None
 
 
 def known_payloads() -> tuple[str, ...]:
@@ -116,7 +118,7 @@ _ALIASES = {"org.apache.hudi.payload.AWSDmsAvroPayload": _DMS}
 
 def _merge_event_time(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     dead = _flags(rule.deletes(newer), newer.num_rows)
-    wins = ~_older_is_larger(older, newer, rule.ordering_field) | dead
+    wins = ~_older_is_larger(older, newer, rule.ordering) | dead
     return Merged(choose_rows(older, newer, wins), ~dead, wins)
 
 
@@ -127,13 +129,13 @@ def _merge_non_defaults(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> 
 
 def _merge_partial_update(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     dead = _flags(delete_flags(newer), newer.num_rows)
-    stored_first = _older_is_larger(older, newer, rule.ordering_field)
+    stored_first = _older_is_larger(older, newer, rule.ordering)
     rows = choose_rows(_filled(older, newer, meta_of=newer), _filled(newer, older), ~stored_first)
     return Merged(rows, ~dead, np.ones(newer.num_rows, dtype=np.bool_))
 
 
 def _merge_first_value(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
-    wins = ~_older_is_larger(older, newer, rule.ordering_field, tie=True)
+    wins = ~_older_is_larger(older, newer, rule.ordering, tie=True)
     dead = _flags(rule.deletes(newer), newer.num_rows) & wins
     return Merged(choose_rows(older, newer, wins), ~dead, wins)
 
@@ -173,8 +175,8 @@ def _merge_postgres(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merg
     return Merged(choose_rows(older, pa.table(columns, schema=newer.schema), wins), ~dead, wins)
 
 
-def _combine_partial(older: pa.Table, newer: pa.Table, ordering_field: str | None) -> pa.Table:
-    older_first = _older_is_larger(older, newer, ordering_field)
+def _combine_partial(older: pa.Table, newer: pa.Table, ordering: Ordering) -> pa.Table:
+    older_first = _older_is_larger(older, newer, ordering)
     older_deleted = _flags(delete_flags(older), older.num_rows)
     merged = choose_rows(_filled(older, newer, meta_of=newer), _filled(newer, older), ~older_first)
     return choose_rows(merged, newer, older_first & older_deleted)
@@ -201,12 +203,15 @@ def _coalesce(column: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArra
     return pa.chunked_array([*column.chunks, *other.chunks], type=column.type).take(pa.array(positions))
 
 
-def _older_is_larger(older: pa.Table, newer: pa.Table, field: str | None, *, tie: bool = False) -> BoolMask:
+def _older_is_larger(older: pa.Table, newer: pa.Table, ordering: Ordering, *, tie: bool = False) -> BoolMask:
     """Where the older ordering value is larger (or, with `tie`, not smaller).  A null never is."""
-    if field is None:
+    if not ordering:
         return np.full(newer.num_rows, tie, dtype=np.bool_)
+    if len(ordering.fields) > 1:
+        first, second = ordering.values(older), ordering.values(newer)
+        return newer_or_equal(second, first) if tie else ~newer_or_equal(first, second)
     compare = pc.greater_equal if tie else pc.greater
-    answer = pc.fill_null(compare(ordering_values(older, field), ordering_values(newer, field)), False)
+    answer = pc.fill_null(compare(ordering.values(older), ordering.values(newer)), False)
     return np.asarray(answer, dtype=np.bool_)
 
 

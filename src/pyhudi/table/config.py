@@ -39,7 +39,9 @@ from pyhudi.format.properties import (
 )
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.records.keys.spec import KeySpec
-from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode, infer_merge_settings
+from pyhudi.records.mode_rule import check_merge_properties
+from pyhudi.records.ordering import Ordering
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 
@@ -62,7 +64,8 @@ class TableType(StrEnum):
 class TableConfig:
     """Everything `hoodie.properties` says.  `properties` keeps every key as it stands, known or not.
 
-    ordering_fields: several only of a copy-on-write table, which is then read and not written; `merge` names none of them.
+    ordering_fields: those that the properties name, whether or not the merge mode looks at them; with several the table is read
+    and not written.
     """
 
     name: str
@@ -96,12 +99,6 @@ class TableConfig:
     def has_metadata_table(self) -> bool:
         """True when readers may list files through the metadata table."""
         return FILES in self.metadata_partitions
-
-    @property
-    def unread_metadata_partitions(self) -> tuple[str, ...]:
-        """Partitions of the metadata table that are there, and that PyHudi does not read at this table version."""
-        named = _split(self.property("hoodie.table.metadata.partitions"))
-        return tuple(name for name in named if name not in self.metadata_partitions)
 
     @property
     def ordering_field(self) -> str | None:
@@ -138,14 +135,12 @@ class TableConfig:
             raise Unsupported(f"the table has {FORMAT}={values[FORMAT]}, the format of a plug-in; PyHudi reads {NATIVE} alone")
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
         base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
-        # A table of HFiles is a metadata table, whose records are merged by a rule of their own.
-        if table_type is TableType.MERGE_ON_READ and base_file_format != "HFILE" and not version.has_known_merging:
-            raise Unsupported(f"the table is merge-on-read of version {int(version)}; of that version only copy-on-write is read")
-        ordering = _split(values.get("hoodie.table.precombine.field") or values.get("hoodie.table.ordering.fields") or "")
-        if len(ordering) > 1 and table_type is TableType.MERGE_ON_READ:
-            raise Unsupported(
-                f"the table merges its log files by several ordering fields ({', '.join(ordering)}); one can be read"
-            )
+        _check_known(values, base_file_format)
+        ordering = _split(values.get("hoodie.table.ordering.fields") or values.get("hoodie.table.precombine.field") or "")
+        merge = _merge_settings(values, ordering, version)
+        if table_type is TableType.MERGE_ON_READ:
+            # Without log files nothing is merged, so that a copy-on-write table is read whatever its properties say of merging.
+            check_merge_properties(merge)
         folder = values.get("hoodie.timeline.path", TIMELINE_NAME)
         partitions = _split(values.get("hoodie.table.metadata.partitions", ""))
         zone_name = values.get("hoodie.table.timeline.timezone", "LOCAL").upper()
@@ -159,7 +154,7 @@ class TableConfig:
             if version.layout.has_timeline_folder
             else f"{META_FOLDER}/{values.get('hoodie.archivelog.folder', ARCHIVE_NAME)}",
             keys=KeySpec.from_properties(values),
-            merge=_merge_settings(values, ordering, version),
+            merge=merge,
             ordering_fields=ordering,
             populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", True),
             drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", False),
@@ -168,7 +163,7 @@ class TableConfig:
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=base_file_format,
             create_schema=values.get("hoodie.table.create.schema") or None,
-            metadata_partitions=partitions if version.has_known_indexes else tuple(p for p in partitions if p == FILES),
+            metadata_partitions=partitions,
             metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
             index_definitions_path=values.get("hoodie.table.index.defs.path") or None,
             bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,
@@ -319,23 +314,61 @@ _LOCAL_ZONE = _LocalZone()
 
 
 def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], version: TableVersion) -> MergeSettings:
-    """The merge rule that the properties mean; not checked where nothing is merged because the version's rules are not known."""
-    first, only = (ordering[0] if ordering else None), (ordering[0] if len(ordering) == 1 else None)
-    if not version.has_known_merging:
-        default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
-        named = _parse_enum(MergeMode, values, "hoodie.record.merge.mode", default)
-        strategy_id = values.get("hoodie.record.merge.strategy.id", "")
-        return MergeSettings(named, strategy_id, values.get("hoodie.compaction.payload.class", ""), only)
+    """The merge rule that the properties mean."""
+    by = Ordering(ordering, null_is_zero=version.merges_by_modes)
+    if version.merges_by_modes:
+        return _merge_by_modes(values, by)
     mode = values.get("hoodie.record.merge.mode")
     strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
-    payload = values.get("hoodie.compaction.payload.class") or values.get("hoodie.table.legacy.payload.class")
     try:
         settings = infer_merge_settings(
-            mode=mode, payload_class=payload, strategy_id=strategy, ordering_field=first, version=int(version)
+            mode=mode,
+            payload_class=values.get("hoodie.compaction.payload.class"),
+            strategy_id=strategy,
+            ordering_field=ordering[0] if ordering else None,
+            version=int(version),
         )
     except InvalidRequest as error:
         raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
-    return replace(settings, ordering_field=only)
+    return replace(settings, ordering=by)
+
+
+def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
+    """A mode of version 9 says all.  A strategy id and a payload class beside one that is not CUSTOM are left from an upgrade;
+    `hoodie.table.legacy.payload.class` is what a downgrade would bring back.
+    """
+    default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
+    mode = _parse_enum(MergeMode, values, "hoodie.record.merge.mode", default)
+    strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
+    payload = values.get("hoodie.compaction.payload.class")
+    if mode is not MergeMode.CUSTOM:
+        strategy = payload = None
+    try:
+        settings = infer_merge_settings(
+            mode=str(mode), payload_class=payload, strategy_id=strategy, ordering_field=None, version=int(TableVersion.NINE)
+        )
+    except InvalidRequest as error:
+        raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
+    update_mode = None
+    if values.get(_UPDATE_MODE):
+        update_mode = _parse_enum(UpdateMode, values, _UPDATE_MODE, UpdateMode.IGNORE_DEFAULTS)
+    properties = {key.removeprefix(_MERGE_PROPERTY): text for key, text in values.items() if key.startswith(_MERGE_PROPERTY)}
+    return replace(
+        settings, ordering=ordering, by_modes=True, update_mode=update_mode, properties=tuple(sorted(properties.items()))
+    )
+
+
+def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
+    """Raises Unsupported for what releases after 1.0 can make of a table and PyHudi would take for something else."""
+    if base_file_format == "LANCE":
+        raise Unsupported("hoodie.table.base.file.format=LANCE: Lance base files, which release 1.2 brought, are not read")
+    if parse_bool(values, _SLASHED_DATES, False):
+        raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
+
+
+_UPDATE_MODE = "hoodie.table.partial.update.mode"
+_MERGE_PROPERTY = "hoodie.record.merge.property."
+_SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 
 
 def _parse_enum(kind: type[_E], values: Mapping[str, str], key: str, default: _E) -> _E:

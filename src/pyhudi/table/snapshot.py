@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,8 @@ from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro.nodes import NO_DEFAULT, Record
+from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.storage.base import FileInfo
@@ -52,6 +54,13 @@ class TableSchema:
     arrow: pa.Schema
     avro: str
 
+    @property
+    def defaults(self) -> tuple[tuple[str, Any], ...]:
+        """Columns and the defaults that the Avro schema gives them, where these are not null."""
+        root = parse_schema(self.avro).root
+        assert isinstance(root, Record), "a table's schema is a record"
+        return tuple((f.name, f.default) for f in root.fields if f.default is not NO_DEFAULT and f.default is not None)
+
     @classmethod
     def from_avro(cls, text: str) -> TableSchema:
         """From the text that a commit carries."""
@@ -73,6 +82,11 @@ class Snapshot:
     slicing: SlicingState
     listing: FileListing
     pending_clusterings: frozenset[tuple[str, str]]
+
+    @property
+    def defaults(self) -> tuple[tuple[str, Any], ...]:
+        """Those of the columns, see `TableSchema`."""
+        return () if self.schema is None else self.schema.defaults
 
     @property
     def config(self) -> TableConfig:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.avro_columns import PAD_BYTES, Rows, Source, binary_parts, join
 from pyhudi.format.ordering_values import (
     DELETE_BRANCHES,
@@ -23,6 +23,7 @@ from pyhudi.format.ordering_values import (
     mixed_values,
     no_ordering,
     unwrap_ordering,
+    unwrap_tuples,
     wrap,
     wrap_ordering,
 )
@@ -30,12 +31,12 @@ from pyhudi.format.ordering_values import (
 UTC = datetime.UTC
 
 
-def encoded(values: pa.Array, branches: int = STATISTICS_BRANCHES) -> list[bytes]:
+def encoded(values: pa.Array, branches: tuple[Wrapper, ...] = STATISTICS_BRANCHES) -> list[bytes]:
     rows: list[bytes] = join(WrappedNode(branches).encode(values), len(values)).to_pylist()
     return rows
 
 
-def decoded(values: list[bytes], branches: int = STATISTICS_BRANCHES) -> pa.Array:
+def decoded(values: list[bytes], branches: tuple[Wrapper, ...] = STATISTICS_BRANCHES) -> pa.Array:
     offsets, data = binary_parts(pa.array(values, pa.binary()))
     rows = Rows(Source(data.data, 0), offsets[:-1] + PAD_BYTES, offsets[1:] + PAD_BYTES)
     array = WrappedNode(branches).decode(rows)
@@ -89,7 +90,9 @@ VALUES: dict[Wrapper, st.SearchStrategy[Any]] = {
 }
 
 
-@given(st.lists(st.sampled_from(list(Wrapper)).flatmap(lambda wrapper: VALUES[wrapper].map(lambda value: (wrapper, value)))))
+@given(
+    st.lists(st.sampled_from(STATISTICS_BRANCHES).flatmap(lambda wrapper: VALUES[wrapper].map(lambda value: (wrapper, value))))
+)
 def test_mixed_columns_come_back(rows: list[tuple[Wrapper, Any]]) -> None:
     values = mixed_values(np.array([wrapper for wrapper, _ in rows], np.int8), [value for _, value in rows])
     values.validate(full=True)
@@ -151,3 +154,48 @@ def test_what_is_refused() -> None:
         wrap(pa.array([1], pa.int64()), Wrapper.INT)
     with pytest.raises(InvalidRequest):
         encoded(wrap(pa.array([1], pa.date32()), Wrapper.LOCAL_DATE), DELETE_BRANCHES)
+
+
+# Tuples of release 1.1.1: ("mysql-bin.000010", 1), and values of as many branches as its writer uses.
+TWO = "18020" + "40e206d7973716c2d62696e2e303030303130060200"
+MANY = "180214040406040" + "80000c03f0a00000000000004400e06747874" + "18d8b40206808b91d7ca9c880612" + "0e2bd72a248740000406040800"
+
+
+def test_tuples_of_the_real_writer() -> None:
+    values, absent = unwrap_tuples(decoded([bytes.fromhex(TWO)], DELETE_BRANCHES), [pa.string(), pa.int64()])
+    assert (values.to_pylist(), absent.to_pylist()) == ([{"0": "mysql-bin.000010", "1": 1}], [False])
+    kinds = [pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")]
+    kinds += [pa.decimal128(10, 2), pa.int8(), pa.int16()]
+    wrapped = decoded([bytes.fromhex(MANY)] * 40, DELETE_BRANCHES)
+    values, _ = unwrap_tuples(wrapped, kinds)
+    moment = datetime.datetime(2024, 2, 3, 12, tzinfo=UTC)
+    found = list(values[39].as_py().values())
+    assert found[:6] + found[7:] == [2, 2, 1.5, 2.5, "txt", datetime.date(2024, 2, 3), decimal.Decimal("12.34"), 3, 4]
+    assert isinstance(found[6], type(moment))
+    assert [row.hex() for row in encoded(wrapped, DELETE_BRANCHES)] == [MANY] * 40
+
+
+def test_deletes_without_an_ordering_value_among_tuples() -> None:
+    rows = [bytes.fromhex(TWO), bytes.fromhex("0400"), bytes.fromhex("00")]
+    values, absent = unwrap_tuples(decoded(rows, DELETE_BRANCHES), [pa.string(), pa.int64()])
+    assert absent.to_pylist() == [False, True, True]
+    assert values.is_null().to_pylist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("row", "kinds", "what"),
+    [
+        (TWO, [pa.string()], "is a tuple, and the table has one"),
+        (TWO, [pa.string(), pa.int64(), pa.int64()], "another number of values"),
+        ("0602", [pa.string(), pa.int64()], "is no tuple"),
+    ],
+)
+def test_tuples_of_another_length_are_damage(row: str, kinds: list[pa.DataType], what: str) -> None:
+    wrapped = decoded([bytes.fromhex(row)], DELETE_BRANCHES)
+    with pytest.raises(CorruptData, match=what):
+        unwrap_ordering(wrapped, kinds[0]) if len(kinds) == 1 else unwrap_tuples(wrapped, kinds)
+
+
+def test_a_tuple_of_null_is_damage() -> None:
+    with pytest.raises(CorruptData, match="ArrayWrapper"):
+        decoded([bytes.fromhex("1800")], DELETE_BRANCHES)

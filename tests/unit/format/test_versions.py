@@ -27,8 +27,15 @@ def test_eight_differs_from_six() -> None:
         assert (getattr(six, name), getattr(eight, name)) == (False, True), name
     assert (six.has_rollback_blocks, eight.has_rollback_blocks) == (True, False)
     assert not eight.has_ordering_fields
+    assert not eight.merges_by_modes
     assert TimelineLayout.V2.has_avro_commit_metadata
     assert not TimelineLayout.V1.has_avro_commit_metadata
+
+
+def test_nine_differs_from_eight() -> None:
+    eight, nine = TableVersion.EIGHT, TableVersion.NINE
+    for name in ("has_ordering_fields", "merges_by_modes", "has_index_versions", "has_open_ranges"):
+        assert (getattr(eight, name), getattr(nine, name)) == (False, True), name
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,10 @@ from pyhudi.records.merge import (
     choose_rows,
     combine_duplicates,
     delete_flags,
-    newer_or_equal,
-    ordering_values,
     row_codes,
 )
 from pyhudi.records.merge_mode import infer_merge_settings
+from pyhudi.records.ordering import NO_ORDERING, Ordering, newer_or_equal, ordering_values
 
 
 def column(*values: Any, type: pa.DataType | None = None) -> pa.ChunkedArray:
@@ -82,7 +81,7 @@ def test_rules(mode: str) -> None:
     older = rows(("a", 5, "o"), ("b", 5, "o"), ("c", 5, "o"), ("d", None, "o"))
     newer = rows(("a", 3, "n"), ("b", 5, "n"), ("c", 7, "n"), ("d", 1, "n"))
     by_event = mode.startswith("EVENT")
-    assert rule.ordering_field == ("ts" if by_event else None)
+    assert rule.ordering == Ordering(("ts",) if by_event else ())
     wins = [not by_event, True, True, True]
     assert rule.pick_newer(older, newer, None).tolist() == wins
     plain = np.array([True, False, False, False])
@@ -126,7 +125,8 @@ class Adder:
     """A rule that makes values of its own: sums, and nothing when the sum is 13."""
 
     picks = False
-    ordering_field = None
+    revives = False
+    ordering = NO_ORDERING
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         sums = [a + b for a, b in zip(older["v"].to_pylist(), newer["v"].to_pylist(), strict=True)]

@@ -16,6 +16,7 @@ from pyhudi.records.merge_mode import (
     MergeSettings,
     infer_merge_settings,
 )
+from pyhudi.records.ordering import Ordering
 
 COMMIT, EVENT, CUSTOM = MergeMode.COMMIT_TIME_ORDERING, MergeMode.EVENT_TIME_ORDERING, MergeMode.CUSTOM
 PARTIAL = MODEL_PACKAGE + "PartialUpdateAvroPayload"
@@ -29,11 +30,11 @@ def infer(
 
 
 def by_commit(ts: str | None = None) -> MergeSettings:
-    return MergeSettings(COMMIT, COMMIT_TIME_STRATEGY, OVERWRITE_PAYLOAD, ts)
+    return MergeSettings(COMMIT, COMMIT_TIME_STRATEGY, OVERWRITE_PAYLOAD, Ordering.by(ts))
 
 
 def by_event(ts: str | None = None) -> MergeSettings:
-    return MergeSettings(EVENT, EVENT_TIME_STRATEGY, DEFAULT_PAYLOAD, ts)
+    return MergeSettings(EVENT, EVENT_TIME_STRATEGY, DEFAULT_PAYLOAD, Ordering.by(ts))
 
 
 @pytest.mark.parametrize(
@@ -45,14 +46,14 @@ def by_event(ts: str | None = None) -> MergeSettings:
         ({"mode": "EVENT_TIME_ORDERING"}, by_event()),
         ({"payload": DEFAULT_PAYLOAD}, by_event()),
         ({"payload": OVERWRITE_PAYLOAD, "ts": "ts"}, by_commit("ts")),
-        ({"payload": PARTIAL, "ts": "ts"}, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, "ts")),
+        ({"payload": PARTIAL, "ts": "ts"}, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, Ordering.by("ts"))),
         ({"sid": EVENT_TIME_STRATEGY}, by_event()),
         ({"sid": COMMIT_TIME_STRATEGY}, by_commit()),
-        ({"sid": OWN}, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, None)),
-        ({"sid": OWN, "payload": DEFAULT_PAYLOAD}, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, None)),
-        ({"sid": OWN, "payload": PARTIAL}, MergeSettings(CUSTOM, OWN, PARTIAL, None)),
-        ({"mode": "CUSTOM", "payload": PARTIAL}, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, None)),
-        ({"mode": "custom", "sid": OWN}, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, None)),
+        ({"sid": OWN}, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, Ordering())),
+        ({"sid": OWN, "payload": DEFAULT_PAYLOAD}, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, Ordering())),
+        ({"sid": OWN, "payload": PARTIAL}, MergeSettings(CUSTOM, OWN, PARTIAL, Ordering())),
+        ({"mode": "CUSTOM", "payload": PARTIAL}, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, Ordering())),
+        ({"mode": "custom", "sid": OWN}, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, Ordering())),
         ({"mode": "", "payload": "", "sid": "", "ts": ""}, by_commit()),
         ({"payload": "com.uber.hoodie.common.model.DefaultHoodieRecordPayload"}, by_event()),
     ],
@@ -86,9 +87,9 @@ def test_contradictions(given: dict[str, str], message: str) -> None:
     [
         # Before version 8 the payload class has the say, and the strategy id follows it.
         (OVERWRITE_PAYLOAD, EVENT_TIME_STRATEGY, by_commit()),
-        (PARTIAL, COMMIT_TIME_STRATEGY, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, None)),
-        (PARTIAL, OWN, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, None)),
-        (None, OWN, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, None)),
+        (PARTIAL, COMMIT_TIME_STRATEGY, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, Ordering())),
+        (PARTIAL, OWN, MergeSettings(CUSTOM, PAYLOAD_STRATEGY, PARTIAL, Ordering())),
+        (None, OWN, MergeSettings(CUSTOM, OWN, DEFAULT_PAYLOAD, Ordering())),
     ],
 )
 def test_before_version_8(payload: str | None, sid: str, expected: MergeSettings) -> None:

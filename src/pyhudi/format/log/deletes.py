@@ -102,6 +102,8 @@ _ORDERING: Final = WrappedNode(DELETE_BRANCHES)
 _FIELDS: Final[tuple[Node, ...]] = (_TEXT, _TEXT, _ORDERING)
 _RECORD: Final = RecordNode(pa.struct(list(DELETES)), _FIELDS)
 
+_TUPLE: Final = DELETE_BRANCHES.index(Wrapper.ARRAY)
+
 # So many records of one size in a row make it worth comparing the following ones with the last.
 _ALIKE: Final = 16
 
@@ -233,6 +235,10 @@ def _shape(octets: npt.NDArray[np.uint8], model: int, size: int) -> list[tuple[i
     exact(start)
     if branch in (Wrapper.STRING, Wrapper.BYTES, Wrapper.DECIMAL):
         text()
+    elif branch == _TUPLE:
+        # The items have shapes of their own: only records that differ in nothing behind the key are alike.
+        cursor.skip(model + size - cursor.offset)
+        exact(start)
     elif branch not in (Wrapper.NULL, Wrapper.BOOLEAN, Wrapper.FLOAT, Wrapper.DOUBLE):
         # The number may be another one; it is as long when the same bytes say that it goes on.
         shape.extend((place - model, np.uint8(0x80)) for place in range(cursor.offset, model + size))

@@ -7,6 +7,9 @@ Source: storage format, "Metadata table", column_stats and partition_stats.
 
 Expression indexes hold both kinds, of the results of a function.  Counts of values include nulls, except in expression indexes.
 
+Records of the second layout name the type of their column (`valueType`) and hold bounds as plain numbers and bytes; they come out
+of here as those of the first, with kinds of their own where that has none (see `wrapped.py`).
+
 Two records of one key: the newer one counts when it is a deletion, follows one, or is tight; else bounds widen and counts add up.
 """
 
@@ -18,9 +21,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.metadata.codec import WRAPPED, decode_payload, encode_payload, payload_field, payload_type
 from pyhudi.format.metadata.schema import Payload, RecordType
+from pyhudi.format.metadata.wrapped import ValueType, typed_kinds
 from pyhudi.format.ordering_values import Wrapper
 
 COLUMN_STATS_SCHEMA = pa.schema(
@@ -39,6 +43,7 @@ COLUMN_STATS_SCHEMA = pa.schema(
 )
 """One row for each record.  min, max: see `wrapped.py`; both of the kind NULL when there is no value but null."""
 
+_VALUE_TYPE = "valueType"
 _FIELDS = (
     ("fileName", pa.string(), ""),
     ("columnName", pa.string(), ""),
@@ -63,7 +68,30 @@ def decode_column_stats(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordB
     if payloads.null_count:
         raise CorruptData("a record of column statistics says nothing")
     columns = [payload_field(payloads, name, kind, default) for name, kind, default in _FIELDS]
+    if payloads.type.get_field_index(_VALUE_TYPE) >= 0:
+        columns = _typed(columns, payloads.field(payloads.type.get_field_index(_VALUE_TYPE)))
     return pa.RecordBatch.from_arrays(columns, schema=COLUMN_STATS_SCHEMA), types
+
+
+def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Array]:
+    """The columns with the kinds of bounds that the value types mean."""
+    if value_types.null_count == len(value_types):
+        return columns
+    fields = [value_types.field(name) for name in ("typeOrdinal", "additionalInfo")]
+    ordinals, infos = (pc.if_else(value_types.is_valid(), column, None) for column in fields)
+    wrong = pc.greater(ordinals, max(ValueType))
+    if pc.any(wrong, min_count=0).as_py():
+        raise Unsupported(f"column statistics of value type {pc.max(ordinals).as_py()}, known: 0 to {max(ValueType).value}")
+    named = {field[0]: place for place, field in enumerate(_FIELDS)}
+    for name in ("minValue", "maxValue"):
+        bounds = columns[named[name]]
+        kinds = typed_kinds(bounds.field("kind"), ordinals, infos)
+        columns[named[name]] = pa.StructArray.from_arrays([kinds, bounds.field("value")], fields=list(WRAPPED))
+    # Of a log file of deletes alone nothing is known, not even that it has no values to count.
+    unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
+    for name in ("valueCount", "nullCount"):
+        columns[named[name]] = pc.if_else(unknown, pa.scalar(None, pa.int64()), columns[named[name]])
+    return columns
 
 
 def encode_column_stats(stats: pa.RecordBatch, kind: RecordType) -> pa.BinaryArray:

@@ -88,16 +88,24 @@ def parse_file_group_index(file_id: str) -> int:
     Raises CorruptData for a name that is no file id of the metadata table, Unsupported for one of a record index that has file
     groups of its own for each partition of the table: keys are unique within a partition only, and numbers repeat.
     """
-    match = _FILE_ID.fullmatch(file_id)
-    if match is None:
-        raise CorruptData("no file id of the metadata table", found=file_id)
-    own = _FILE_ID_PREFIXES[RECORD_INDEX]
-    if match["prefix"].startswith(f"{own}-"):
+    section, index = parse_file_group(file_id)
+    if section:
         raise Unsupported(
             f"the record index is partitioned ({file_id}), which PyHudi does not keep up to date; drop it before writing: "
             "Table.index.drop('record_index')"
         )
-    return int(match["index"])
+    return index
+
+
+def parse_file_group(file_id: str) -> tuple[str, int]:
+    """The section and the number of a file group.  Of a partitioned record index each partition of the table has a section, named
+    by its escaped path; everything else has the section '' alone.  Raises CorruptData as `parse_file_group_index`.
+    """
+    match = _FILE_ID.fullmatch(file_id)
+    if match is None:
+        raise CorruptData("no file id of the metadata table", found=file_id)
+    own = f"{_FILE_ID_PREFIXES[RECORD_INDEX]}-"
+    return match["prefix"].removeprefix(own) if match["prefix"].startswith(own) else "", int(match["index"])
 
 
 def estimate_file_group_count(

@@ -13,6 +13,13 @@
 
 TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read and not written: Hudi's readers expect the kinds above.
 
+The second layout of statistics names the column's type (ValueType) and has other bytes for some.  They are read as kinds beyond
+those of wrappers, and not written:
+
+    timestamps in milliseconds             MILLIS            zig-zag varint
+    decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own scale
+    nothing known, nanoseconds             UNKNOWN_KIND      not asked
+
 What it is read as depends on the column's type of today, which may be wider than the type that the statistics were made with.  A
 bound that does not fit the type is not known; that is not the same as no bound, which says that every value is null.
 """
@@ -20,6 +27,7 @@ bound that does not fit the type is not known; that is not the same as no bound,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
@@ -27,7 +35,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.avro_columns import (
     PAD_BYTES,
     BinaryNode,
@@ -41,7 +49,7 @@ from pyhudi.format.avro_columns import (
     binary_parts,
     join,
 )
-from pyhudi.format.metadata.codec import WRAPPED
+from pyhudi.format.metadata.codec import UNKNOWN_KIND, WRAPPED
 from pyhudi.format.ordering_values import DECIMAL, Wrapper
 
 _TYPE_OF_KIND = {
@@ -58,6 +66,53 @@ _TYPE_OF_KIND = {
     Wrapper.TIMESTAMP_MICROS: pa.int64(),
     Wrapper.LOCAL_DATE: pa.int32(),
 }
+
+
+class ValueType(IntEnum):
+    """`typeOrdinal` of the second layout: the type of a column.  Types that are not named here need no kind of their own."""
+
+    NULL = 1
+    DECIMAL = 10
+    TIMESTAMP_MILLIS = 15
+    TIMESTAMP_NANOS = 17
+    LOCAL_TIMESTAMP_MILLIS = 18
+    LOCAL_TIMESTAMP_NANOS = 20
+
+
+MILLIS = 64
+DECIMAL_V2 = 128
+_MOST_DIGITS = 38
+
+
+def typed_kinds(kinds: pa.UInt8Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.UInt8Array:
+    """The kinds of bounds as the types of their columns have them.
+
+    ordinals: of ValueType; null and 0: the first layout; infos: for decimals "precision,scale".  Raises CorruptData for others.
+    """
+    result = kinds.to_numpy().copy()
+    types = ordinals.fill_null(0).to_numpy()
+    there = result != Wrapper.NULL
+    longs = result == Wrapper.LONG
+    result[types == ValueType.NULL] = UNKNOWN_KIND
+    for millis in (ValueType.TIMESTAMP_MILLIS, ValueType.LOCAL_TIMESTAMP_MILLIS):
+        result[longs & (types == millis)] = MILLIS
+    for nanos in (ValueType.TIMESTAMP_NANOS, ValueType.LOCAL_TIMESTAMP_NANOS):
+        result[there & (types == nanos)] = UNKNOWN_KIND
+    decimals = (result == Wrapper.BYTES) & (types == ValueType.DECIMAL)
+    if decimals.any():
+        named = infos.filter(pa.array(decimals)).dictionary_encode()
+        scales = np.array([_scale(text) for text in named.dictionary.to_pylist()], dtype=np.uint8)
+        if named.null_count:
+            raise CorruptData("decimal bounds of column statistics without precision and scale")
+        result[decimals] = DECIMAL_V2 + scales[named.indices.to_numpy()]
+    return pa.array(result, pa.uint8())
+
+
+def _scale(text: str) -> int:
+    precision, _, scale = text.partition(",")
+    if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= _MOST_DIGITS):
+        raise CorruptData("no precision and scale of decimal bounds", expected="as 10,2", found=text)
+    return int(scale)
 
 
 def wrapped_kind(column: pa.DataType) -> Wrapper | None:
@@ -135,11 +190,13 @@ def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.N
     placed = 0
     for number in np.unique(kinds).tolist():
         rows = np.flatnonzero(kinds == number)
-        if number == Wrapper.NULL or number not in _TYPE_OF_KIND:
+        if number == Wrapper.NULL:
             continue
-        kind = Wrapper(number)
-        part = _decode(values.take(pa.array(rows)), _TYPE_OF_KIND[kind])
-        converted = _convert(part, kind, column)
+        if number in _TYPE_OF_KIND:
+            kind = Wrapper(number)
+            converted = _convert(_decode(values.take(pa.array(rows)), _TYPE_OF_KIND[kind]), kind, column)
+        else:
+            converted = _convert_typed(values.take(pa.array(rows)), number, column)
         if converted is None:
             continue
         parts.append(converted)
@@ -165,6 +222,18 @@ def _convert(part: pa.Array, kind: Wrapper, column: pa.DataType) -> pa.Array | N
         return part.cast(column)
     except pa.ArrowInvalid:
         return None
+
+
+def _convert_typed(values: pa.BinaryArray, number: int, column: pa.DataType) -> pa.Array | None:
+    """Bounds of a kind that the second layout alone has in the column's type; None when that is not possible."""
+    try:
+        if number == MILLIS and pa.types.is_timestamp(column):
+            return _decode(values, pa.int64()).view(pa.timestamp("ms", column.tz)).cast(column)
+        if DECIMAL_V2 <= number <= DECIMAL_V2 + _MOST_DIGITS and pa.types.is_decimal(column):
+            return _decode(values, pa.decimal128(_MOST_DIGITS, number - DECIMAL_V2)).cast(column)
+    except pa.ArrowInvalid:
+        return None
+    return None
 
 
 # Numbers that a wider column holds exactly; a long is not always a double.

@@ -76,6 +76,7 @@ from pyhudi.table.metadata.indexes import (
     partition_hashes,
     scan_files,
     scan_records,
+    stale_secondary_indexes,
 )
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
@@ -190,11 +191,7 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
         if RECORD_INDEX in context.config.metadata_partitions:
             work.guarded(RECORD_INDEX, partial(work.check_record_index, metadata))
         work.check_other_indexes(metadata)
-    unread = context.config.unread_metadata_partitions
-    for name in unread:
-        work.pass_over(name, f"PyHudi does not read this index of a table of version {int(context.config.version)}")
-    there = (*context.config.metadata_partitions, *unread)
-    absent = tuple(name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in there)
+    absent = tuple(name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions)
     return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), absent)
 
 
@@ -369,6 +366,7 @@ class _Validation:
         if self._snapshot.schema is None:
             return
         spec = read_spec(self._snapshot, self._key_columns(), None)
+        by_partition = metadata.is_sectioned(RECORD_INDEX)
         row_count = 0
         for slice_ in self._slices:
             keys = self._keys(spec, slice_)
@@ -381,6 +379,8 @@ class _Validation:
                 self._error(RECORD_INDEX, slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
                 row_count -= twice
             found = find_records(metadata, distinct)
+            if by_partition:
+                found = found.filter(pc.equal(found.column("partition"), slice_.partition))
             missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
             if len(missing):
                 what = f"{slice_.file_id}: {len(missing)} keys are missing: {_some(missing)}"
@@ -418,12 +418,16 @@ class _Validation:
             self.guarded(PARTITION_STATS, lambda: checks.append((PARTITION_STATS, self._partition_check(table))))
         if BLOOM_FILTERS in there:
             checks.append((BLOOM_FILTERS, partial(check_bloom_filters, table)))
+        stale = stale_secondary_indexes(metadata)
         for name in filter(is_defined, there):
             try:
                 indexes = load_defined_indexes(self._context, (name,))
                 indexes.check(schema)
             except (Unsupported, CorruptData) as error:
                 self.pass_over(name, str(error))
+                continue
+            if name in stale:
+                self.pass_over(name, "releases 1.1 and 1.2 do not keep it up to date behind another one, and no read asks it")
                 continue
             checks += [(name, partial(check_secondary, table, index)) for index in indexes.secondary]
             checks += [(name, partial(check_expression, table, index)) for index in indexes.expressions]

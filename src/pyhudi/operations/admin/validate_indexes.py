@@ -28,6 +28,7 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS
+from pyhudi.format.metadata.secondary_index import routes_of_keys
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.defined import DefinedIndexes, result_type
 from pyhudi.operations.metadata.mirror import stored_ranges
@@ -122,7 +123,8 @@ def check_secondary(table: CheckedTable, index: SecondaryIndex) -> IndexFindings
         total += len(keys)
         if not len(keys):
             continue
-        cells = [part.keys for part in concat_cells(table.metadata.lookup(index.partition, keys))]
+        routes = routes_of_keys(keys) if index.layout > 1 else None
+        cells = [part.keys for part in concat_cells(table.metadata.lookup(index.partition, keys, routes))]
         known = pa.concat_arrays([pa.array([], pa.binary()), *cells]).cast(pa.string())
         missing = keys.filter(pc.invert(pc.is_in(keys, value_set=known)))
         if len(missing):

@@ -61,13 +61,26 @@ class DefinedIndexes:
                 result_type(expression, schema)
 
 
+def check_kept(context: TableContext, partitions: Iterable[str]) -> None:
+    """Raises Unsupported for an index among some partitions that PyHudi cannot keep up to date: it reads layouts that it does not
+    write.
+    """
+    load_defined_indexes(context, partitions)
+    definitions = load_index_definitions(context)
+    for name in partitions:
+        definition = definitions.get(name)
+        if definition is not None and definition.layout > 1:
+            with _named(name):
+                raise Unsupported(f"layout {definition.layout} of its records is read, and not written")
+
+
 def is_defined(partition: str) -> bool:
     """Whether a partition of the metadata table is one that a definition tells of."""
     return parse_partition(partition) in (PartitionKind.SECONDARY_INDEX, PartitionKind.EXPRESSION_INDEX)
 
 
 def load_defined_indexes(context: TableContext, partitions: Iterable[str]) -> DefinedIndexes:
-    """Those of some partitions that a definition tells of.  Raises Unsupported for one that PyHudi cannot keep up to date."""
+    """Those of some partitions that a definition tells of.  Raises Unsupported for one that PyHudi does not know."""
     names = [partition for partition in partitions if is_defined(partition)]
     if not names:
         return DefinedIndexes()
@@ -89,9 +102,7 @@ def secondary_index(definition: IndexDefinition) -> SecondaryIndex:
     """The index of a definition.  Raises Unsupported for a layout that is not known."""
     if len(definition.source_fields) != 1:
         raise Unsupported(f"a secondary index over {len(definition.source_fields)} columns")
-    if dict(definition.other).get("version", '"V1"') != '"V1"':
-        raise Unsupported(f"layout {dict(definition.other)['version']} of secondary indexes")
-    return SecondaryIndex(definition.name, definition.source_fields[0], 0)
+    return SecondaryIndex(definition.name, definition.source_fields[0], 0, definition.layout)
 
 
 def expression_index(definition: IndexDefinition) -> ExpressionIndex:

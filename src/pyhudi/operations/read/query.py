@@ -79,10 +79,10 @@ BEGIN = Option("hoodie.datasource.read.begin.instanttime", str, None, "where an 
 END = Option("hoodie.datasource.read.end.instanttime", str, None, "where an incremental query ends; unset: now", chooses="read")
 RANGE_VERSION = Option(
     "hoodie.datasource.read.incr.table.version",
-    ("6", "8"),
+    ("6", "8", "9"),
     None,
-    "the bounds of an incremental query: completion times (8), or request times, of which the first is left out (6); unset: by "
-    "the version of the table",
+    "the bounds of an incremental query: completion times (8, 9), or request times, of which the first is left out (6); unset: "
+    "by the version of the table",
 )
 FALL_BACK = Option(
     "hoodie.datasource.read.incr.fallback.fulltablescan.enable",
@@ -173,12 +173,17 @@ def plan_snapshot_query(
 
 
 def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:
-    """The range of an incremental query: completion times, both ends included; before table version 8, which does not store
+    """The range of an incremental query: completion times (see `completion_range`); before table version 8, which does not store
     them, request times, the start left out.  `hoodie.datasource.read.incr.table.version` chooses between the two by version.
     """
     asked = options.text(RANGE_VERSION)
     layout = version.layout if asked is None else parse_table_version(asked).layout
-    return (CompletionRange if layout.has_completion_time_in_names else RequestRange).parse(start, end)
+    return completion_range(version, start, end) if layout.has_completion_time_in_names else RequestRange.parse(start, end)
+
+
+def completion_range(version: TableVersion, start: str, end: str | None) -> CompletionRange:
+    """A range of completion times, the end included; the start as the real Hudi of that table version takes it."""
+    return replace(CompletionRange.parse(start, end), open_start=version.has_open_ranges)
 
 
 @planned_anew
@@ -310,14 +315,15 @@ def _read_spec(
             f"base files of the format {config.base_file_format} are not read, only Parquet: {snapshot.context.storage.uri}"
         )
     stored = table_schema(snapshot, meta_columns=True)
+    # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
+    rule = PickByCommitTime() if config.is_cow else merge_rule(config.merge, snapshot.defaults)
     return ReadSpec(
         storage=snapshot.context.storage.spec(),
         table_schema=stored,
         output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
         condition=None if condition is None else bind(parse_filter(condition), stored),
         keys=config.keys,
-        # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
-        rule=marked_rule(PickByCommitTime() if config.is_cow else merge_rule(config.merge), settings.marker, stored),
+        rule=marked_rule(rule, settings.marker, stored),
         validity=validity,
         populate_meta_fields=config.populate_meta_fields,
         values_from_path=values_from_path,

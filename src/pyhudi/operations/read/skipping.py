@@ -74,6 +74,7 @@ from pyhudi.table.metadata.indexes import (
     find_records,
     find_secondary_keys,
     hashes_of_partitions,
+    layout_of,
     partition_hashes,
     secondary_indexes,
 )
@@ -238,7 +239,7 @@ class _Request:
         step = "record index"
         if keys is None:
             for name, index in secondary_indexes(metadata).items():
-                texts = None if name.split(".")[0] in self.unusable else self._secondary_texts(name)
+                texts = None if name.split(".")[0] in self.unusable else self._secondary_texts(name, layout_of(metadata, index))
                 if texts is not None:
                     keys = find_secondary_keys(metadata, index, texts) if len(texts) else texts
                     self.prunings.append(Pruning(f"secondary index {index}", "record keys", len(keys), len(keys)))
@@ -262,9 +263,9 @@ class _Request:
             keys = replace(keys, record_fields=())
         return record_key_texts(self.condition, keys, self.spec.table_schema, has_meta_columns=self.spec.populate_meta_fields)
 
-    def _secondary_texts(self, name: str) -> pa.StringArray | None:
+    def _secondary_texts(self, name: str, layout: int) -> pa.StringArray | None:
         try:
-            return secondary_texts(self.condition, self.spec.table_schema, name)
+            return secondary_texts(self.condition, self.spec.table_schema, name, layout)
         except InvalidRequest:
             # The index is over a column that the table no longer has; the filter cannot name it either.
             return None
@@ -346,7 +347,7 @@ class _Request:
     def _by_expression_filters(self, metadata: MetadataTable, slices: list[FileSlice]) -> list[FileSlice]:
         for name, index in _identity_indexes(metadata, BLOOM_FILTERS).items():
             is_text = name in self.spec.table_schema.names and pa.types.is_string(self.spec.table_schema.field(name).type)
-            texts = self._secondary_texts(name) if is_text and name not in self.unusable else None
+            texts = self._secondary_texts(name, 1) if is_text and name not in self.unusable else None
             if texts is not None:
                 slices = self._by_filters(metadata, index, texts, slices)
         return slices

@@ -694,7 +694,7 @@ class _Write:
             keys_only=self.schemas.keys_only,
             instant_time=stamp,
             memory_budget_bytes=self.settings.memory_budget_bytes,
-            required_ordering=self.schemas.rule.ordering_field if self._compares_ordering() else None,
+            required_ordering=self.context.config.ordering_field if self._compares_ordering() else None,
             by_partition=self.operation is WriteOperation.BULK_INSERT or self.operation.replaces,
             looked_up=self._looks_keys_up() and not self.settings.routes,
         )

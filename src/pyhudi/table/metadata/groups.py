@@ -66,10 +66,14 @@ class Wanted:
         return file.scan()
 
 
-def lookup_tasks(slices: Sequence[FileSlice], keys: pa.StringArray) -> list[tuple[FileSlice, Wanted]]:
-    """Which keys are asked of which group.  slices: of all groups of a partition, by number."""
-    distinct = pc.unique(keys)
-    shards = shard_of_keys(distinct, len(slices))
+def lookup_tasks(
+    slices: Sequence[FileSlice], keys: pa.StringArray, routes: pa.StringArray | None = None
+) -> list[tuple[FileSlice, Wanted]]:
+    """Which keys are asked of which group.  slices: of all groups of a partition, by number; routes: what tells the group of each
+    key, the keys being distinct; None: the key does.
+    """
+    distinct = pc.unique(keys) if routes is None else keys
+    shards = shard_of_keys(distinct if routes is None else routes, len(slices))
     tasks: list[tuple[FileSlice, Wanted]] = []
     for number in np.unique(shards).tolist():
         mine = distinct.filter(pa.array(shards == number)).cast(pa.binary())

@@ -174,8 +174,9 @@ def find_secondary_keys(metadata: MetadataTable, index: str, texts: pa.StringArr
 
     texts: values as the index writes them, no nulls.
     """
-    prefixes = format_secondary_prefixes(texts).to_pylist()
-    found = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes))]
+    layout = layout_of(metadata, index)
+    prefixes = format_secondary_prefixes(texts, layout).to_pylist()
+    found = [keys for _, keys in _secondary(metadata.lookup_prefixes(index, prefixes, routed=layout > 1))]
     return pa.concat_arrays(found) if found else pa.array([], pa.string())
 
 
@@ -185,13 +186,36 @@ def find_secondary_values(metadata: MetadataTable, index: str) -> Iterator[tuple
         yield from _secondary([group])
 
 
+def layout_of(metadata: MetadataTable, index: str) -> int:
+    """The layout of the records of an index that has a definition."""
+    definition = metadata.definitions.get(index)
+    return 1 if definition is None else definition.layout
+
+
 def secondary_indexes(metadata: MetadataTable) -> dict[str, str]:
-    """Column -> partition of the secondary index over it; of several over one column the first."""
+    """Column -> partition of the secondary index over it, of those that can be believed; of several over one column the first."""
     found: dict[str, str] = {}
+    stale = stale_secondary_indexes(metadata)
     for name, definition in metadata.definitions.items():
-        if name.startswith(SECONDARY_INDEX_PREFIX) and name in metadata.partitions and len(definition.source_fields) == 1:
+        if _is_secondary(metadata, name) and name not in stale and len(definition.source_fields) == 1:
             found.setdefault(definition.source_fields[0], name)
     return found
+
+
+def stale_secondary_indexes(metadata: MetadataTable) -> frozenset[str]:
+    """Secondary indexes that may not know what log files changed.
+
+    Of several in a merge-on-read table, releases 1.1 and 1.2 update that alone by a log whose definition comes first.  Their
+    definitions have a version, those of release 1.0 have none.
+    """
+    named = [name for name in metadata.definitions if _is_secondary(metadata, name)]
+    if metadata.data_context.config.is_cow or not any(metadata.definitions[name].names_layout for name in named):
+        return frozenset()
+    return frozenset(named[1:])
+
+
+def _is_secondary(metadata: MetadataTable, name: str) -> bool:
+    return name.startswith(SECONDARY_INDEX_PREFIX) and name in metadata.partitions
 
 
 def hashes_of_partitions(partitions: Iterable[str]) -> dict[str, str]:

@@ -19,16 +19,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
+import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
-from pyhudi.format.index_definitions import IndexDefinition, parse_index_definitions
+from pyhudi.format.index_definitions import IndexDefinition, check_named_layout, parse_index_definitions
 from pyhudi.format.instants import Action
-from pyhudi.format.metadata.partitions import parse_file_group_index
+from pyhudi.format.metadata.partitions import parse_file_group, parse_file_group_index
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
+from pyhudi.records.hashing import shard_of_keys
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
@@ -52,7 +54,7 @@ class MetadataTable:
     def __init__(self, context: TableContext, data_timeline: Timeline) -> None:
         self._data = context
         self._data_timeline = data_timeline
-        self._slices: dict[str, tuple[FileSlice, ...]] = {}
+        self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
         self._files = MetadataFiles(self.storage)
 
     @property
@@ -101,6 +103,17 @@ class MetadataTable:
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest merged slice of each file group of a partition, by group number; no group for a partition that is not there.
 
+        Raises as `sections`, and Unsupported for a partitioned record index.
+        """
+        sections = self.sections(partition)
+        for slice_ in (slice_ for section in sections for slice_ in section):
+            parse_file_group_index(slice_.file_id)
+        return sections[0] if sections else ()
+
+    def sections(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
+        """As `slices`: one section, but of a partitioned record index one for each partition of the table, in each of which a key
+        has a file group.
+
         Raises CorruptData when group numbers are missing: keys could not be found then; SnapshotOutdated when files were cleaned
         between the loading of the timeline and the listing.
         """
@@ -110,37 +123,57 @@ class MetadataTable:
             self._check_whole(partition, files)
             groups = build_file_groups(partition, files, self._slicing)
             slices = visible_slices(groups, self._slicing)
-            numbered = sorted((parse_file_group_index(slice_.file_id), slice_) for slice_ in slices)
-            if [number for number, _ in numbered] != list(range(len(numbered))):
-                raise CorruptData(
-                    "file groups of the metadata table are missing",
-                    expected=f"0 to {len(numbered) - 1}",
-                    found=", ".join(slice_.file_id for _, slice_ in numbered),
-                    path=self.storage.absolute(partition),
-                )
-            found = tuple(slice_ for _, slice_ in numbered)
+            named: dict[str, list[tuple[int, FileSlice]]] = {}
+            for slice_ in slices:
+                section, number = parse_file_group(slice_.file_id)
+                named.setdefault(section, []).append((number, slice_))
+            for numbered in named.values():
+                numbered.sort(key=lambda pair: pair[0])
+                if [number for number, _ in numbered] != list(range(len(numbered))):
+                    raise CorruptData(
+                        "file groups of the metadata table are missing",
+                        expected=f"0 to {len(numbered) - 1}",
+                        found=", ".join(slice_.file_id for _, slice_ in numbered),
+                        path=self.storage.absolute(partition),
+                    )
+            found = tuple(tuple(slice_ for _, slice_ in named[section]) for section in sorted(named))
             self._slices[partition] = found
         return found
 
-    def lookup(self, partition: str, keys: pa.StringArray) -> list[GroupCells]:
-        """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
-        read.
-        """
-        return self._reader.read_all(lookup_tasks(self._require(partition), keys))
+    def is_sectioned(self, partition: str) -> bool:
+        """Whether the same key may stand in several sections."""
+        return any(parse_file_group(section[0].file_id)[0] for section in self.sections(partition))
 
-    def lookup_prefixes(self, partition: str, prefixes: Sequence[str]) -> list[GroupCells]:
-        """The cells whose key begins with one of the prefixes.  One result for each group."""
+    def lookup(self, partition: str, keys: pa.StringArray, routes: pa.StringArray | None = None) -> list[GroupCells]:
+        """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
+        read.  routes: as of `lookup_tasks`.
+        """
+        tasks = [task for section in self._require(partition) for task in lookup_tasks(section, keys, routes)]
+        return self._reader.read_all(tasks)
+
+    def lookup_prefixes(self, partition: str, prefixes: Sequence[str], *, routed: bool = False) -> list[GroupCells]:
+        """The cells whose key begins with one of the prefixes.  One result for each group that is read.
+
+        routed: the prefix of a key, not the whole key, names its file group, so that one group is read for each.
+        """
+        if not prefixes:
+            return []
         wanted = Wanted(prefixes=tuple(sorted({prefix.encode() for prefix in prefixes})))
-        return self._reader.read_all([(slice_, wanted) for slice_ in self._require(partition)]) if prefixes else []
+        groups = [slice_ for section in self._require(partition) for slice_ in section]
+        if routed:
+            chosen = shard_of_keys(pa.array(prefixes, pa.string()), len(groups))
+            groups = [groups[number] for number in np.unique(chosen).tolist()]
+        return self._reader.read_all([(slice_, wanted) for slice_ in groups])
 
     def scan(self, partition: str) -> Iterator[GroupCells]:
         """Everything in a partition, group by group; a group's base file is read while its cells are asked for."""
-        for slice_ in self._require(partition):
+        for slice_ in (slice_ for section in self._require(partition) for slice_ in section):
             yield self._reader.read(slice_, Wanted())
 
     def partition(self, name: str) -> MetadataPartition:
         """A partition as it stands, for tasks that look keys up in it."""
-        slices = self._require(name)
+        self._require(name)
+        slices = self.slices(name)
         instants = {log.name.instant_time for slice_ in slices for log in slice_.logs}
         return MetadataPartition(self.storage.spec(), name, slices, frozenset(filter(self._validity.counts, instants)))
 
@@ -182,13 +215,13 @@ class MetadataTable:
                 instants=loss.instants,
             )
 
-    def _require(self, partition: str) -> tuple[FileSlice, ...]:
+    def _require(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
         if partition not in self.partitions:
             raise InvalidRequest(f"the metadata table has no partition {partition!r}; it has {', '.join(self.partitions)}")
-        slices = self.slices(partition)
-        if not slices:
+        sections = self.sections(partition)
+        if not sections:
             raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
-        return slices
+        return sections
 
 
 def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str]:
@@ -221,6 +254,10 @@ def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
     if data is None:
         return {}
     try:
-        return parse_index_definitions(data)
+        definitions = parse_index_definitions(data)
+        if context.config.version.has_index_versions:
+            for definition in definitions.values():
+                check_named_layout(definition)
+        return definitions
     except CorruptData as error:
         raise error.with_path(context.storage.absolute(path)) from error

@@ -175,12 +175,12 @@ def test_a_later_schema_has_more_fields_and_more_kinds_of_bounds() -> None:
     def extend(fields: list[Any]) -> None:
         fields[2]["type"] += [later, list_of]
         fields[3]["type"] += ["LaterWrapper", "ListWrapper"]
-        fields.insert(2, {"name": "valueType", "type": ["null", "string"], "default": None})
+        fields.insert(2, {"name": "laterValue", "type": ["null", "string"], "default": None})
 
     schema = changed(STATS_FIELDS, extend)
     model = "org.apache.hudi.avro.model."
     bounds = {"minValue": (model + "LaterWrapper", {"value": 1}), "maxValue": (model + "LaterWrapper", {"value": 300})}
-    rows = [FULL_STATS, FULL_STATS | bounds | {"valueType": "x"}]
+    rows = [FULL_STATS, FULL_STATS | bounds | {"laterValue": "x"}]
     values = binary(*(written(schema, {"key": "", "type": 3, "ColumnStatsMetadata": row}) for row in rows))
     stats, _ = decode_column_stats(values, schema)
     assert [row["kind"] for row in stats["min"].to_pylist()] == [2, 255]

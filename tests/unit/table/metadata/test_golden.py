@@ -28,6 +28,10 @@ def opened(path: Path) -> tuple[TableContext, MetadataTable]:
     return context, MetadataTable(context, context.timeline.load())
 
 
+# A downgrade leaves no statistics of the second form behind.
+WITH_STATISTICS = [name for name in golden_cases(with_traits={"mdt"}) if name != "mor_v8_downgraded"]
+
+
 @pytest.mark.parametrize("name", WITH_METADATA)
 def test_the_listing_is_that_of_the_directories(name: str, tmp_path: Path) -> None:
     context, metadata = opened(open_golden(name, tmp_path).path)
@@ -79,7 +83,7 @@ def test_the_record_index_has_the_keys_of_the_table(name: str, tmp_path: Path) -
     assert not metadata.is_ahead
 
 
-@pytest.mark.parametrize("name", golden_cases(with_traits={"mdt"}, without_traits={"v9"}))
+@pytest.mark.parametrize("name", WITH_STATISTICS)
 def test_statistics_by_prefix_are_those_of_a_scan(name: str, tmp_path: Path) -> None:
     _, metadata = opened(open_golden(name, tmp_path).path)
     everything = pa.Table.from_batches(indexes.scan_column_stats(metadata))
@@ -92,7 +96,8 @@ def test_statistics_by_prefix_are_those_of_a_scan(name: str, tmp_path: Path) -> 
     assert set(indexes.partition_hashes(one).to_pylist()) == set(hashes.values())
     few = indexes.find_column_stats(metadata, ["id"], sorted(hashes)[:1])
     assert set(indexes.partition_hashes(few).to_pylist()) == {hashes[sorted(hashes)[0]]}
-    assert sorted(indexes.find_partition_stats(metadata, ["id"])["file_name"].to_pylist()) == sorted(hashes)
+    if "partition_stats" in metadata.partitions:
+        assert sorted(indexes.find_partition_stats(metadata, ["id"])["file_name"].to_pylist()) == sorted(hashes)
 
 
 def damaged(path: Path, how: str) -> None:
