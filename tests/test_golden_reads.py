@@ -27,7 +27,7 @@ FORMAT = "hoodie.datasource.query.incremental.format"
 QUERIES = [(name, query.name) for name in golden_cases() for query in load_case(name).queries]
 PARTITIONED = {
     name: {"cow_hive_style": "region", "cow_timestamp_keys": "ts"}.get(name, "city")
-    for name in golden_cases(without_traits={"types", "custom", "archived", "default_bloom", *CLOSED_TRAITS})
+    for name in golden_cases(without_traits={"types", "custom", "archived", "default_bloom", "no_partitions", *CLOSED_TRAITS})
 }
 
 

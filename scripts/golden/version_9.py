@@ -2,6 +2,7 @@
 
 Traits beside those of `cases`:
     v9                            table version 9
+    no_partitions                 the table has none (else by city)
     by_1_1                        another table version, written by release 1.1.1
     two_ordering_fields           tuples as ordering values
     delete_marker, fills          a column that marks deletes; a partial update mode
@@ -104,7 +105,7 @@ def mor_v9_commit_time(table: Maker) -> None:
 
 
 @case("an int column as ordering field of version 9: 0 and null are no ordering values of deletes", "mor", "event_time",
-      "avro_log", "v9", "deletes", release=NEWER)  # fmt: skip
+      "avro_log", "v9", "deletes", "no_partitions", release=NEWER)  # fmt: skip
 def mor_v9_int_ordering(table: Maker) -> None:
     _merge_on_read(table, **{PARTITION: None})
 
@@ -167,7 +168,7 @@ def _update_by_two_fields(table: Maker, nothing: int | None = None) -> None:
 
 
 @case("two ordering fields: newer, older and equal tuples, deletes with tuples, a null in a place", "mor", "event_time",
-      "avro_log", "v9", "deletes", "two_ordering_fields", release=NEWER)  # fmt: skip
+      "avro_log", "v9", "deletes", "two_ordering_fields", "no_partitions", release=NEWER)  # fmt: skip
 def mor_v9_two_fields(table: Maker) -> None:
     _merge_on_read(table, **{ORDERING: "ts,qty", PARTITION: None})
     _update_by_two_fields(table)
@@ -182,6 +183,7 @@ def mor_v9_two_fields(table: Maker) -> None:
     "v9",
     "deletes",
     "two_ordering_fields",
+    "no_partitions",
     release=NEWER,
 )
 def cow_v9_two_fields(table: Maker) -> None:
@@ -191,7 +193,7 @@ def cow_v9_two_fields(table: Maker) -> None:
 
 
 @case("two ordering fields: compacted, and logs after it", "mor", "event_time", "avro_log", "v9", "deletes",
-      "two_ordering_fields", "compaction", release=NEWER)  # fmt: skip
+      "two_ordering_fields", "compaction", "no_partitions", release=NEWER)  # fmt: skip
 def mor_v9_compacted(table: Maker) -> None:
     _merge_on_read(table, **{ORDERING: "ts,qty", PARTITION: None})
     _update_by_two_fields(table)
@@ -218,7 +220,7 @@ _TUPLE = pa.schema(
 
 
 @case("seven ordering fields of as many types, rows that differ in one each, deletes with their tuples", "mor", "event_time",
-      "avro_log", "v9", "deletes", "two_ordering_fields", release=NEWER)  # fmt: skip
+      "avro_log", "v9", "deletes", "two_ordering_fields", "no_partitions", release=NEWER)  # fmt: skip
 def mor_v9_tuple_types(table: Maker) -> None:
     names = _TUPLE.names[1:]
     _merge_on_read(table, **{ORDERING: ",".join(names), PARTITION: None})
@@ -329,7 +331,7 @@ def _add(name: str, payload: str, make: partial[None], *traits: str) -> None:
     fills = ("fills",) if payload in _FILLING else ()
     place = "logs" if kind == "mor" else "base files"
     shown = f"payload class {payload} as a merge mode: nulls, late rows and ties in {place}"
-    CASES.append(Case(name, shown, (kind, mode, "v9", *fills, *traits), make, NEWER))
+    CASES.append(Case(name, shown, (kind, mode, "v9", "no_partitions", *fills, *traits), make, NEWER))
 
 
 for _name in _PLAIN:
@@ -355,6 +357,7 @@ _add("mor_v9_MySqlDebezium", "MySqlDebeziumAvroPayload", partial(_mysql), "avro_
     "avro_log",
     "v9",
     "delete_marker",
+    "no_partitions",
     release=NEWER,
 )
 def mor_v9_delete_marker(table: Maker) -> None:
@@ -451,7 +454,7 @@ def mor_v9_indexes(table: Maker) -> None:
 
 
 @case("a secondary index over dates, and a second one that release 1.1.1 does not keep up with logs", "mor", "event_time",
-      "avro_log", "v9", "mdt", "record_index", "indexes", release=NEWER)  # fmt: skip
+      "avro_log", "v9", "mdt", "record_index", "indexes", "no_partitions", release=NEWER)  # fmt: skip
 def mor_v9_two_secondary(table: Maker) -> None:
     _merge_on_read(table, **{**_ALL_INDEXES, "hoodie.metadata.index.bloom.filter.enable": False, PARTITION: None})
 
@@ -528,7 +531,7 @@ def mor_v6_by_1_1(table: Maker) -> None:
 
 
 @case("version 8 with a payload class and indexes in their first form, upgraded to 9", "mor", "event_time", "avro_log", "v9",
-      "mdt", "record_index", "indexes", "fills", "compaction", release=NEWER)  # fmt: skip
+      "mdt", "record_index", "indexes", "fills", "compaction", "no_partitions", release=NEWER)  # fmt: skip
 def mor_v9_upgraded(table: Maker) -> None:
     options = {**_ALL_INDEXES, "hoodie.metadata.index.bloom.filter.enable": False, PARTITION: None}
     _merge_on_read(table, **{**options, PAYLOAD: MODEL + "PartialUpdateAvroPayload"})

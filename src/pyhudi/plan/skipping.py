@@ -59,7 +59,9 @@ def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collect
         if name not in indexed or name.split(".")[0] in unusable:
             continue
         kind = field_at(schema, name).type
-        if wrapped_kind(kind) is not None and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
+        # Decimals too large for the first layout of statistics have some in the second.
+        has_bounds = wrapped_kind(kind) is not None or pa.types.is_decimal128(kind)
+        if has_bounds and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
             found.append(name)
     return found
 

@@ -212,6 +212,8 @@ def load_table_config(storage: Storage) -> TableConfig:
             return config
         except CorruptData as error:
             damage = damage or error.with_path(storage.absolute(path))
+        except Unsupported as error:
+            raise Unsupported(f"{error} [{storage.absolute(path)}]") from error
     if damage is not None:
         raise damage
     raise TableNotFound(

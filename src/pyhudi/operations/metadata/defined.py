@@ -61,6 +61,9 @@ class DefinedIndexes:
                 result_type(expression, schema)
 
 
+_PARTITIONED = "isPartitioned"
+
+
 def check_kept(context: TableContext, partitions: Iterable[str]) -> None:
     """Raises Unsupported for an index among some partitions that PyHudi cannot keep up to date: it reads layouts that it does not
     write.
@@ -69,9 +72,13 @@ def check_kept(context: TableContext, partitions: Iterable[str]) -> None:
     definitions = load_index_definitions(context)
     for name in partitions:
         definition = definitions.get(name)
-        if definition is not None and definition.layout > 1:
-            with _named(name):
+        if definition is None:
+            continue
+        with _named(name):
+            if definition.layout > 1:
                 raise Unsupported(f"layout {definition.layout} of its records is read, and not written")
+            if definition.option(_PARTITIONED) == "true":
+                raise Unsupported("it is partitioned: keys are unique within a partition of the table alone")
 
 
 def is_defined(partition: str) -> bool:
