@@ -22,7 +22,7 @@ from tests.golden_tables import golden_cases, open_golden
 from tests.rows import assert_same_rows
 
 OFF = {"hoodie.enable.data.skipping": False}
-WITH_METADATA = golden_cases(with_traits={"mdt"})
+WITH_METADATA = golden_cases(with_traits={"mdt"}, without_traits={"types", "no_partitions"})
 COLUMNS = ("_hoodie_commit_time", "_hoodie_record_key", "id", "ts", "rider", "fare", "city")
 
 

@@ -84,7 +84,7 @@ DECIMAL_V2 = 128
 _MOST_DIGITS = 38
 
 
-def typed_kinds(kinds: pa.UInt8Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.UInt8Array:
+def typed_kinds(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
     """The kinds of bounds as the types of their columns have them.
 
     ordinals: of ValueType; null and 0: the first layout; infos: for decimals "precision,scale".  Raises CorruptData for others.
