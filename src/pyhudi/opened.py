@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 
 class OpenTable:
-    """A table at a URI, the options that hold for every verb, and the thread that runs services beside the writes, if any."""
+    """A table at a URI, the options that hold for every verb, and the thread that runs services beside the writes, if any.
+
+    Pickled, it leaves that thread where it is.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,9 @@ class OpenTable:
         check_against_table(self.options, config)
         self.context = TableContext(storage, env, config, open_lock(LockSettings.of(self.options, config.name), storage, env))
         self.background: BackgroundServices | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "background": None}
 
     @property
     def uri(self) -> str:
@@ -98,7 +104,7 @@ class OpenTable:
     def write(self, write: Callable[[WriteSettings], WriteResult], settings: WriteSettings) -> WriteResult:
         """Write; what a thread beside the writer does is left to it, and it is told of the commit."""
         beside = self.background
-        if beside is None:
+        if beside is None or not beside.of_this_process:
             return write(settings)
         beside.check()
         result = write(replace(settings, services=settings.services.left_to_thread(beside.names)))

@@ -11,6 +11,7 @@ What this does not do: it decides no rollback, and compares the store's clock wi
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from dataclasses import dataclass
 from typing import Annotated
@@ -48,7 +49,7 @@ class HeartbeatSettings:
 
 
 class Heartbeat:
-    """The heartbeat of one instant of ours."""
+    """The heartbeat of one instant of ours.  In a child of fork it is the parent's: nothing there beats or removes it."""
 
     def __init__(
         self,
@@ -66,6 +67,7 @@ class Heartbeat:
         self._content = content
         self._beaten_ms: int | None = None
         self._repetition: Repetition | None = None
+        self._process = os.getpid()
         # No beat may follow the deletion at the end, or the instant would look alive for ever.
         self._mutex = threading.Lock()
 
@@ -76,6 +78,12 @@ class Heartbeat:
 
     def check(self) -> None:
         """Call it before publishing: raises WriteConflict when others may have taken this writer for dead."""
+        if self._process != os.getpid():
+            raise WriteConflict(
+                f"instant {self._request_time} is written by process {self._process}, from which this one was forked; "
+                "leave it to that one",
+                instants=(self._request_time,),
+            )
         silent_ms = None if self._beaten_ms is None else self._env.monotonic_ms() - self._beaten_ms
         if silent_ms is None or silent_ms > self._settings.patience_ms:
             raise WriteConflict(
@@ -86,6 +94,8 @@ class Heartbeat:
 
     def stop(self, *, delete: bool = True) -> None:
         """Beat no more.  delete: also remove the file, as after a commit or a rollback."""
+        if self._process != os.getpid():
+            return
         with self._mutex:
             if self._repetition is not None:
                 self._repetition.stop()

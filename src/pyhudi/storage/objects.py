@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import threading
 import time
 import uuid
@@ -410,12 +411,38 @@ class _Stores:
     """One bucket twice: `patient` repeats requests that fail, `once` sends each a single time.
 
     attempts: at a conditional write.  endpoint: what stands for the bucket among those of this process.
+    Raises Unsupported in a child of fork whose parent had sent requests: the client waits for its threads there, for ever.
     """
 
-    patient: Any
-    once: Any
+    _patient: Any
+    _once: Any
     attempts: int
     endpoint: tuple[str, ...]
+
+    @property
+    def patient(self) -> Any:
+        _check_client()
+        return self._patient
+
+    @property
+    def once(self) -> Any:
+        _check_client()
+        return self._once
+
+
+# The process in which the client of object stores has begun to work.
+_client_process: int | None = None
+
+
+def _check_client() -> None:
+    global _client_process
+    if _client_process is None:
+        _client_process = os.getpid()
+    elif _client_process != os.getpid():
+        raise Unsupported(
+            f"this process was forked from {_client_process}, which had used object stores, and their client does not survive "
+            'that; start processes by the methods "spawn" or "forkserver"'
+        )
 
 
 _probed: set[tuple[str, ...]] = set()

@@ -6,20 +6,24 @@
 
 A storage that carries planned faults (faults.py) keeps them: its spec names the plan, and opening the spec in the same process
 joins it.
+
+A storage that is pickled travels as its spec, and is opened from it where it arrives.
 """
 
 from __future__ import annotations
 
+import copyreg
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.coding import checked_text
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.storage.faults import FAULT_OPTION, rejoin
-from pyhudi.storage.local import open_local
-from pyhudi.storage.memory import open_memory
-from pyhudi.storage.objects import OBJECT_SCHEMES, open_objects
+from pyhudi.storage.faults import FAULT_OPTION, FaultyStorage, rejoin
+from pyhudi.storage.local import LocalStorage, open_local
+from pyhudi.storage.memory import MemoryStorage, open_memory
+from pyhudi.storage.objects import OBJECT_SCHEMES, ObjectStorage, open_objects
 from pyhudi.storage.uris import Location, parse_uri
 
 _OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {
@@ -49,3 +53,11 @@ def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[
     token = given.pop(FAULT_OPTION, None)
     storage = opener(location, given)
     return storage if token is None else rejoin(storage, token)
+
+
+def _as_spec(storage: Any) -> tuple[Callable[[StorageSpec], Storage], tuple[StorageSpec]]:
+    return open_storage, (storage.spec(),)
+
+
+for _kind in (LocalStorage, MemoryStorage, ObjectStorage, FaultyStorage):
+    copyreg.pickle(_kind, _as_spec)

@@ -306,7 +306,7 @@ class ArchivedCompletions(Mapping[str, str]):
     """Request time -> completion time of archived writes, read file by file when they are asked for.
 
     A moment's history: the manifest is read once, at the first question.  Two objects are equal only when they are one.
-    Thread-safe.
+    Thread-safe.  Pickled, it has read nothing yet.
     """
 
     def __init__(self, store: HistoryStore) -> None:
@@ -314,6 +314,9 @@ class ArchivedCompletions(Mapping[str, str]):
         self._mutex = threading.Lock()
         self._entries: tuple[ManifestEntry, ...] | None = None
         self._loaded: dict[str, dict[str, str]] = {}
+
+    def __reduce__(self) -> tuple[type[ArchivedCompletions], tuple[HistoryStore]]:
+        return ArchivedCompletions, (self._store,)
 
     def __getitem__(self, request_time: str) -> str:
         with self._mutex:

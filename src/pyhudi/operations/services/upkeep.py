@@ -10,6 +10,7 @@ Source: writing and services, "Deployment models".
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -53,6 +54,12 @@ class BackgroundServices:
     _leave: threading.Event = field(default_factory=threading.Event)
     _error: BaseException | None = None
     _thread: threading.Thread | None = None
+    _process: int = field(default_factory=os.getpid)
+
+    @property
+    def of_this_process(self) -> bool:
+        """False in a child of fork, where the thread is not."""
+        return self._process == os.getpid()
 
     def start(self) -> Self:
         """Start the thread."""

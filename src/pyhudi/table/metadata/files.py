@@ -122,13 +122,16 @@ K = TypeVar("K")
 
 
 class _Held(Generic[K, V]):
-    """What was used last, up to a total weight."""
+    """What was used last, up to a total weight.  Pickled, it is empty."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._weight = 0
         self._lock = Lock()
+
+    def __reduce__(self) -> tuple[type[_Held[K, V]], tuple[int]]:
+        return _Held, (self._limit,)
 
     def get(self, key: K) -> V | None:
         with self._lock:
