@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import threading
 import uuid
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -228,3 +232,38 @@ def test_a_write_whose_session_ends_is_taken_back(zookeeper: Server, tmp_path: P
     table.insert(rows("c"))
     assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == sorted([*landed, "c"])
     assert len(landed) < 6, "a session that ends before the completed file fails the write"
+
+
+def _count(address: str, path: str, file: str, rounds: int) -> None:
+    env = SystemEnvironment()
+    lock = ZookeeperLock(env, ZookeeperSettings(address, session_timeout_ms=1_000), path)
+    counter = Path(file)
+    for _ in range(rounds):
+        with lock.held():
+            # What the lock guards is a plain read and write, so that any overlap loses a count.
+            seen = int(counter.read_text())
+            env.sleep_ms(1)
+            lock.check()
+            counter.write_text(str(seen + 1))
+
+
+def _take_and_die(address: str, path: str) -> None:
+    ZookeeperLock(SystemEnvironment(), ZookeeperSettings(address, session_timeout_ms=1_000), path).acquire()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_processes_under_contention_and_a_death_lose_no_count(zookeeper: Server, path: str, tmp_path: Path) -> None:
+    counter = tmp_path / "n"
+    counter.write_text("0")
+    # Each child of fork makes a session of its own.
+    context = multiprocessing.get_context("fork")
+    victim = context.Process(target=_take_and_die, args=(zookeeper.address, path))
+    workers = [context.Process(target=_count, args=(zookeeper.address, path, str(counter), 20)) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for process in (victim, *workers):
+            process.start()
+    for process in (victim, *workers):
+        process.join(60)
+    assert [process.exitcode for process in (victim, *workers)] == [-signal.SIGKILL, 0, 0]
+    assert counter.read_text() == "40"
