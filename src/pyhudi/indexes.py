@@ -11,9 +11,6 @@ from pyhudi.opened import OpenTable
 from pyhudi.operations.action.settings import THREADS, CommitSettings
 from pyhudi.operations.services.index import (
     IndexInfo,
-    IndexRequest,
-    IndexSettings,
-    abort_index,
     create_index,
     drop_index,
     index_request,
@@ -22,6 +19,7 @@ from pyhudi.operations.services.index import (
     run_index,
     schedule_index,
 )
+from pyhudi.operations.services.indexing import IndexRequest, IndexSettings, abort_index
 from pyhudi.table.context import TableContext
 from pyhudi.verbs import VERBS
 

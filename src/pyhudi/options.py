@@ -33,7 +33,7 @@ from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.read.streams import START_OFFSET
-from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings
 from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteSettings

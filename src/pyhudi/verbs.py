@@ -39,7 +39,7 @@ from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings
 from pyhudi.operations.services.cluster import ClusteringOptions
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.services.ttl import TtlSettings
 from pyhudi.operations.write.batches import SinkSettings

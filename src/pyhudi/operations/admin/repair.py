@@ -38,7 +38,8 @@ from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.cluster import settle_clusterings
 from pyhudi.operations.services.clustering_plans import why_never
-from pyhudi.operations.services.index import IndexSettings, rebuild_index
+from pyhudi.operations.services.index import rebuild_index
+from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
