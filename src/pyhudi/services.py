@@ -29,8 +29,8 @@ from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.services.cluster import (
-    ClusteringOptions,
     ClusteringResult,
+    ClusterSettings,
     drop_clustering,
     execute_clustering,
     plan_and_run_clustering,
@@ -290,6 +290,6 @@ class Services:
         return settings, run
 
 
-def _clustering_options(order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusteringOptions:
+def _clustering_options(order_by: str | Sequence[str] | None, layout: str | None, parsed: Options) -> ClusterSettings:
     columns = (order_by,) if isinstance(order_by, str) else None if order_by is None else tuple(order_by)
-    return ClusteringOptions.of(parsed, columns, layout)
+    return ClusterSettings.of(parsed, columns, layout)

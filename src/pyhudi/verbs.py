@@ -37,7 +37,7 @@ from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.read.streams import START_OFFSET
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings
-from pyhudi.operations.services.cluster import ClusteringOptions
+from pyhudi.operations.services.cluster import ClusterSettings
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
@@ -174,8 +174,8 @@ VERBS: Mapping[str, Verb] = {
         _service("delete_savepoint", CommitSettings, single=()),
         _service("clean", CleanSettings, single=()),
         _service("archive", ArchiveSettings, single=()),
-        _service("cluster", ClusteringOptions),
-        _service("schedule_clustering", ClusteringOptions),
+        _service("cluster", ClusterSettings),
+        _service("schedule_clustering", ClusterSettings),
         _service("unschedule_clustering", CommitSettings, single=()),
         _service("compact", CompactSettings),
         _service("schedule_compaction", CompactSettings, single=()),

@@ -8,7 +8,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, State
 from pyhudi.operations.services.cluster import (
-    ClusteringOptions,
+    ClusterSettings,
     drop_clustering,
     execute_clustering,
     plan_and_run_clustering,
@@ -33,8 +33,8 @@ ENGINE = LocalEngine(1)
 KINDS = ("cow", pytest.param("mor", marks=pytest.mark.slow))
 
 
-def settings(world: World) -> ClusteringOptions:
-    return ClusteringOptions.of(parse_options(world.options))
+def settings(world: World) -> ClusterSettings:
+    return ClusterSettings.of(parse_options(world.options))
 
 
 def grown(kind: str, **options: object) -> World:

@@ -24,7 +24,7 @@ from pyhudi.operations.metadata.initialise import ensure_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.operations.services.cluster import ClusteringOptions, schedule_clustering
+from pyhudi.operations.services.cluster import ClusterSettings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction, schedule_log_compaction
 from pyhudi.operations.services.index import IndexSettings, drop_index, index_request, rebuild_index, schedule_index
 from pyhudi.options import Options, parse_options
@@ -152,7 +152,7 @@ def log_compaction(context: TableContext, options: Options) -> object:
 
 
 def clustering(context: TableContext, options: Options) -> object:
-    return schedule_clustering(context, ENGINE, ClusteringOptions.of(options))
+    return schedule_clustering(context, ENGINE, ClusterSettings.of(options))
 
 
 def indexing(context: TableContext, options: Options) -> object:

@@ -9,7 +9,7 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.operations.services.cluster import ClusteringOptions, schedule_clustering
+from pyhudi.operations.services.cluster import ClusterSettings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
@@ -32,7 +32,7 @@ def clean(run: World, context: TableContext) -> object:
 
 
 def cluster(run: World, context: TableContext) -> object:
-    return schedule_clustering(context, ENGINE, ClusteringOptions.of(parse_options(run.options)))
+    return schedule_clustering(context, ENGINE, ClusterSettings.of(parse_options(run.options)))
 
 
 def compact(run: World, context: TableContext) -> object:

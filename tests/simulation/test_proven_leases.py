@@ -22,7 +22,7 @@ from pyhudi.operations.admin.repair import RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_savepoint
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.operations.services.cluster import ClusteringOptions, run_clusterings
+from pyhudi.operations.services.cluster import ClusterSettings, run_clusterings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
 from pyhudi.options import Options, parse_options
 from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment
@@ -102,7 +102,7 @@ def log_compaction(context: TableContext, options: Options) -> object:
 
 
 def clustering(context: TableContext, options: Options) -> object:
-    return run_clusterings(context, ENGINE, ClusteringOptions.of(options))
+    return run_clusterings(context, ENGINE, ClusterSettings.of(options))
 
 
 def of_timeline(calls: list[Call]) -> list[Call]:

@@ -26,7 +26,7 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.history import MAX_LEVEL, HistoryFileName, Manifest, ManifestEntry, parse_history_file
 from pyhudi.format.instants import Action, Instant, State, parse_instant_time
-from pyhudi.plan.cleaning import CleaningSettings, LastClean, earliest_instant_to_retain
+from pyhudi.plan.cleaning import CleaningRules, LastClean, earliest_instant_to_retain
 from pyhudi.plan.compaction import COMPACTION_TRIGGER, MAX_DELTA_COMMITS, CompactionTrigger
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.timeline.timeline import SLICING_ACTIONS, Timeline
@@ -41,7 +41,7 @@ MAX_COMMITS = Option("hoodie.keep.max.commits", int, "30", "commits on the activ
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivalSettings:
+class ArchivalRules:
     """How many completed writes the active timeline keeps.
 
     beyond_savepoint: pass over savepointed commits instead of stopping before the first.  delta_commits_counted: how many delta
@@ -65,7 +65,7 @@ class ArchivalSettings:
         int,
         MERGE_BATCH,
     ]
-    cleaning: CleaningSettings
+    cleaning: CleaningRules
 
     def __post_init__(self) -> None:
         if self.min_commits < 1 or self.max_commits <= self.min_commits:
@@ -77,7 +77,7 @@ class ArchivalSettings:
             raise InvalidRequest(f"{MERGE_BATCH} has to be at least 2, not {self.merge_batch}")
 
     @classmethod
-    def of(cls, options: Options) -> ArchivalSettings:
+    def of(cls, options: Options) -> ArchivalRules:
         """From checked options."""
         counted = options.word(COMPACTION_TRIGGER) in (CompactionTrigger.NUM_COMMITS, CompactionTrigger.NUM_AND_TIME)
         delta_commits = options.integer(MAX_DELTA_COMMITS) if counted else None
@@ -117,7 +117,7 @@ class HistoryMerge:
     output: HistoryFileName
 
 
-def reason_not_to_archive(timeline: Timeline, settings: ArchivalSettings) -> str | None:
+def reason_not_to_archive(timeline: Timeline, settings: ArchivalRules) -> str | None:
     """Why archival is not due, as far as a glance at the timeline tells."""
     count = len(timeline.completed_writes())
     if count <= settings.max_commits:
@@ -126,7 +126,7 @@ def reason_not_to_archive(timeline: Timeline, settings: ArchivalSettings) -> str
 
 
 def plan_archival(
-    timeline: Timeline, settings: ArchivalSettings, bounds: ArchivalBounds, *, is_cow: bool, zone: tzinfo
+    timeline: Timeline, settings: ArchivalRules, bounds: ArchivalBounds, *, is_cow: bool, zone: tzinfo
 ) -> ArchivalPlan:
     """Choose the instants that leave.  zone: of the table's instant times."""
     completed = timeline.completed_writes()
@@ -197,7 +197,7 @@ def _nothing(reason: str) -> ArchivalPlan:
     return ArchivalPlan((), "", reason)
 
 
-def _counts(timeline: Timeline, completed: tuple[Instant, ...], settings: ArchivalSettings, zone: tzinfo) -> tuple[int, int]:
+def _counts(timeline: Timeline, completed: tuple[Instant, ...], settings: ArchivalRules, zone: tzinfo) -> tuple[int, int]:
     """Minimum and maximum, raised to what the cleaner retains: hours are counted back from the newest write."""
     keep_min, keep_max = settings.min_commits, settings.max_commits
     if completed:
@@ -226,7 +226,7 @@ def _pending_bound(timeline: Timeline, completed: tuple[Instant, ...]) -> str | 
     return before[-1] if before else first
 
 
-def _compaction_bound(timeline: Timeline, settings: ArchivalSettings) -> str | None:
+def _compaction_bound(timeline: Timeline, settings: ArchivalRules) -> str | None:
     """The first delta commit that has to stay so that the next compaction's count comes out right."""
     needed = settings.delta_commits_counted
     if needed is None:
@@ -274,7 +274,7 @@ def _metadata_bound(completed: tuple[Instant, ...], bounds: ArchivalBounds) -> s
     return next((i.request_time for i in completed if (i.completion_time or i.request_time) > compacted), None)
 
 
-def _data_table_bound(data_table: Timeline | None, settings: ArchivalSettings) -> str | None:
+def _data_table_bound(data_table: Timeline | None, settings: ArchivalRules) -> str | None:
     if data_table is None:
         return None
     saved = {i.request_time for i in data_table.completed(Action.SAVEPOINT)} if settings.beyond_savepoint else set()

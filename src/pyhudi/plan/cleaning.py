@@ -94,7 +94,7 @@ _RETAINED = {
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningSettings:
+class CleaningRules:
     """What is kept, and when a clean is due.
 
     trigger_commits: completed writes since the last clean that make the next one due.  incremental: look only at partitions that
@@ -135,7 +135,7 @@ class CleaningSettings:
             raise InvalidRequest(f"{HOURS_RETAINED} and {TRIGGER_COMMITS} cannot be negative")
 
     @classmethod
-    def of(cls, options: Options) -> CleaningSettings:
+    def of(cls, options: Options) -> CleaningRules:
         """From checked options.  The policy is that of the one `...retained` option given, when no policy is."""
         named = options.text(POLICY)
         given = [policy for option, policy in _RETAINED.items() if options.given(option) is not None]
@@ -178,7 +178,7 @@ class PartitionClean:
     delete_partition: bool
 
 
-def earliest_instant_to_retain(timeline: Timeline, settings: CleaningSettings, now_ms: int, zone: tzinfo) -> Instant | None:
+def earliest_instant_to_retain(timeline: Timeline, settings: CleaningRules, now_ms: int, zone: tzinfo) -> Instant | None:
     """The instant from which on everything stays; None when nothing may go by it, or the policy has none.
 
     now_ms: epoch milliseconds, against which hours are counted.  zone: that of the table's instant times.
@@ -205,7 +205,7 @@ def earliest_instant_to_retain(timeline: Timeline, settings: CleaningSettings, n
     return earliest
 
 
-def reason_not_to_clean(timeline: Timeline, settings: CleaningSettings, last: LastClean | None) -> str | None:
+def reason_not_to_clean(timeline: Timeline, settings: CleaningRules, last: LastClean | None) -> str | None:
     """Why no clean is due, as far as the timeline tells; None when one has to be planned."""
     completed = timeline.completed_writes()
     if not completed:
@@ -222,7 +222,7 @@ def reason_not_to_clean(timeline: Timeline, settings: CleaningSettings, last: La
 
 def commits_to_inspect(
     timeline: Timeline,
-    settings: CleaningSettings,
+    settings: CleaningRules,
     last: LastClean | None,
     earliest: Instant | None,
     history_is_empty: bool,
@@ -267,7 +267,7 @@ def plan_partition(
     partition: str,
     groups: Iterable[FileGroup],
     state: SlicingState,
-    settings: CleaningSettings,
+    settings: CleaningRules,
     earliest: Instant | None,
     savepointed: frozenset[str],
     needed_from: Mapping[tuple[str, str], str],

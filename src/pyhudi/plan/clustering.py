@@ -60,7 +60,7 @@ GROUPING = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class ClusteringSettings:
+class ClusteringRules:
     """How to choose and group slices.  Sizes in bytes.
 
     sort_columns: the order of rows in the output, () for none.  seed: for the random grouping.
@@ -186,7 +186,7 @@ def clustering_due(timeline: Timeline, last: str, max_commits: int) -> Clusterin
     return ClusteringDue(count >= max_commits, f"{count} of {max_commits} commits since the last clustering")
 
 
-def choose_partitions(partitions: Iterable[str], settings: ClusteringSettings, hour: int) -> tuple[str, ...]:
+def choose_partitions(partitions: Iterable[str], settings: ClusteringRules, hour: int) -> tuple[str, ...]:
     """The partitions to look at, sorted.  hour: of the day, for DAY_ROLLING."""
     every = sorted(partitions)
     if settings.selected_partitions:
@@ -207,7 +207,7 @@ def choose_partitions(partitions: Iterable[str], settings: ClusteringSettings, h
 
 
 def eligible_slices(
-    slices: Iterable[FileSlice], busy: frozenset[tuple[str, str]], settings: ClusteringSettings
+    slices: Iterable[FileSlice], busy: frozenset[tuple[str, str]], settings: ClusteringRules
 ) -> tuple[FileSlice, ...]:
     """Slices that may be clustered.  busy: file groups under pending compaction or clustering."""
     return tuple(
@@ -218,7 +218,7 @@ def eligible_slices(
 
 
 def plan_groups(
-    candidates: Mapping[str, Sequence[FileSlice]], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringSettings
+    candidates: Mapping[str, Sequence[FileSlice]], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
 ) -> tuple[ClusterGroup, ...]:
     """The groups to cluster, by partition.  ranges: what is known of slices, by (partition, file id); only some groupings look at
     it.
@@ -232,7 +232,7 @@ def plan_groups(
     return tuple(groups[: settings.max_group_count])
 
 
-def group_metrics(group: ClusterGroup, settings: ClusteringSettings) -> dict[str, float]:
+def group_metrics(group: ClusterGroup, settings: ClusteringRules) -> dict[str, float]:
     """The metrics that a plan records for a group: megabytes read and written, log files and their bytes."""
     read_mb = sum(file.size_bytes for s in group.slices for file in (*((s.base,) if s.base else ()), *s.logs)) >> 20
     write_mb = sum(_base_bytes(s, settings) for s in group.slices) >> 20
@@ -246,7 +246,7 @@ def group_metrics(group: ClusterGroup, settings: ClusteringSettings) -> dict[str
 
 
 def _runs(
-    slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringSettings
+    slices: Sequence[FileSlice], ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
 ) -> list[list[FileSlice]]:
     """Slices in the order in which they are put into groups; a new list where a group must end."""
     if settings.grouping == "single":
@@ -298,7 +298,7 @@ def _overlapping(
     return [run for run in runs if len(run) > 1], [run[0] for run in runs if len(run) == 1], unknown
 
 
-def _closed_groups(partition: str, slices: Sequence[FileSlice], settings: ClusteringSettings) -> list[ClusterGroup]:
+def _closed_groups(partition: str, slices: Sequence[FileSlice], settings: ClusteringRules) -> list[ClusterGroup]:
     groups: list[ClusterGroup] = []
     current: list[FileSlice] = []
     total = 0
@@ -314,11 +314,11 @@ def _closed_groups(partition: str, slices: Sequence[FileSlice], settings: Cluste
     return groups
 
 
-def _group(partition: str, slices: Sequence[FileSlice], total: int, settings: ClusteringSettings) -> ClusterGroup:
+def _group(partition: str, slices: Sequence[FileSlice], total: int, settings: ClusteringRules) -> ClusterGroup:
     return ClusterGroup(partition, tuple(slices), max(1, -(-total // settings.target_file_bytes)))
 
 
-def _base_bytes(slice_: FileSlice, settings: ClusteringSettings) -> int:
+def _base_bytes(slice_: FileSlice, settings: ClusteringRules) -> int:
     # A slice of log files alone may grow into a file of any size; it counts as one of the usual greatest size.
     return slice_.base.size_bytes if slice_.base is not None else _UNKNOWN_BASE_BYTES
 

@@ -96,7 +96,7 @@ PARTITION_REGEX = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionSettings:
+class CompactionRules:
     """When to compact, and what first.
 
     max_delta_commits, max_delta_seconds: since the last compaction, for the trigger.  strategies: applied one after the other.
@@ -167,7 +167,7 @@ class CompactionSettings:
             raise InvalidRequest(f"{PARTITION_REGEX}={self.partition_regex!r} is no pattern: {error}") from None
 
     @classmethod
-    def of(cls, options: Options) -> CompactionSettings:
+    def of(cls, options: Options) -> CompactionRules:
         """From checked options."""
         strategies = tuple(Strategy.parse(name) for name in options.names(STRATEGIES))
         return read_settings(cls, options, strategies=strategies, partition_regex=options.text(PARTITION_REGEX) or "")
@@ -181,7 +181,7 @@ class Due:
     reason: str
 
 
-def compaction_due(timeline: Timeline, settings: CompactionSettings, time: str, zone: tzinfo) -> Due:
+def compaction_due(timeline: Timeline, settings: CompactionRules, time: str, zone: tzinfo) -> Due:
     """Whether the trigger asks for a compaction at `time`, an instant time in `zone`."""
     last = last_compaction(timeline)
     deltas = delta_commits_since(timeline, last)
@@ -208,7 +208,7 @@ def compaction_due(timeline: Timeline, settings: CompactionSettings, time: str, 
     return Due(by_count or by_time, f"{counted} or {waited}")
 
 
-def log_compaction_due(timeline: Timeline, settings: CompactionSettings, last_log_compaction: str) -> Due:
+def log_compaction_due(timeline: Timeline, settings: CompactionRules, last_log_compaction: str) -> Due:
     """Whether enough delta commits completed since the last compaction or log compaction that a slice may have enough blocks.
 
     last_log_compaction: request time of the last completed one, '' without any; on the timeline it looks like a delta commit.
@@ -236,9 +236,7 @@ def delta_commits_since(timeline: Timeline, last: Instant | None) -> tuple[Insta
     return tuple(i for i in deltas if (i.completion_time or i.request_time) > last.request_time)
 
 
-def kept_partitions(
-    partitions: Iterable[str], settings: CompactionSettings, time: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def kept_partitions(partitions: Iterable[str], settings: CompactionRules, time: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The partitions that the strategies look at, and those that they pass over.  time: the compaction's own.
 
     Raises InvalidRequest when a day-based strategy meets a partition that is no day.
@@ -275,7 +273,7 @@ def compactable_slices(
 
 
 def plan_compaction(
-    slices: Iterable[FileSlice], settings: CompactionSettings, time: str, passed_over: Iterable[str] = ()
+    slices: Iterable[FileSlice], settings: CompactionRules, time: str, passed_over: Iterable[str] = ()
 ) -> CompactionPlan | None:
     """The plan that compacts what the strategies choose of the slices; None when that is nothing.
 
@@ -294,7 +292,7 @@ def plan_compaction(
 
 
 def plan_log_compaction(
-    slices: Iterable[tuple[FileSlice, int]], settings: CompactionSettings, passed_over: Iterable[str] = ()
+    slices: Iterable[tuple[FileSlice, int]], settings: CompactionRules, passed_over: Iterable[str] = ()
 ) -> CompactionPlan | None:
     """The plan that merges the logs of the slices with enough blocks; None when there is none.
 
@@ -359,30 +357,30 @@ def _seconds(time: str, zone: tzinfo) -> int:
 # Partition rules
 
 
-def _all_partitions(partitions: tuple[str, ...], settings: CompactionSettings, time: str) -> tuple[str, ...]:
+def _all_partitions(partitions: tuple[str, ...], settings: CompactionRules, time: str) -> tuple[str, ...]:
     return partitions
 
 
-def _newest_days(partitions: tuple[str, ...], settings: CompactionSettings, time: str) -> tuple[str, ...]:
+def _newest_days(partitions: tuple[str, ...], settings: CompactionRules, time: str) -> tuple[str, ...]:
     return tuple(sorted(partitions, key=partition_day, reverse=True)[: settings.day_partitions])
 
 
-def _recent_days(partitions: tuple[str, ...], settings: CompactionSettings, time: str) -> tuple[str, ...]:
+def _recent_days(partitions: tuple[str, ...], settings: CompactionRules, time: str) -> tuple[str, ...]:
     first = _today(time) - timedelta(days=settings.day_partitions)
     return tuple(p for p in sorted(partitions, key=partition_day, reverse=True) if partition_day(p) >= first)
 
 
-def _older_days(partitions: tuple[str, ...], settings: CompactionSettings, time: str) -> tuple[str, ...]:
+def _older_days(partitions: tuple[str, ...], settings: CompactionRules, time: str) -> tuple[str, ...]:
     first = _today(time) - timedelta(days=settings.day_partitions)
     return tuple(p for p in sorted(partitions, key=partition_day, reverse=True) if partition_day(p) < first)
 
 
-def _matching_partitions(partitions: tuple[str, ...], settings: CompactionSettings, time: str) -> tuple[str, ...]:
+def _matching_partitions(partitions: tuple[str, ...], settings: CompactionRules, time: str) -> tuple[str, ...]:
     pattern = re.compile(settings.partition_regex)
     return tuple(p for p in partitions if pattern.search(p))
 
 
-_PartitionRule = Callable[[tuple[str, ...], CompactionSettings, str], tuple[str, ...]]
+_PartitionRule = Callable[[tuple[str, ...], CompactionRules, str], tuple[str, ...]]
 
 _PARTITION_RULES: Mapping[Strategy, _PartitionRule] = {
     Strategy.DAY: _newest_days,
@@ -408,11 +406,11 @@ def _today(time: str) -> date:
 # Operation rules
 
 
-def _all_operations(operations: Operations, settings: CompactionSettings, time: str) -> Operations:
+def _all_operations(operations: Operations, settings: CompactionRules, time: str) -> Operations:
     return operations
 
 
-def _within_io(operations: Operations, settings: CompactionSettings, time: str) -> Operations:
+def _within_io(operations: Operations, settings: CompactionRules, time: str) -> Operations:
     chosen = []
     remaining = settings.target_io_mb
     for operation in operations:
@@ -423,11 +421,11 @@ def _within_io(operations: Operations, settings: CompactionSettings, time: str) 
     return tuple(chosen)
 
 
-def _largest_logs(operations: Operations, settings: CompactionSettings, time: str) -> Operations:
+def _largest_logs(operations: Operations, settings: CompactionRules, time: str) -> Operations:
     return _within_io(_descending(operations, TOTAL_LOG_FILES_SIZE, settings.log_size_threshold_bytes), settings, time)
 
 
-def _most_logs(operations: Operations, settings: CompactionSettings, time: str) -> Operations:
+def _most_logs(operations: Operations, settings: CompactionRules, time: str) -> Operations:
     return _within_io(_descending(operations, TOTAL_LOG_FILES, settings.log_count_threshold), settings, time)
 
 
@@ -436,8 +434,8 @@ def _descending(operations: Operations, metric: str, threshold: int) -> Operatio
     return tuple(sorted(kept, key=lambda operation: -_metric(operation, metric)))
 
 
-def _by_partition_rule(rule: _PartitionRule) -> Callable[[Operations, CompactionSettings, str], Operations]:
-    def choose(operations: Operations, settings: CompactionSettings, time: str) -> Operations:
+def _by_partition_rule(rule: _PartitionRule) -> Callable[[Operations, CompactionRules, str], Operations]:
+    def choose(operations: Operations, settings: CompactionRules, time: str) -> Operations:
         by_partition: dict[str, list[CompactionOperation]] = {}
         for operation in operations:
             by_partition.setdefault(operation.partition_path or "", []).append(operation)
@@ -450,7 +448,7 @@ def _metric(operation: CompactionOperation, name: str) -> float:
     return (operation.metrics or {}).get(name, 0.0)
 
 
-_OPERATION_RULES: Mapping[Strategy, Callable[[Operations, CompactionSettings, str], Operations]] = {
+_OPERATION_RULES: Mapping[Strategy, Callable[[Operations, CompactionRules, str], Operations]] = {
     Strategy.LOG_FILE_SIZE: _largest_logs,
     Strategy.LOG_FILE_NUM: _most_logs,
     Strategy.BOUNDED_IO: _within_io,

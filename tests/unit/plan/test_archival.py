@@ -15,18 +15,18 @@ from pyhudi.plan.archival import (
     MERGE_LIMIT_BYTES,
     ArchivalBounds,
     ArchivalPlan,
-    ArchivalSettings,
+    ArchivalRules,
     plan_archival,
     plan_history_merge,
     reason_not_to_archive,
 )
-from pyhudi.plan.cleaning import CleaningSettings, LastClean
+from pyhudi.plan.cleaning import CleaningRules, LastClean
 from pyhudi.timeline.timeline import Timeline
 
-SETTINGS = ArchivalSettings.of(
+SETTINGS = ArchivalRules.of(
     parse_options({"hoodie.keep.min.commits": 4, "hoodie.keep.max.commits": 6, "hoodie.clean.commits.retained": 2})
 )
-BY_VERSIONS = replace(SETTINGS, cleaning=CleaningSettings.of(parse_options({"hoodie.clean.fileversions.retained": 3})))
+BY_VERSIONS = replace(SETTINGS, cleaning=CleaningRules.of(parse_options({"hoodie.clean.fileversions.retained": 3})))
 NOTHING = ArchivalBounds(None)
 
 
@@ -44,7 +44,7 @@ COMMITS = tuple(done(time) for time in range(10, 90, 10))
 def plan(
     *more: Instant,
     bounds: ArchivalBounds = NOTHING,
-    settings: ArchivalSettings = SETTINGS,
+    settings: ArchivalRules = SETTINGS,
     commits: tuple[Instant, ...] = COMMITS,
     is_cow: bool = True,
 ) -> ArchivalPlan:
@@ -64,7 +64,7 @@ def test_nothing_until_there_are_more_than_the_maximum_then_down_to_the_minimum(
 
 
 def test_both_limits_grow_with_what_the_cleaner_retains() -> None:
-    def raised(retained: int) -> ArchivalSettings:
+    def raised(retained: int) -> ArchivalRules:
         return replace(SETTINGS, cleaning=replace(SETTINGS.cleaning, commits_retained=retained))
 
     # The earliest of 4 retained commits has 3 after it: 5 are kept at least, and nothing happens up to 7.
@@ -75,7 +75,7 @@ def test_both_limits_grow_with_what_the_cleaner_retains() -> None:
 
 def test_limits_have_to_fit() -> None:
     with pytest.raises(InvalidRequest, match="larger"):
-        ArchivalSettings.of(parse_options({"hoodie.keep.min.commits": 6, "hoodie.keep.max.commits": 6}))
+        ArchivalRules.of(parse_options({"hoodie.keep.min.commits": 6, "hoodie.keep.max.commits": 6}))
 
 
 @pytest.mark.parametrize("action", [Action.COMMIT, Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION])

@@ -15,7 +15,7 @@ from pyhudi.options import parse_options
 from pyhudi.plan.cleaning import (
     HOUR_MS,
     CleaningPolicy,
-    CleaningSettings,
+    CleaningRules,
     LastClean,
     PartitionClean,
     commits_to_inspect,
@@ -28,9 +28,9 @@ from pyhudi.storage.base import FileInfo
 from pyhudi.table.slices import SlicingState, build_file_groups
 from pyhudi.timeline.timeline import Timeline
 
-SETTINGS = CleaningSettings.of(parse_options({"hoodie.clean.commits.retained": 2}))
-VERSIONS = CleaningSettings.of(parse_options({"hoodie.clean.fileversions.retained": 2}))
-HOURS = CleaningSettings.of(parse_options({"hoodie.clean.hours.retained": 5}))
+SETTINGS = CleaningRules.of(parse_options({"hoodie.clean.commits.retained": 2}))
+VERSIONS = CleaningRules.of(parse_options({"hoodie.clean.fileversions.retained": 2}))
+HOURS = CleaningRules.of(parse_options({"hoodie.clean.hours.retained": 5}))
 
 
 def done(time: int, action: Action = Action.COMMIT, completed: int | None = None) -> Instant:
@@ -46,11 +46,11 @@ def test_policy_is_that_of_the_one_option_given() -> None:
     assert VERSIONS.policy is CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
     assert HOURS.policy is CleaningPolicy.KEEP_LATEST_BY_HOURS
     both = parse_options({"hoodie.cleaner.hours.retained": 5, "hoodie.cleaner.fileversions.retained": 1})
-    assert CleaningSettings.of(both).policy is CleaningPolicy.KEEP_LATEST_COMMITS
+    assert CleaningRules.of(both).policy is CleaningPolicy.KEEP_LATEST_COMMITS
     named = parse_options({"hoodie.cleaner.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.commits.retained": 3})
-    assert CleaningSettings.of(named).policy is CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
+    assert CleaningRules.of(named).policy is CleaningPolicy.KEEP_LATEST_FILE_VERSIONS
     with pytest.raises(InvalidRequest, match="at least one"):
-        CleaningSettings.of(parse_options({"hoodie.clean.commits.retained": 0}))
+        CleaningRules.of(parse_options({"hoodie.clean.commits.retained": 0}))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_which_commits_are_inspected() -> None:
     timeline = Timeline.of([done(10), done(20), done(30), done(40), done(50)])
     earliest = timeline.find("40")
 
-    def inspected(last: LastClean | None, history_is_empty: bool = False, settings: CleaningSettings = SETTINGS) -> object:
+    def inspected(last: LastClean | None, history_is_empty: bool = False, settings: CleaningRules = SETTINGS) -> object:
         found = commits_to_inspect(timeline, settings, last, earliest, history_is_empty)
         return None if found is None else [i.request_time for i in found]
 
@@ -140,7 +140,7 @@ def log(file_id: str, time: int, cdc: bool = False) -> FileInfo:
 def planned(
     files: Iterable[FileInfo],
     *,
-    settings: CleaningSettings = SETTINGS,
+    settings: CleaningRules = SETTINGS,
     earliest: int | None = 30,
     instants: Iterable[Instant] = (),
     replaced: Mapping[str, str] | None = None,

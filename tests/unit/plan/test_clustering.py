@@ -10,7 +10,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.plan.clustering import (
-    ClusteringSettings,
+    ClusteringRules,
     SliceRange,
     choose_partitions,
     clustering_due,
@@ -22,7 +22,7 @@ from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.timeline.timeline import Timeline
 
 MB = 1 << 20
-SETTINGS = ClusteringSettings(
+SETTINGS = ClusteringRules(
     small_file_limit_bytes=300 * MB,
     target_file_bytes=1024 * MB,
     max_group_bytes=2048 * MB,

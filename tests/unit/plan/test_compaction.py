@@ -14,7 +14,7 @@ from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.options import parse_options
 from pyhudi.plan.compaction import (
     MB,
-    CompactionSettings,
+    CompactionRules,
     CompactionTrigger,
     Strategy,
     compactable_slices,
@@ -52,8 +52,8 @@ def planned(seconds: int) -> Instant:
     return Instant(at(seconds), Action.COMPACTION, State.REQUESTED)
 
 
-def settings(trigger: str = "NUM_COMMITS", **more: object) -> CompactionSettings:
-    base = CompactionSettings(CompactionTrigger(trigger), max_delta_commits=3, max_delta_seconds=100)
+def settings(trigger: str = "NUM_COMMITS", **more: object) -> CompactionRules:
+    base = CompactionRules(CompactionTrigger(trigger), max_delta_commits=3, max_delta_seconds=100)
     return replace(base, **more)  # type: ignore[arg-type]
 
 
@@ -124,7 +124,7 @@ def test_by_number_and_or_time() -> None:
 
 
 def test_a_log_compaction_is_due_by_delta_commits_since_the_last_of_either_kind() -> None:
-    chosen = CompactionSettings(log_block_threshold=3)
+    chosen = CompactionRules(log_block_threshold=3)
     timeline = Timeline.of([delta(0), delta(2), delta(4)])
     assert log_compaction_due(timeline, chosen, "").due
     assert not log_compaction_due(Timeline.of([*timeline.instants, compacted(6)]), chosen, "").due
@@ -243,13 +243,13 @@ def test_what_was_left_over_stands_in_the_plan() -> None:
 
 def test_a_plan_of_a_log_compaction_takes_slices_with_enough_blocks() -> None:
     one, two = slice_of("a", 1, 10, 1, 1), slice_of("a", 2, 10, 1, 1, 1)
-    plan = plan_log_compaction([(one, 2), (two, 3)], CompactionSettings(log_block_threshold=3))
+    plan = plan_log_compaction([(one, 2), (two, 3)], CompactionRules(log_block_threshold=3))
     assert plan is not None
     assert planned_groups(plan) == {("a", "f2-0")}
     assert plan.preserve_hoodie_metadata is True
     assert plan.strategy is not None
     assert plan.strategy.compactor_class_name == LOG_COMPACTION_STRATEGY
-    assert plan_log_compaction([(one, 2)], CompactionSettings(log_block_threshold=3)) is None
+    assert plan_log_compaction([(one, 2)], CompactionRules(log_block_threshold=3)) is None
 
 
 def test_candidates_have_logs_that_completed_in_time_and_wait_for_nothing_else() -> None:
@@ -282,8 +282,8 @@ def test_partitions_that_changed_since_the_last_plan() -> None:
 
 
 def test_settings_from_options() -> None:
-    assert CompactionSettings.of(parse_options({})) == CompactionSettings()
-    chosen = CompactionSettings.of(
+    assert CompactionRules.of(parse_options({})) == CompactionRules()
+    chosen = CompactionRules.of(
         parse_options(
             {
                 "hoodie.compaction.strategy": "org.apache.hudi.table.action.compact.strategy.DayBasedCompactionStrategy,"
@@ -310,4 +310,4 @@ def test_settings_from_options() -> None:
 )
 def test_settings_that_mean_nothing_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest):
-        CompactionSettings.of(parse_options(options))
+        CompactionRules.of(parse_options(options))

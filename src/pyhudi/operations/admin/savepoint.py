@@ -22,7 +22,7 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import SavepointResult
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import new_instant_time, refuse_while_restoring
-from pyhudi.operations.services.clean import load_clean, load_pending_plan
+from pyhudi.operations.services.cleans import load_clean, load_pending_plan
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import load_snapshot

@@ -28,7 +28,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
-from pyhudi.operations.services.clean import load_last_clean
+from pyhudi.operations.services.cleans import load_last_clean
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel

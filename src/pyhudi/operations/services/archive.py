@@ -32,10 +32,10 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import ArchiveResult
 from pyhudi.operations.action.rollback import sweep_unfinished_documents
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.services.clean import load_last_clean
+from pyhudi.operations.services.cleans import load_last_clean
 from pyhudi.plan.archival import (
     ArchivalBounds,
-    ArchivalSettings,
+    ArchivalRules,
     merged_manifest,
     plan_archival,
     plan_history_merge,
@@ -55,7 +55,7 @@ _ARROW_CODECS = {"uncompressed": "none", "lz4_raw": "lz4"}
 class ArchiveSettings:
     """One archival, parsed.  compression: of the history's files, as Arrow calls it."""
 
-    archival: ArchivalSettings
+    archival: ArchivalRules
     commit: CommitSettings
     compression: Annotated[str, CODEC]
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
+from pyhudi.errors import InstantNotFound, InvalidRequest
 from pyhudi.execute.engine import Engine
 from pyhudi.format.actions.clean import (
     SAVEPOINTED_TIMESTAMPS_KEY,
@@ -32,7 +32,6 @@ from pyhudi.format.actions.clean import (
     CleanMetadata,
     CleanPartitionMetadata,
 )
-from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, folder_of
 from pyhudi.operations.action.claim import PlanTaken, claim, has_died, plan_and_claim
@@ -42,9 +41,9 @@ from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, new_instant_time, refuse_while_restoring
 from pyhudi.operations.metadata.mirror import mirror_clean
+from pyhudi.operations.services.cleans import load_last_clean, load_pending_plan, load_savepointed_files
 from pyhudi.plan.cleaning import (
-    CleaningSettings,
-    LastClean,
+    CleaningRules,
     PartitionClean,
     commits_to_inspect,
     earliest_instant_to_retain,
@@ -62,7 +61,6 @@ from pyhudi.table.listing import DirectoryListing, FileListing
 from pyhudi.table.plans import load_compaction_plan, load_pending_compactions, planned_path
 from pyhudi.table.slices import BaseFile, FileGroup, LogFile, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import load_replaced_groups, read_commit
-from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
 _DELETING_THREADS = 16
@@ -73,7 +71,7 @@ _RELOADS = 4
 class CleanSettings:
     """One clean, parsed."""
 
-    cleaning: CleaningSettings
+    cleaning: CleaningRules
     commit: CommitSettings
 
     @classmethod
@@ -160,7 +158,7 @@ def run_clean(
 
 
 def plan_clean(
-    context: TableContext, timeline: Timeline, settings: CleaningSettings, listing: FileListing | None = None
+    context: TableContext, timeline: Timeline, settings: CleaningRules, listing: FileListing | None = None
 ) -> PlannedClean:
     """Decide what to delete.  Lists only the partitions that may hold something; nothing when no clean is due."""
     store = context.timeline
@@ -220,7 +218,7 @@ def _files_as_of(groups: Sequence[FileGroup], state: SlicingState, time: str) ->
         yield from (*([slice_.base] if slice_.base else ()), *slice_.logs)
 
 
-def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningSettings) -> tuple[Timeline, PlannedClean]:
+def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningRules) -> tuple[Timeline, PlannedClean]:
     """The plan, and the timeline that it is made on: a newer one where plans or savepoints were dropped since it was loaded."""
     for _ in range(_RELOADS):
         try:
@@ -228,56 +226,6 @@ def _plan_on(context: TableContext, timeline: Timeline, settings: CleaningSettin
         except InstantNotFound:
             timeline = context.timeline.load()
     return timeline, plan_clean(context, timeline, settings)
-
-
-def load_last_clean(store: TimelineStore, timeline: Timeline) -> LastClean | None:
-    """What the newest completed clean says; None without one.  A completed file without content counts as no clean."""
-    cleans = (load_clean(store, instant) for instant in reversed(timeline.completed(Action.CLEAN)))
-    return next((clean for clean in cleans if clean is not None), None)
-
-
-def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
-    """What a completed clean says; None when its file has no content."""
-    data = store.read(instant)
-    if not data:
-        return None
-    try:
-        return LastClean.of(instant, CleanMetadata.decode(data))
-    except CorruptData as error:
-        raise error.with_path(store.storage.absolute(store.path(instant))) from error
-
-
-def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
-    """The names of all files that completed savepoints keep."""
-    names: set[str] = set()
-    for instant in timeline.completed(Action.SAVEPOINT):
-        try:
-            metadata = SavepointMetadata.decode(store.read(instant))
-        except CorruptData as error:
-            raise error.with_path(store.storage.absolute(store.path(instant))) from error
-        for partition in metadata.partition_metadata.values():
-            names.update(partition.savepoint_data_file)
-    return frozenset(names)
-
-
-def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
-    """The plan of a pending clean; None for one that cannot be read and of which nothing is done yet.
-
-    Raises CorruptData when a clean that has begun has no readable plan.
-    """
-    store = context.timeline
-    failure: CorruptData | None = None
-    for state in (State.REQUESTED, State.INFLIGHT):
-        data = store.read_state(pending.request_time, Action.CLEAN, state)
-        if not data:
-            continue
-        try:
-            return CleanerPlan.decode(data)
-        except CorruptData as error:
-            failure = error.with_path(context.storage.absolute(store.path(Instant(pending.request_time, Action.CLEAN, state))))
-    if pending.state is State.REQUESTED:
-        return None
-    raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
 
 
 def _load_slicing(context: TableContext, timeline: Timeline) -> tuple[SlicingState, dict[tuple[str, str], str]]:

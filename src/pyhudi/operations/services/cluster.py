@@ -56,7 +56,7 @@ from pyhudi.plan.clustering import (
     TARGET_FILE_BYTES,
     ClusterGroup,
     ClusteringDue,
-    ClusteringSettings,
+    ClusteringRules,
     SliceRange,
     choose_partitions,
     clustering_due,
@@ -93,10 +93,10 @@ _ASYNC_COMMITS = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class ClusteringOptions:
+class ClusterSettings:
     """What a clustering needs beside its plan."""
 
-    plan: ClusteringSettings
+    plan: ClusteringRules
     files: Annotated[FileSettings, _EXECUTION_STRATEGY, TARGET_FILE_BYTES]
     commit: CommitSettings
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
@@ -105,7 +105,7 @@ class ClusteringOptions:
     bucketed: Annotated[bool, INDEX_TYPE] = False
 
     @classmethod
-    def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusteringOptions:
+    def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusterSettings:
         """From checked options; arguments of the call come first."""
         given = options.names(SORT_COLUMNS)
         if order_by is not None and given and tuple(order_by) != given:
@@ -114,7 +114,7 @@ class ClusteringOptions:
         strategy, filter_mode = _plan_strategy(options)
         grouping = options.text(GROUPING) or ("prefer_overlap" if sort_columns and strategy == "size" else strategy)
         plan = read_settings(
-            ClusteringSettings,
+            ClusteringRules,
             options,
             sort_columns=sort_columns,
             layout=(layout or options.word(LAYOUT)).upper(),
@@ -167,7 +167,7 @@ class ClusteringResult:
 
 
 def schedule_clustering(
-    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
+    context: TableContext, engine: Engine, options: ClusterSettings, *, if_due: bool = False
 ) -> ClusteringResult:
     """Plan a clustering and put it on the timeline.  The result's instant is None when there is nothing to cluster.
 
@@ -183,7 +183,7 @@ def schedule_clustering(
 
 
 def plan_and_run_clustering(
-    context: TableContext, engine: Engine, options: ClusteringOptions, *, if_due: bool = False
+    context: TableContext, engine: Engine, options: ClusterSettings, *, if_due: bool = False
 ) -> ClusteringResult:
     """Plan a clustering and carry it out; it is this process's own from the start, and nobody else's in between.
 
@@ -193,7 +193,7 @@ def plan_and_run_clustering(
     return ClusteringResult(None, None) if isinstance(done, NotDue) else done
 
 
-def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusteringOptions) -> ClusteringResult:
+def execute_clustering(context: TableContext, engine: Engine, instant_time: str, options: ClusterSettings) -> ClusteringResult:
     """Carry out a plan that is on the timeline.
 
     Raises InstantNotFound, TableState when another executor has it, WriteConflict when one of its file groups was written to
@@ -205,7 +205,7 @@ def execute_clustering(context: TableContext, engine: Engine, instant_time: str,
 def run_clusterings(
     context: TableContext,
     engine: Engine,
-    options: ClusteringOptions,
+    options: ClusterSettings,
     *,
     schedule: bool = True,
     go_on: Callable[[], bool] = lambda: True,
@@ -222,7 +222,7 @@ def run_clusterings(
 class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
     """File groups become others, in a better order and size.  planned: the groups of the plan that was made, if one was."""
 
-    options: ClusteringOptions
+    options: ClusterSettings
     planned: list[ClusterGroup] = field(default_factory=list)
 
     action = Action.CLUSTERING
@@ -292,7 +292,7 @@ def _observed_run(context: TableContext, action: Clustering, transaction: Transa
     return Rewriting.run(action, transaction)
 
 
-def due_now(context: TableContext, timeline: Timeline, options: ClusteringOptions) -> ClusteringDue:
+def due_now(context: TableContext, timeline: Timeline, options: ClusterSettings) -> ClusteringDue:
     """Whether enough writes completed since a clustering was planned or carried out."""
     waiting = timeline.pending(Action.CLUSTERING)
     last = waiting[-1].request_time if waiting else ""
@@ -329,7 +329,7 @@ def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:
         settle_clustering(context, settings, instant)
 
 
-def _choose_groups(engine: Engine, snapshot: Snapshot, settings: ClusteringSettings) -> tuple[ClusterGroup, ...]:
+def _choose_groups(engine: Engine, snapshot: Snapshot, settings: ClusteringRules) -> tuple[ClusterGroup, ...]:
     if snapshot.schema is None:
         return ()
     context = snapshot.context
@@ -350,7 +350,7 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, settings: ClusteringSetti
     return plan_groups(candidates, ranges, settings)
 
 
-def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, options: ClusteringOptions) -> WriterSpec:
+def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings) -> WriterSpec:
     config = context.config
     assert snapshot.schema is not None, "whoever carries plans out has looked"
     schema = snapshot.schema.arrow
@@ -368,7 +368,7 @@ def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, o
 
 
 def _tasks(
-    context: TableContext, spec: WriterSpec, timeline: Timeline, work: ClusteringWork, options: ClusteringOptions
+    context: TableContext, spec: WriterSpec, timeline: Timeline, work: ClusteringWork, options: ClusterSettings
 ) -> list[ClusterTask]:
     validity = InstantValidity.of(timeline)
     return [

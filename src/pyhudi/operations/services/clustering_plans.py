@@ -3,7 +3,7 @@
 Other writers' plans are read the same way.  A plan is overtaken, and can never run, when files that it reads are gone or a write
 has changed one of its file groups since.
 
-Source: writing and services, "Clustering"; storage format, "Clustering plan".
+Source: writing and services, "Clustering"; clustering design.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.action.claim import PlanOvertaken
 from pyhudi.operations.action.transaction import touched_groups
-from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringSettings, group_metrics
+from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import planned_path
@@ -44,7 +44,7 @@ class ClusteringWork:
     layout: str
 
 
-def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringSettings) -> ClusteringPlan:
+def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules) -> ClusteringPlan:
     """What the timeline holds of chosen groups."""
     absolute = context.storage.absolute
     documents = tuple(

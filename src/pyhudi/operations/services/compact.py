@@ -47,7 +47,7 @@ from pyhudi.operations.action.transaction import touched_groups
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.plan.compaction import (
-    CompactionSettings,
+    CompactionRules,
     FileGroupId,
     compactable_slices,
     compaction_due,
@@ -74,7 +74,7 @@ from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 class CompactSettings:
     """Compaction and log compaction, parsed.  marker: what makes rows of log files deletes beside `_hoodie_is_deleted`."""
 
-    compaction: CompactionSettings
+    compaction: CompactionRules
     files: FileSettings
     commit: CommitSettings
     metadata: MetadataSettings
@@ -299,7 +299,7 @@ _AFTER_ALL = "9" * 17
 """Later than every instant time."""
 
 
-def _candidate_partitions(context: TableContext, snapshot: Snapshot, settings: CompactionSettings) -> tuple[str, ...]:
+def _candidate_partitions(context: TableContext, snapshot: Snapshot, settings: CompactionRules) -> tuple[str, ...]:
     """The partitions that may hold something to compact: those that changed since the last plan was made, or all."""
     existing = snapshot.listing.partitions()
     last = last_compaction(snapshot.timeline)

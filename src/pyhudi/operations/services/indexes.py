@@ -98,7 +98,7 @@ _MOVES_OF_OTHERS = Option(
 
 
 @dataclass(frozen=True, slots=True)
-class IndexSettings:
+class LookupSettings:
     """The index of one write.
 
     update_partition_path: under a global index a record whose partition changed moves.  prune_by_ranges, use_metadata: of BLOOM.
@@ -117,7 +117,7 @@ class IndexSettings:
     buckets: Annotated[BucketLayout | None, _ENGINE] = None
 
     @classmethod
-    def of(cls, options: Options) -> IndexSettings:
+    def of(cls, options: Options) -> LookupSettings:
         """From checked options.  Raises Unsupported for an index that is not built, InvalidRequest for options that forbid it."""
         word = options.word(INDEX_TYPE)
         if word == "HBASE":
@@ -146,7 +146,7 @@ class PlannedLookup:
 
 
 def plan_lookup(
-    settings: IndexSettings,
+    settings: LookupSettings,
     context: TableContext,
     snapshot: Snapshot,
     slices: Iterable[FileSlice],
@@ -245,7 +245,7 @@ def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | N
 
 
 def _plan_filters(
-    settings: IndexSettings, context: TableContext, snapshot: Snapshot, slices: tuple[FileSlice, ...]
+    settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: tuple[FileSlice, ...]
 ) -> PlannedLookup:
     there = context.config.metadata_partitions if settings.use_metadata and context.config.populate_meta_fields else ()
     ranges: Mapping[tuple[str, str], tuple[str, str]] = {}

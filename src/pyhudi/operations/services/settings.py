@@ -11,7 +11,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings
 from pyhudi.operations.services.cluster import INLINE as CLUSTER_INLINE
-from pyhudi.operations.services.cluster import ClusteringOptions
+from pyhudi.operations.services.cluster import ClusterSettings
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.ttl import TtlSettings
 from pyhudi.settings import Option, Options, read_settings
@@ -69,7 +69,7 @@ class ServiceSettings:
     compact_inline: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE, COMPACT_SCHEDULE, COMPACT_ASYNC]
     compact_schedule_inline: Annotated[bool, SERVICES_SWITCH, COMPACT_INLINE, COMPACT_SCHEDULE, COMPACT_ASYNC]
     log_compact_inline: Annotated[bool, SERVICES_SWITCH, LOG_COMPACT_INLINE]
-    clustering: ClusteringOptions
+    clustering: ClusterSettings
     cluster_inline: Annotated[bool, SERVICES_SWITCH, CLUSTER_INLINE]
     cluster_schedule: Annotated[bool, SERVICES_SWITCH, CLUSTER_SCHEDULE, CLUSTER_ASYNC]
     ttl: TtlSettings

@@ -58,7 +58,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import maintained_partitions
 from pyhudi.operations.read.query import Filter, Query, plan_snapshot_query
 from pyhudi.operations.services.cluster import drop_clustering, settle_clustering
-from pyhudi.operations.services.indexes import IndexSettings, IndexType, PlannedLookup, plan_lookup
+from pyhudi.operations.services.indexes import IndexType, LookupSettings, PlannedLookup, plan_lookup
 from pyhudi.operations.services.run import with_services
 from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.services.ttl import DeletePartitions
@@ -218,7 +218,7 @@ class WriteSettings:
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
-    index: IndexSettings
+    index: LookupSettings
     combine: Annotated[bool, *_COMBINE.values(), _COMBINE_INSERTS]
     duplicate_policy: Annotated[str, DUPLICATE_POLICY, _DROP_DUPLICATES]
     allow_duplicates: Annotated[

@@ -1,0 +1,65 @@
+"""What cleans and savepoints on the timeline say: the last clean, the plan of a pending one, the files that savepoints keep.
+
+Source: writing and services, "Cleaning".
+"""
+
+from __future__ import annotations
+
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
+from pyhudi.format.actions.savepoint import SavepointMetadata
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.plan.cleaning import LastClean
+from pyhudi.table.context import TableContext
+from pyhudi.timeline.store import TimelineStore
+from pyhudi.timeline.timeline import Timeline
+
+
+def load_last_clean(store: TimelineStore, timeline: Timeline) -> LastClean | None:
+    """What the newest completed clean says; None without one.  A completed file without content counts as no clean."""
+    cleans = (load_clean(store, instant) for instant in reversed(timeline.completed(Action.CLEAN)))
+    return next((clean for clean in cleans if clean is not None), None)
+
+
+def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
+    """What a completed clean says; None when its file has no content."""
+    data = store.read(instant)
+    if not data:
+        return None
+    try:
+        return LastClean.of(instant, CleanMetadata.decode(data))
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
+
+
+def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
+    """The names of all files that completed savepoints keep."""
+    names: set[str] = set()
+    for instant in timeline.completed(Action.SAVEPOINT):
+        try:
+            metadata = SavepointMetadata.decode(store.read(instant))
+        except CorruptData as error:
+            raise error.with_path(store.storage.absolute(store.path(instant))) from error
+        for partition in metadata.partition_metadata.values():
+            names.update(partition.savepoint_data_file)
+    return frozenset(names)
+
+
+def load_pending_plan(context: TableContext, pending: Instant) -> CleanerPlan | None:
+    """The plan of a pending clean; None for one that cannot be read and of which nothing is done yet.
+
+    Raises CorruptData when a clean that has begun has no readable plan.
+    """
+    store = context.timeline
+    failure: CorruptData | None = None
+    for state in (State.REQUESTED, State.INFLIGHT):
+        data = store.read_state(pending.request_time, Action.CLEAN, state)
+        if not data:
+            continue
+        try:
+            return CleanerPlan.decode(data)
+        except CorruptData as error:
+            failure = error.with_path(context.storage.absolute(store.path(Instant(pending.request_time, Action.CLEAN, state))))
+    if pending.state is State.REQUESTED:
+        return None
+    raise failure or CorruptData("a pending clean has no plan").with_path(context.storage.absolute(store.path(pending)))
