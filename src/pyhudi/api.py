@@ -71,15 +71,10 @@ from pyhudi.operations.services.index import (
     drop_metadata_table,
 )
 from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
-from pyhudi.operations.write.run import (
-    PARTIAL_UPDATE,
-    SCHEMA_MODE,
-    WriteOperation,
-    WriteSettings,
-    run_delete_partitions,
-    run_delete_where,
-    run_write,
-)
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.delete_where import run_delete_where
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import PARTIAL_UPDATE, SCHEMA_MODE, WriteOperation, WriteSettings
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import EARLIEST, RequestRange
 from pyhudi.plot import Plots

@@ -18,9 +18,7 @@ from pyhudi.operations.admin.create import (
     check_against_table,
 )
 from pyhudi.operations.services.upkeep import BackgroundServices
-from pyhudi.operations.write.run import (
-    WriteSettings,
-)
+from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.options import Options, parse_options
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment

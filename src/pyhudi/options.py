@@ -36,7 +36,7 @@ from pyhudi.operations.read.streams import START_OFFSET
 from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings
-from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteSettings
+from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, WriteSettings
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.plan.write import SizingSettings
 from pyhudi.settings import Option, Options, options_of

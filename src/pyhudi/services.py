@@ -47,11 +47,8 @@ from pyhudi.operations.services.compact import (
 from pyhudi.operations.services.run import PassSettings, printed, run_pass
 from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
 from pyhudi.operations.services.upkeep import BackgroundServices, Printed, run_loop
-from pyhudi.operations.write.run import (
-    WriteOperation,
-    WriteSettings,
-    run_delete_partitions,
-)
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import Options
 from pyhudi.table.closed import check_open
 from pyhudi.verbs import VERBS

@@ -26,15 +26,9 @@ from pyhudi.errors import HudiError, InvalidRequest, TableExists
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
 from pyhudi.operations.read.query import COLUMNS, FILTER
-from pyhudi.operations.write.run import (
-    OPERATION,
-    PARTITIONS_TO_DELETE,
-    WriteOperation,
-    WriteSettings,
-    check_first_write,
-    run_delete_partitions,
-    run_write,
-)
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings, check_first_write
 from pyhudi.options import Options, parse_options
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.stream import StreamSink, start

@@ -26,7 +26,7 @@ from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, ServiceFaile
 from pyhudi.operations.services.settings import COMPACT_ASYNC, COMPACT_INLINE
 from pyhudi.operations.services.upkeep import BackgroundServices
 from pyhudi.operations.write.batches import IDENTIFIER, SinkSettings, StreamBatch
-from pyhudi.operations.write.run import OPERATION, WriteOperation, WriteSettings, check_first_write
+from pyhudi.operations.write.settings import OPERATION, WriteOperation, WriteSettings, check_first_write
 from pyhudi.options import parse_options
 from pyhudi.settings import Options
 from pyhudi.storage.clock import Environment, SystemEnvironment

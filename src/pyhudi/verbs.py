@@ -43,7 +43,7 @@ from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.services.ttl import TtlSettings
 from pyhudi.operations.write.batches import SinkSettings
-from pyhudi.operations.write.run import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
+from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
 from pyhudi.options import HONOURED
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of

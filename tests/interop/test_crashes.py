@@ -22,7 +22,8 @@ from pyhudi.format.instants import Action
 from pyhudi.operations.action.rollback import rollback_instant
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, run_log_compaction
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, SimulatedCrash

@@ -9,7 +9,8 @@ import pytest
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.format.instants import Action
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import OPERATION, SCHEMA, Pair, make

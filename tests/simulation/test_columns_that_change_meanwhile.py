@@ -10,7 +10,8 @@ import pytest
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, WriteConflict
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.context import TableContext
 from tests.simulation.tables import World

@@ -22,7 +22,8 @@ from pyhudi.operations.services.compact import (
     schedule_log_compaction,
     unschedule,
 )
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import Fault, Moment
 from pyhudi.table.context import TableContext

@@ -28,7 +28,10 @@ from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.delete_where import run_delete_where
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.base import FileInfo

@@ -21,7 +21,9 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
 from pyhudi.operations.services.index import IndexRequest, IndexSettings, create_index, index_request
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_write
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import SimulatedCrash
 from pyhudi.table.context import TableContext

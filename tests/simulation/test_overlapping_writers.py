@@ -21,7 +21,10 @@ from pyhudi.execute.metadata_records import LogTask, MetadataFile, run_metadata_
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import PARTITION_STATS
 from pyhudi.operations.metadata.store import MetadataStore
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.delete_where import run_delete_where
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.plan.metadata import partition_stats_records
 from pyhudi.records.stats import ColumnRange

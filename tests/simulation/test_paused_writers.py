@@ -20,7 +20,10 @@ from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.engine import PrepareRequest
 from pyhudi.operations.read.query import plan_snapshot_query
 from pyhudi.operations.services.clean import CleanSettings, run_clean
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_partitions, run_delete_where, run_write
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.delete_where import run_delete_where
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage import Storage
 from pyhudi.storage.base import FileInfo, Listing

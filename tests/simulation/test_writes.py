@@ -17,7 +17,8 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CommitUnknown, StorageUnavailable
 from pyhudi.format.instants import Action
 from pyhudi.format.names import parse_base_file
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash

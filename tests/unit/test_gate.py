@@ -26,7 +26,7 @@ from pyhudi.api import Indexes, Services, Table
 from pyhudi.cli.app import app
 from pyhudi.errors import CorruptData, HudiError, TableExists, Unsupported
 from pyhudi.operations.write.batches import StreamBatch
-from pyhudi.operations.write.run import WriteOperation
+from pyhudi.operations.write.settings import WriteOperation
 from tests.golden_tables import open_golden
 
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1], "value": [1, 2]})

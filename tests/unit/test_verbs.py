@@ -29,7 +29,7 @@ from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.services.index import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings, StreamBatch
-from pyhudi.operations.write.run import WriteOperation, WriteSettings
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED, parse_options, spelled
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of

@@ -10,7 +10,8 @@ import pytest
 
 from pyhudi.engines.local import LocalEngine, LocalIncoming
 from pyhudi.execute.engine import PrepareRequest
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_delete_where
+from pyhudi.operations.write.delete_where import run_delete_where
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
 from tests.write_index_suite import FILE_INDEXES, INDEXES, Checked, row, run_beside_compactions, run_script

@@ -11,7 +11,8 @@ import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CorruptData
 from pyhudi.operations.write.batches import SINK_CHECKPOINT_KEY, BatchLanded, StreamBatch, find_last_batch
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import read_commit
 

@@ -10,7 +10,8 @@ import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from tests.rows import assert_same_rows
 

@@ -13,7 +13,8 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, TableNotFound, TableState
 from pyhudi.operations.admin.create import discard_new_table
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
 from tests.paused_write import PausedWrite

@@ -24,7 +24,8 @@ from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
 from pyhudi.format.names import parse_log_file
 from pyhudi.format.ordering_values import Wrapper
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.slices import LogFile
 from tests.simulation.tables import World

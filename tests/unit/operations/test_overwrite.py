@@ -12,7 +12,8 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError, InvalidRequest, TableState
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 
 INDEXES = {

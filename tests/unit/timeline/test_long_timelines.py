@@ -11,7 +11,8 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.history import HistoryRow, Manifest, ManifestEntry
-from pyhudi.operations.write.run import WriteOperation, WriteSettings, run_write
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import FaultyStorage

@@ -6,7 +6,7 @@ import pytest
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit import CommitMetadata, Operation
-from pyhudi.operations.write.run import WriteOperation
+from pyhudi.operations.write.settings import WriteOperation
 
 ORDINARY = ("changes_rows", "moves_keys", "sets_schema", "is_written")
 TRAITS = {

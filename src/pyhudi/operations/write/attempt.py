@@ -1,0 +1,84 @@
+"""One attempt at a write, as a value, what its tasks wrote, and how often a write is attempted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from pyhudi.errors import TableState, WriteConflict
+from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.operations.action.attempt import Phases, give_way
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.services.indexes import PlannedLookup
+from pyhudi.operations.write.report import encode_profile
+from pyhudi.operations.write.schemas import WriteSchemas
+from pyhudi.operations.write.settings import WriteSettings
+from pyhudi.operations.write.shape import WriteShape
+from pyhudi.plan.conflicts import FileGroupId, WriteStart
+from pyhudi.plan.write import WorkloadProfile
+from pyhudi.storage.clock import Environment
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt: what is written, the state that it is planned on, and the instant that it took.
+
+    start: what its commit is compared with.  spec: how its tasks write files.
+    """
+
+    context: TableContext
+    settings: WriteSettings
+    shape: WriteShape
+    schemas: WriteSchemas
+    phases: Phases
+    snapshot: Snapshot
+    start: WriteStart
+    transaction: Transaction
+    spec: WriterSpec
+
+    def begin_files(self, profile: WorkloadProfile | None) -> None:
+        """Write the inflight file; data files may follow.  profile: what it tells other writers, None for nothing."""
+        operation, env = self.shape.operation.recorded, self.context.env
+        self.transaction.start(b"" if profile is None else encode_profile(profile, operation, env.token_bytes(16)))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the tasks of an attempt wrote.
+
+    lookup: where keys were looked up, None where they were not.  read: what was read about keys for which nothing is written.
+    """
+
+    statuses: list[WriteStatus]
+    lookup: PlannedLookup | None = None
+    read: tuple[FileGroupId, ...] = ()
+
+
+@contextmanager
+def outdated_where_files_are_gone(snapshot: Snapshot) -> Iterator[None]:
+    """A file that is gone from a state which is no longer whole is no damage: the write is planned anew."""
+    try:
+        yield
+    except TableState:
+        snapshot.check_whole()
+        raise
+
+
+def start_of(snapshot: Snapshot) -> WriteStart:
+    """What the commit of a write that is planned on a state is compared with."""
+    return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
+
+
+def until_no_conflict(env: Environment, attempt: Callable[[], WriteResult], retries: int) -> WriteResult:
+    """Attempt a write that plans itself anew each time, and `retries` times more while other writers win."""
+    for number in range(retries):
+        begun_ms = env.now_ms()
+        try:
+            return replace(attempt(), conflict_retries=number)
+        except WriteConflict:
+            give_way(env, env.now_ms() - begun_ms, number)
+    return replace(attempt(), conflict_retries=retries)

@@ -1,0 +1,155 @@
+"""Rows to the file groups that hold their keys: look up, place what is new, write."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from pyhudi.errors import InvalidRequest, TableState, WriteConflict
+from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.format.instants import Action
+from pyhudi.format.names import format_file_id
+from pyhudi.operations.services.indexes import PlannedLookup, plan_lookup
+from pyhudi.operations.write.attempt import Attempt, Written
+from pyhudi.operations.write.in_the_way import settle_groups_under_service
+from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteSettings
+from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, new_keys
+from pyhudi.plan.write import (
+    ESTIMATION_COMMITS,
+    InsertTarget,
+    WorkloadProfile,
+    estimate_record_size_bytes,
+    plan_inserts,
+    small_files,
+)
+from pyhudi.table.slices import FileSlice
+from pyhudi.table.snapshot import read_commit
+
+
+def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]) -> Written:
+    """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts.
+
+    counts: rows by partition path.  Raises WriteConflict where the state that the attempt is planned on is not the table's any
+    more.
+    """
+    settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
+    slices = {} if shape.replaces else _slices_to_search(attempt, counts)
+    by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
+    lookup: PlannedLookup | None = None
+    read: tuple[FileGroupId, ...] = ()
+    if not shape.looks_up:
+        tagged = incoming.untagged()
+    else:
+        new_uuid = None if shape.finds_only else attempt.context.env.uuid4
+        lookup = plan_lookup(settings.index, attempt.context, snapshot, by_group.values(), new_uuid)
+        tagged = _tagged(attempt, incoming, lookup)
+        read = () if shape.routes else _read_only(attempt, tagged)
+    if shape.passes_over:
+        tagged = _without_known(settings, tagged)
+    profile = tagged.profile()
+    if shape.finds_only:
+        # What is to be deleted or changed and stands nowhere is no insert.
+        profile = replace(profile, inserts={})
+    attempt.phases.end("index")
+    inserts: dict[str, tuple[InsertTarget, ...]] = {}
+    if shape.routes:
+        profile = _with_new_groups(profile, by_group)
+    elif not shape.finds_only:
+        inserts = _place_inserts(attempt, profile, slices)
+        by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
+    settle_groups_under_service(snapshot, profile.updates, settings)
+    attempt.begin_files(None if shape.in_bulk else profile)
+    plan = WritePlan(
+        spec=attempt.spec,
+        slices=by_group,
+        inserts=inserts,
+        rule=attempt.schemas.stored_rule,
+        match_keys=not shape.adds or not settings.allow_duplicates,
+        append_updates=not attempt.context.config.is_cow,
+        validity=InstantValidity.of(snapshot.timeline),
+        unknown_keys=shape.routes,
+    )
+    return Written(tagged.write(plan), lookup, read)
+
+
+def _slices_to_search(attempt: Attempt, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
+    """Latest slices of the partitions that the write may touch."""
+    return attempt.snapshot.slices(None if attempt.shape.global_keys or attempt.schemas.unplaced else counts)
+
+
+def _tagged(attempt: Attempt, incoming: Incoming, lookup: PlannedLookup) -> Tagged:
+    spec, timeline, unplaced = attempt.spec, attempt.snapshot.timeline, attempt.schemas.unplaced
+    request = TagRequest(
+        spec=spec,
+        places=lookup.places,
+        lookup=lookup.lookup,
+        global_keys=attempt.shape.global_keys or unplaced,
+        update_partition_path=attempt.shape.moves_records and not unplaced,
+        rule=attempt.schemas.stored_rule,
+        validity=InstantValidity.of(timeline),
+    )
+    try:
+        return incoming.tag(request)
+    except TableState as error:
+        # The index may speak of commits that this write has not seen, or its files may have been cleaned beside it.
+        known = set(timeline.instants)
+        now = attempt.context.timeline.load()
+        if any(instant not in known and instant.request_time != spec.instant_time for instant in now.instants):
+            raise WriteConflict(f"the table was written while keys were looked up ({error}); plan the write again") from error
+        raise
+
+
+def _read_only(attempt: Attempt, tagged: Tagged) -> tuple[FileGroupId, ...]:
+    """What was read about keys for which nothing is written: that those which an insert passes over are in a file group, and
+    that what is to be deleted, or changed in part, is in none.
+    """
+    if attempt.shape.passes_over:
+        return tuple(tagged.profile().updates)
+    if not attempt.shape.finds_only:
+        return ()
+    nowhere = [partition for partition, count in tagged.profile().inserts.items() if count]
+    everywhere = [NEW_KEYS_ANYWHERE] if nowhere and (attempt.shape.global_keys or attempt.schemas.unplaced) else []
+    return (*map(new_keys, nowhere), *everywhere)
+
+
+def _without_known(settings: WriteSettings, tagged: Tagged) -> Tagged:
+    """The rows whose keys stand nowhere.  Raises InvalidRequest where the others are to fail the write."""
+    if settings.duplicate_policy == "fail":
+        existing = sum(tagged.profile().updates.values())
+        if existing:
+            raise InvalidRequest(
+                f"{existing} of the rows to insert have keys that are in the table already ({DUPLICATE_POLICY}=fail)"
+            )
+    return tagged.without_existing()
+
+
+def _place_inserts(
+    attempt: Attempt, profile: WorkloadProfile, slices: Mapping[str, tuple[FileSlice, ...]]
+) -> dict[str, tuple[InsertTarget, ...]]:
+    if not profile.inserts:
+        return {}
+    sizing, snapshot, env = attempt.settings.sizing, attempt.snapshot, attempt.context.env
+    excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
+    limit = None if attempt.context.config.is_cow else sizing.merge_candidates_limit
+    candidates = {partition: small_files(slices.get(partition, ()), sizing, excluded, limit) for partition in profile.inserts}
+    return plan_inserts(profile.inserts, candidates, _record_size(attempt), sizing, lambda: format_file_id(env.uuid4(), 0))
+
+
+def _record_size(attempt: Attempt) -> int:
+    """Bytes of a record, as recent commits tell."""
+    store = attempt.context.timeline
+    completed = attempt.snapshot.timeline.completed(Action.COMMIT, Action.DELTACOMMIT)
+    recent = list(reversed(completed))[:ESTIMATION_COMMITS]
+    return estimate_record_size_bytes(((i.action, read_commit(store, i)) for i in recent), attempt.settings.sizing)
+
+
+def _with_new_groups(profile: WorkloadProfile, known: Collection[tuple[str, str]]) -> WorkloadProfile:
+    """The profile with rows that go to groups which the write makes counted as inserts."""
+    inserts = Counter(dict(profile.inserts))
+    for (partition, file_id), count in profile.updates.items():
+        if (partition, file_id) not in known:
+            inserts[partition] += count
+    updates = {group: count for group, count in profile.updates.items() if group in known}
+    return replace(profile, updates=updates, inserts=dict(inserts))

@@ -1,0 +1,92 @@
+"""Deleting partitions: their file groups are replaced with nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from pyhudi.execute.engine import Engine
+from pyhudi.format.actions.commit import CommitMetadata, Operation
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action
+from pyhudi.operations.action.attempt import Phases, taken_back_on_error
+from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.action.transaction import Transaction, commit_metadata
+from pyhudi.operations.metadata.initialise import mirror_of
+from pyhudi.operations.metadata.mirror import indexing_of
+from pyhudi.operations.services.run import with_services
+from pyhudi.operations.services.ttl import DeletePartitions
+from pyhudi.operations.write.attempt import start_of, until_no_conflict
+from pyhudi.operations.write.in_the_way import settle_failed_writes, settle_groups_under_service
+from pyhudi.operations.write.replaced import groups_of, live_file_ids
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_snapshot
+
+
+@observed("delete_partition")
+def run_delete_partitions(
+    context: TableContext, partitions: Iterable[str], settings: WriteSettings, engine: Engine | None = None
+) -> WriteResult:
+    """Remove all records of partitions by replacing their file groups with nothing.  `*` in a path stands for any characters.
+
+    engine: looks the keys up that leave the record index, where the table has one; threads do when it is None.
+    """
+    check_writable(context)
+    patterns = tuple(partitions)
+    attempt = partial(_delete_partitions, context, patterns, settings, engine)
+    return until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
+
+
+def _delete_partitions(
+    context: TableContext, patterns: tuple[str, ...], settings: WriteSettings, engine: Engine | None
+) -> WriteResult:
+    phases = Phases(context.env)
+    context = context.reloaded()
+    rolled_back = settle_failed_writes(context, settings.commit)
+    wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
+    transaction = Transaction.begin(
+        context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
+    )
+    with taken_back_on_error(transaction):
+        snapshot = load_snapshot(context, timeline=transaction.begun_on)
+        replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
+        groups = groups_of(replaced)
+        settle_groups_under_service(snapshot, groups, settings)
+        transaction.start(CommitMetadata(operation_type=Operation.DELETE_PARTITION.value).encode(context.env.token_bytes(16)))
+        schema_text = snapshot.schema.avro if snapshot.schema else ""
+        metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, dict(settings.extra_metadata), replaced)
+        schema = snapshot.schema.arrow if snapshot.schema else None
+        indexing = indexing_of(context, settings.metadata, schema, schema) if schema is not None else None
+        mirror = mirror_of(
+            context, engine, indexing, schema, (), snapshot, transaction.instant_time, Operation.DELETE_PARTITION, replaced
+        )
+        done = transaction.commit(metadata, start_of(snapshot), groups, mirror)
+    phases.end("commit")
+    result = WriteResult(
+        operation=str(settings.operation),
+        instant=done.request_time,
+        completion_time=done.completion_time,
+        file_groups_replaced=sum(len(ids) for ids in replaced.values()),
+        rolled_back=rolled_back,
+        seconds=phases.seconds,
+    )
+    return with_services(
+        context,
+        engine,
+        settings.services,
+        result,
+        snapshot.timeline,
+        Action.REPLACECOMMIT,
+        partition_deleter(context, engine, settings),
+    )
+
+
+def partition_deleter(context: TableContext, engine: Engine | None, settings: WriteSettings) -> DeletePartitions:
+    """Deletes partitions after a write, with its settings but without services of its own."""
+    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none())
+    return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)

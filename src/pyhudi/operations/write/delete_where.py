@@ -1,0 +1,55 @@
+"""Deleting the records for which a filter is true."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.read.query import Filter, Query, plan_snapshot_query
+from pyhudi.operations.write.attempt import outdated_where_files_are_gone, until_no_conflict
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteSettings
+from pyhudi.records.keys.spec import partition_columns
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
+
+
+@observed("delete")
+def run_delete_where(
+    context: TableContext,
+    engine: Engine,
+    where: Filter,
+    settings: WriteSettings,
+    read: Callable[[Query], Any] | None = None,
+) -> WriteResult:
+    """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
+    meanwhile.
+
+    read: the rows of a query as data that the engine takes in; None reads them into memory by tasks of the engine.
+    """
+    keys = context.config.keys
+    fields = [name.split(".")[0] for name in (*keys.record_fields, *partition_columns(keys))]
+    names = [RECORD_KEY, PARTITION_PATH] if context.config.populate_meta_fields else list(dict.fromkeys(fields))
+
+    def into_memory(query: Query) -> pa.Table:
+        found = engine.map(partial(_read_all, query.spec), query.plan.slices)
+        return pa.concat_tables([query.spec.output.empty_table(), *found])
+
+    def attempt() -> WriteResult:
+        query = plan_snapshot_query(context.reloaded(), names, where)
+        with outdated_where_files_are_gone(query.snapshot):
+            return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
+
+    return until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
+
+
+def _read_all(spec: ReadSpec, slice_: FileSlice) -> pa.Table:
+    return pa.concat_tables(list(run_read(spec, slice_)))

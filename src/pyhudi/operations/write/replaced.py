@@ -1,0 +1,35 @@
+"""The file groups that an overwriting write replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pyhudi.operations.write.attempt import Attempt
+from pyhudi.operations.write.in_the_way import settle_groups_under_service
+from pyhudi.plan.conflicts import FileGroupId
+from pyhudi.table.snapshot import Snapshot
+
+
+def replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups that make way for the rows.  paths: the partition paths of these.
+
+    Raises TableState where a service is about to rewrite some.
+    """
+    settings, snapshot = attempt.settings, attempt.snapshot
+    partitions = (
+        snapshot.listing.partitions() if attempt.shape.everything else {*paths, *(settings.partitions_to_overwrite or ())}
+    )
+    replaced = live_file_ids(snapshot, partitions)
+    settle_groups_under_service(snapshot, groups_of(replaced), settings)
+    return replaced
+
+
+def groups_of(file_ids: Mapping[str, Iterable[str]] | None) -> list[FileGroupId]:
+    """File ids by partition path, one by one."""
+    return [(partition, file_id) for partition, ids in (file_ids or {}).items() for file_id in ids]
+
+
+def live_file_ids(snapshot: Snapshot, partitions: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The file groups of partitions that a snapshot query sees; partitions without any are left out."""
+    slices = snapshot.slices(list(partitions))
+    return {partition: tuple(s.file_id for s in found) for partition, found in slices.items() if found}

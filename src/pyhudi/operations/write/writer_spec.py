@@ -1,0 +1,56 @@
+"""How the tasks of a write write files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyhudi.execute.cdc import ChangeLogSpec
+from pyhudi.execute.write_base import PartialUpdate, WriterSpec
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.operations.metadata.mirror import indexing_of
+from pyhudi.operations.write.schemas import WriteSchemas
+from pyhudi.operations.write.settings import WriteSettings
+from pyhudi.operations.write.shape import WriteShape
+from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import Snapshot
+
+_NO_LIMIT_BYTES = 1 << 62
+
+
+def writer_spec(
+    context: TableContext,
+    settings: WriteSettings,
+    shape: WriteShape,
+    schemas: WriteSchemas,
+    snapshot: Snapshot,
+    instant_time: str,
+) -> WriterSpec:
+    """What all writing tasks of an attempt share.  snapshot: the state that it is planned on; instant_time: its own."""
+    config, files = context.config, settings.files
+    if shape.routes:
+        # A bucket is one file group, whatever its size.
+        # Nobody reads keys to find a record's bucket, so none are read to find its row.
+        files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES, record_positions=False)
+    stored = snapshot.schema.arrow if snapshot.schema else None
+    return WriterSpec(
+        storage=context.storage.spec(),
+        instant_time=instant_time,
+        data_schema=schemas.data_schema,
+        avro_schema=arrow_to_avro(with_meta_fields(schemas.data_schema), config.name),
+        files=files,
+        keys=config.keys,
+        populate_meta_fields=config.populate_meta_fields,
+        rule=schemas.stored_rule,
+        indexing=indexing_of(context, settings.metadata, schemas.data_schema, stored),
+        changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if config.cdc_enabled else None,
+        partial=_partial_update(shape, schemas, config.name),
+    )
+
+
+def _partial_update(shape: WriteShape, schemas: WriteSchemas, table_name: str) -> PartialUpdate | None:
+    given = schemas.given
+    # By bucket nobody has looked up which keys are there, so that even of whole rows those of new keys are to be passed over.
+    if given is None or not (schemas.partial or shape.routes):
+        return None
+    return PartialUpdate(given, arrow_to_avro(with_meta_fields(given), table_name))
