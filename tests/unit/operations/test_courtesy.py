@@ -13,7 +13,9 @@ from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.courtesy import let_strangers_finish
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.options import parse_options
+from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.storage.heartbeats import heartbeat_path
 from tests.simulation.tables import World
 
@@ -87,3 +89,25 @@ def test_an_upsert_waits_and_lands() -> None:
     assert env.monotonic_ms() - begun_ms >= 15_000
     assert table.scan(["v"]).to_arrow()["v"].to_pylist() == [2]
     assert [i.request_time for i in table.timeline().pending()] == [stranger]
+
+
+def test_an_older_write_that_shows_itself_late_goes_first() -> None:
+    """The real Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
+    env = ReplayEnvironment(3)
+    uri, options = "memory://courtesy-late", {"hoodie.metadata.enable": False}
+    table = hp.Table.create(uri, record_key="id", environment=env, options=options)
+    table.upsert(pa.table({"id": [1], "v": [1]}))
+    store, stranger = table.context.timeline, f"{int(table.timeline().latest_time()) + 1}"
+    env.advance_ms(1_000)
+
+    def show(number: int, call: Call) -> None:
+        # Its inflight file says that it changes something else, once it has been waited for.
+        if call.operation == "put_if_absent" and call.path.endswith(".inflight") and not store.load().pending_writes()[1:]:
+            store.request(stranger, Action.COMMIT)
+            table.context.storage.put(heartbeat_path(stranger), b"")
+
+    storage = FaultyStorage(open_storage(uri), watch=show)
+    begun_ms = env.monotonic_ms()
+    hp.Table(uri, dict(storage.spec().options), options, environment=env).upsert(pa.table({"id": [1], "v": [2]}))
+    assert env.monotonic_ms() - begun_ms >= 15_000, "it was planned anew, and waited for the other"
+    assert table.scan(["v"]).to_arrow()["v"].to_pylist() == [2]

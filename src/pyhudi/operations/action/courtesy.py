@@ -5,14 +5,20 @@ request to its commit, fails when anybody has committed to its file groups meanw
 writers of ours it would never land.  So a write that is about to commit lets those go first that were requested before it, that
 are not ours, that live, and that change its file groups or have not said yet which they change.
 
-It waits once, for a limited time, and holds no lock meanwhile.  What this does not do: nothing of the kind among our own writers.
+It waits once, for a limited time, and holds no lock meanwhile.
+
+Nor does a write of ours commit over one that shows itself late: the real Hudi takes its instant's time first, puts the instant on
+the timeline a while after, and reads then what it builds on.  What builds on a commit and bears an older time would lie below it,
+unseen by every reader.  So our write is planned again, and is then the newer one that waits.
+
+What this does not do: nothing of the kind among our own writers, whose instant and plan are made together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, WriteConflict
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant, State
 from pyhudi.operations.action.settings import CommitSettings
@@ -40,6 +46,23 @@ def let_strangers_finish(
         older = [i for i in older if _is_strange(context, settings, i) and _may_share(context, i, groups)]
         if older:
             context.env.sleep_ms(_PAUSE_MS)
+
+
+def meet_late_strangers(
+    context: TableContext, settings: CommitSettings, begun_on: Timeline, now: Timeline, own: str, groups: Set[FileGroupId]
+) -> None:
+    """Raises WriteConflict where a living write of another kind of writer, with an older time, has come since ours was requested
+    and may build on what we are about to commit.  now: the timeline under the lock; the others as of `let_strangers_finish`.
+    """
+    known = {i.request_time for i in begun_on.instants}
+    late = [i for i in now.pending_writes() if i.request_time < own and i.request_time not in known]
+    late = [i for i in late if _is_strange(context, settings, i) and _may_share(context, i, groups)]
+    if late:
+        raise WriteConflict(
+            f"instant {own} of {context.storage.uri} is newer than {late[0]}, which another kind of writer has put on the "
+            "timeline meanwhile and may still plan; plan the write again",
+            instants=(late[0].request_time,),
+        )
 
 
 def _is_strange(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
