@@ -27,6 +27,7 @@ setup: .venv/.done
 
 setup-hudi: setup
 	@scripts/setup.sh hudi
+	@scripts/setup.sh hudi 1.1.1
 
 # One run of pytest, so that its closing line counts everything; tests/conftest.py deals the tests out to the workers.
 test: setup setup-hudi

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.oracle import ROOT, RealHudi, missing
+from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
 from tests.needs import unavailable
 
 
@@ -18,14 +18,31 @@ def hudi(real_hudi: RealHudi) -> Iterator[RealHudi]:
     real_hudi.sql("RESET")
 
 
+@pytest.fixture
+def newer_hudi(real_newer_hudi: RealHudi) -> Iterator[RealHudi]:
+    """The real Apache Hudi 1.1.1, whose own table version is 9, as `hudi`."""
+    yield real_newer_hudi
+    real_newer_hudi.sql("RESET")
+
+
 @pytest.fixture(scope="session")
 def real_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
     """The one process of the run. Its log is artifacts/interop/hudi.log."""
-    lack = missing()
+    yield from _process(tmp_path_factory, RELEASE, "hudi")
+
+
+@pytest.fixture(scope="session")
+def real_newer_hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
+    """The one process of release 1.1.1, started by the first test that asks it something."""
+    yield from _process(tmp_path_factory, "1.1.1", "newer-hudi")
+
+
+def _process(tmp_path_factory: pytest.TempPathFactory, release: str, name: str) -> Iterator[RealHudi]:
+    lack = missing(release)
     if lack is not None:
         unavailable("interop", lack)
-    log = ROOT / "artifacts" / "interop" / "hudi.log"
+    log = ROOT / "artifacts" / "interop" / f"{name}.log"
     log.unlink(missing_ok=True)
-    real = RealHudi(tmp_path_factory.mktemp("real-hudi"), log)
+    real = RealHudi(tmp_path_factory.mktemp(f"real-{name}"), log, release)
     yield real
     real.close()

@@ -1,7 +1,8 @@
 """Index blocks of an HFile: where blocks are, by the first key in each.  Source: storage format, "HFile format", index blocks.
 
     root and meta index   entries back to back, their number is in the trailer: offset i64 | size i32 | vlong length | key
-                          the data index uses full keys; the meta index uses the bare block name
+                          the data index uses full keys, or rows with their length alone; the meta index uses the bare block name
+                          release 1.1 writes the length as a protobuf varint, which is another one from 128 on
     leaf, intermediate    n i32 | (n + 1) x i32 start of each entry, the last one their total size
                           n x (offset i64 | size i32 | full key)
 
@@ -27,6 +28,8 @@ from pyhudi.format.hfile.cells import cut_pieces, full_key, row_of_key
 
 _POINTER_BYTES = 12
 _SHORTEST_ENTRY_BYTES = _POINTER_BYTES + 2
+# The bytes of a key beside its row: the row length alone, or the ten behind the row too.
+_AROUND_ROW = (2, 12)
 
 Int64s = npt.NDArray[np.int64]
 Objects = npt.NDArray[np.object_]
@@ -139,8 +142,26 @@ def _decode_entries(data: memoryview, count: int, offset: int) -> list[tuple[int
     entries = []
     for _ in range(count):
         at, size = cursor.i64(), cursor.i32()
-        entries.append((at, size, cursor.take(cursor.vlong())))
+        entries.append((at, size, _sized_key(cursor)))
     return entries
+
+
+def _sized_key(cursor: Cursor) -> memoryview:
+    """A key or block name behind its length, of the two readings of the length that which fits the row length in the key."""
+    start = cursor.offset
+    for read in (cursor.vlong, cursor.varint):
+        cursor.offset = start
+        try:
+            size = read()
+        except CorruptData:
+            continue
+        if 2 <= size <= cursor.remaining:
+            key = cursor.take(size)
+            if size - int.from_bytes(key[:2], "big") in _AROUND_ROW:
+                return key
+    # A block name has no row length, and is short.
+    cursor.offset = start
+    return cursor.take(cursor.vlong())
 
 
 def _checked(index: BlockIndex, limit: int, offset: int) -> BlockIndex:

@@ -110,3 +110,12 @@ def test_truncated_or_flipped(is_leaf: bool, draw: st.DataObject) -> None:
 def test_counts_that_do_not_fit(count: int) -> None:
     with pytest.raises(CorruptData):
         decode_root_index(memoryview(encode_root_index(ENTRIES)), count, limit=LIMIT)
+
+
+@pytest.mark.parametrize(("length", "prefix"), [(124, "7e"), (126, "8001"), (135, "8901"), (135, "8f89"), (300, "ae02")])
+def test_lengths_of_release_1_1_are_protobuf_varints(length: int, prefix: str) -> None:
+    """Rows without a tail; Hadoop's reading of such a length fits nothing, and its own length is read as before."""
+    row = b"k" * length
+    entry = (40).to_bytes(8, "big") + (50).to_bytes(4, "big") + bytes.fromhex(prefix) + length.to_bytes(2, "big") + row
+    index = decode_root_index(memoryview(entry * 2), 2, limit=1000)
+    assert list(index.rows) == [row] * 2
