@@ -532,6 +532,7 @@ class TestOpenLock:
             (ZOOKEEPER, {}, r"hoodie\.write\.lock\.zookeeper\.base_path"),
             (ZOOKEEPER, {"zookeeper": ZookeeperSettings(base_path="/l")}, r"hoodie\.write\.lock\.zookeeper\.url"),
             (CLASS + "ZookeeperBasedImplicitBasePathLockProvider", {}, r"hoodie\.write\.lock\.zookeeper\.url"),
+            (ZOOKEEPER, {"zookeeper": ZookeeperSettings("h:x", "/l")}, r"zookeeper\.url=h:x: expected host:port"),
             (DYNAMODB, {}, r"hoodie\.write\.lock\.dynamodb\.table"),
             (DYNAMODB, {"dynamodb": DynamoDbSettings("t", access_key="k")}, r"hoodie\.aws\.secret\.key go together"),
             (HIVE, {}, r"hoodie\.write\.lock\.hivemetastore\.uris"),

@@ -95,14 +95,14 @@ class ZookeeperLock(LeaseLock):
     def __init__(self, env: Environment, settings: ZookeeperSettings, path: str, *, wait_ms: int = 60_000) -> None:
         if not settings.url:
             raise InvalidRequest(f"the lock provider of ZooKeeper needs the option {_URL}, for instance zookeeper.example:2181")
-        _client_class()
+        _check_url(settings.url)
         super().__init__(env, validity_ms=settings.session_timeout_ms, wait_ms=wait_ms, trust_ms=_TRUST_MS)
         self._url = settings.url
         self._path = path
         self._timeouts_ms = (settings.session_timeout_ms, settings.connection_timeout_ms)
         # What stands in the names of our nodes; of the acquisition under way, or of the one that holds.
         self._id = ""
-        # Whether a request for a node got no answer, so that there may be one more.
+        # Whether a request for a node got no answer, so that there may be one more than `_node`.
         self._in_doubt = False
         self._node: str | None = None
         # The session that our node was found to belong to.
@@ -127,7 +127,7 @@ class ZookeeperLock(LeaseLock):
         wait.pause(longest_ms=_LAST_POLL_MS)
 
     def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
-        if not taken and (self._node is not None or in_doubt):
+        if not taken and (self._node is not None or self._in_doubt):
             self._give_back_quietly()
 
     def _try_to_take(self) -> str | None:
@@ -135,7 +135,7 @@ class ZookeeperLock(LeaseLock):
         if self._in_doubt or self._node not in nodes:
             # A node of ours that is gone went with its session: to the end of the queue.
             ours = sorted(filter(self._is_ours, nodes), key=_order)
-            self._node, self._in_doubt = next(iter(ours), None) or self._make_node(), False
+            self._node = next(iter(ours), None) or self._make_node()
             nodes = self._children(synced=False)
         ahead = sorted((_order(node), node) for node in nodes if _order(node) < _order(self._node or ""))
         if ahead:
@@ -183,10 +183,11 @@ class ZookeeperLock(LeaseLock):
         return found or []
 
     def _make_node(self) -> str:
-        self._in_doubt = True
+        doubted, self._in_doubt = self._in_doubt, True
         made: str | None = self._session.ask("create", f"{self._path}/{self._id}-{_MARK}", ephemeral=True, sequence=True)
         if made is None:
             raise StorageUnavailable(f"{self._where}: the node of the lock was deleted while it was taken")
+        self._in_doubt = doubted
         return made.rpartition("/")[2]
 
 
@@ -256,6 +257,16 @@ class _Session:
 def _stop(client: Any) -> None:
     client.stop()
     client.close()
+
+
+def _check_url(url: str) -> None:
+    _client_class()
+    from kazoo.hosts import collect_hosts
+
+    try:
+        collect_hosts(url)
+    except ValueError as error:
+        raise InvalidRequest(f"{_URL}={url}: expected host:port, with commas between several: {error}") from error
 
 
 def _client_class() -> Any:
