@@ -200,18 +200,7 @@ def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
 
 def key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
     """Reads the keys of the records that a slice holds, and what merging them needs."""
-    schema = spec.stored_schema
-    return ReadSpec(
-        storage=spec.storage,
-        table_schema=schema,
-        output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, *_key_fields(spec)))]),
-        condition=None,
-        keys=spec.keys,
-        rule=spec.rule.with_marker(None),
-        validity=validity,
-        populate_meta_fields=spec.populate_meta_fields,
-        use_positions=spec.files.use_positions,
-    )
+    return spec.reader(validity, columns=(RECORD_KEY, *_key_fields(spec)), rule=spec.rule.with_marker(None))
 
 
 def _blocks(
@@ -350,18 +339,8 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
     Where a rule makes one record of several, the merged one may have a smaller ordering value than a row that it was made of, and
     that row would outlive the delete: there the delete has the largest value of them all.
     """
-    schema = spec.stored_schema
-    reader = ReadSpec(
-        storage=spec.storage,
-        table_schema=schema,
-        output=pa.schema([schema.field(name) for name in dict.fromkeys((RECORD_KEY, *rule.ordering.heads, *_key_fields(spec)))]),
-        condition=None,
-        keys=spec.keys,
-        rule=rule.with_marker(None),
-        validity=task.validity,
-        populate_meta_fields=spec.populate_meta_fields,
-        use_positions=spec.files.use_positions,
-    )
+    columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
+    reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
     if not rule.picks and task.slice.logs and len(found):
         # Whatever is there by the rule is there by event time too.

@@ -22,7 +22,7 @@ from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
-from pyhudi.execute.read_slice import ReadSpec, merge_slice
+from pyhudi.execute.read_slice import merge_slice
 from pyhudi.execute.spill import store_rows
 from pyhudi.execute.write_base import EXTENSION, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_keys, with_keys
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
@@ -109,17 +109,7 @@ def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> np
 def _gathered(storage: Storage, task: ClusterTask, folder: str) -> pa.Table:
     spec = task.spec
     schema = spec.stored_schema
-    reader = ReadSpec(
-        storage=spec.storage,
-        table_schema=schema,
-        output=schema,
-        condition=None,
-        keys=spec.keys,
-        rule=spec.rule,
-        validity=task.validity,
-        populate_meta_fields=spec.populate_meta_fields,
-        use_positions=spec.files.use_positions,
-    )
+    reader = spec.reader(task.validity)
     held: list[pa.Table] = []
     held_bytes = 0
     stored: list[pa.Table] = []

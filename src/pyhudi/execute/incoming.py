@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
-from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.execute.read_slice import run_read
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import conform, conform_table, refuse_rounding, relabel, same_type
@@ -176,17 +176,7 @@ def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
     more.
     """
     spec = request.spec
-    reader = ReadSpec(
-        storage=spec.storage,
-        table_schema=spec.stored_schema,
-        output=spec.stored_schema,
-        condition=None,
-        keys=spec.keys,
-        rule=request.rule.with_marker(None),
-        validity=request.validity,
-        populate_meta_fields=spec.populate_meta_fields,
-        use_positions=spec.files.use_positions,
-    )
+    reader = spec.reader(request.validity, rule=request.rule.with_marker(None))
     loose = pa.schema([field.with_nullable(True) for field in spec.stored_schema])
     found: list[pa.Table] = []
     order: list[Ints] = []

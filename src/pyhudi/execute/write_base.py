@@ -29,7 +29,9 @@ from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import footer_filter, open_base_file
+from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
@@ -96,6 +98,30 @@ class WriterSpec:
     def stored_schema(self) -> pa.Schema:
         """The stored layout: meta columns, then data columns."""
         return with_meta_fields(self.data_schema)
+
+    def reader(
+        self,
+        validity: InstantValidity,
+        *,
+        columns: Iterable[str] | None = None,
+        rule: MergeRule | None = None,
+    ) -> ReadSpec:
+        """How the tasks read what is stored.
+
+        columns: of the stored layout, in order; None for all.  rule: how logs are merged, that of the commit when left out.
+        """
+        stored = self.stored_schema
+        return ReadSpec(
+            storage=self.storage,
+            table_schema=stored,
+            output=stored if columns is None else pa.schema([stored.field(name) for name in dict.fromkeys(columns)]),
+            condition=None,
+            keys=self.keys,
+            rule=self.rule if rule is None else rule,
+            validity=validity,
+            populate_meta_fields=self.populate_meta_fields,
+            use_positions=self.files.use_positions,
+        )
 
     @property
     def key_shards(self) -> int:
