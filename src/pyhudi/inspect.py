@@ -224,7 +224,7 @@ class Inspection:
 
         on_storage: list the folders whatever there is, and so find files of writes that are under way or died.
         """
-        snapshot = self._listed(on_storage)
+        snapshot = self._listed(on_storage=on_storage)
         current = {path for path, _ in _current_files(snapshot)}
         rows = []
         for partition, infos in snapshot.listing.files(snapshot.listing.partitions()).items():
@@ -268,7 +268,7 @@ class Inspection:
     @planned_anew
     def partitions(self, *, on_storage: bool = False) -> pa.Table:
         """PARTITIONS_SCHEMA.  on_storage: as for `files`."""
-        snapshot = self._listed(on_storage)
+        snapshot = self._listed(on_storage=on_storage)
         slices = snapshot.slices()
         files = snapshot.listing.files(slices)
         rows = []
@@ -373,7 +373,7 @@ class Inspection:
             rows.append({"path": file_lock, "owner": _text(storage.read(file_lock)), "valid_until_ms": None, "is_held": True})
         return pa.Table.from_pylist(rows, schema=LOCKS_SCHEMA)
 
-    def _listed(self, on_storage: bool) -> Snapshot:
+    def _listed(self, *, on_storage: bool) -> Snapshot:
         """The present state by the usual listing, or with the folders' own files, those of no commit among them."""
         return load_snapshot(self._context, directory_listing) if on_storage else load_snapshot(self._context)
 

@@ -210,7 +210,7 @@ class Services:
         plans of compactions and clusterings.  spark: run the tasks on the cluster.
         """
         parsed = self._open.parse(VERBS["run_services"], options)
-        _, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
+        _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
         return run(lambda: True)
 
     def serve(
@@ -230,7 +230,7 @@ class Services:
         serve a table as wanted: they take different plans.  on_pass: called with the outcomes of each pass.
         """
         parsed = self._open.parse(VERBS["serve"], options)
-        _, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
+        _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
         def once() -> Printed:
             outcomes = run(lambda: not stop.is_set())
@@ -258,7 +258,7 @@ class Services:
         parsed = self._open.parse(VERBS["background_services"], options)
         if self._open.background is not None:
             raise InvalidRequest(f"services run beside the writes to {self._open.uri} already")
-        settings, run = self._run_pass(services, plan, self._open.engine(spark, parsed), parsed)
+        settings, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
 
         def ended() -> None:
             self._open.background = None
@@ -269,9 +269,10 @@ class Services:
     def _run_pass(
         self,
         services: Sequence[str] | None,
-        plan: bool,
         engine: Engine,
         parsed: Options,
+        *,
+        plan: bool,
     ) -> tuple[PassSettings, Callable[[Callable[[], bool]], Printed]]:
         """What one pass does, and a function that makes it."""
         self._open.writable(parsed)

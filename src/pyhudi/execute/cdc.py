@@ -122,8 +122,8 @@ class ChangeLog:
                 pa.repeat(pa.scalar(operation, pa.string()), count),
                 keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys,
                 self._name.instant_time,
-                self._image("before", before, count),
-                self._image("after", after, count),
+                before=self._image("before", before, count),
+                after=self._image("after", after, count),
             )
         )
         self._pending_bytes += self._pending[-1].nbytes

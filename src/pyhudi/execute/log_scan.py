@@ -207,7 +207,7 @@ def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBloc
     """
     trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
     try:
-        return tuple(scan_blocks(partial(storage.read_range, log.path), log.size_bytes, trusted))
+        return tuple(scan_blocks(partial(storage.read_range, log.path), log.size_bytes, trusted=trusted))
     except CorruptData as error:
         raise error.with_path(storage.absolute(log.path)) from error
     except Unsupported as error:

@@ -38,15 +38,17 @@ def indexed_columns(
     """
     if names:
         chosen = [
-            name for name in dict.fromkeys(names) if name not in META_COLUMNS and _has_statistics(schema, name, with_binary)
+            name
+            for name in dict.fromkeys(names)
+            if name not in META_COLUMNS and _has_statistics(schema, name, with_binary=with_binary)
         ]
     else:
         columns = [field.name for field in schema if field.name not in META_COLUMNS]
-        chosen = [name for name in columns if _has_statistics(schema, name, with_binary)][:max_columns]
+        chosen = [name for name in columns if _has_statistics(schema, name, with_binary=with_binary)][:max_columns]
     return (*(_META_COLUMNS if with_meta_columns else ()), *chosen)
 
 
-def _has_statistics(schema: pa.Schema, name: str, with_binary: bool) -> bool:
+def _has_statistics(schema: pa.Schema, name: str, *, with_binary: bool) -> bool:
     try:
         column = field_at(schema, name).type
     except InvalidRequest:

@@ -123,7 +123,7 @@ class TimePattern:
         position = 0
         for index, token in enumerate(self.tokens):
             following = self.tokens[index + 1] if index + 1 < len(self.tokens) else None
-            end = _parse_token(token, following is not None and following.is_number, text, position, values)
+            end = _parse_token(token, text, position, values, number_follows=following is not None and following.is_number)
             if end is None:
                 raise InvalidRequest(f"the time {text!r} does not match the pattern {self.text!r} at character {position}")
             position = end
@@ -259,7 +259,7 @@ def _format_offset(local: datetime, separator: str) -> str:
     return f"{text}{separator}{rest:02d}" if rest else text
 
 
-def _parse_token(token: _Token, number_follows: bool, text: str, start: int, values: dict[str, int]) -> int | None:
+def _parse_token(token: _Token, text: str, start: int, values: dict[str, int], *, number_follows: bool) -> int | None:
     letter = token.letter
     if not letter:
         # Joda compares literals without regard to case.

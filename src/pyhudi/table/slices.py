@@ -152,7 +152,9 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
             key, base = candidate.base_instant, candidate.base
             logs.extend(candidate.logs)
             break
-    counted = sorted((log for log in logs if _log_counts(log, timeline, limit, state.by_completion_time)), key=_log_order)
+    counted = sorted(
+        (log for log in logs if _log_counts(log, timeline, limit, by_completion_time=state.by_completion_time)), key=_log_order
+    )
     if base is None and not counted:
         return None
     return FileSlice(group.partition, group.file_id, key or counted[0].name.instant_time, base, tuple(counted))
@@ -303,7 +305,7 @@ def _slice_counts(candidate: FileSlice, timeline: Timeline) -> bool:
     return timeline.is_completed(candidate.base_instant)
 
 
-def _log_counts(log: LogFile, timeline: Timeline, limit: str, by_completion_time: bool) -> bool:
+def _log_counts(log: LogFile, timeline: Timeline, limit: str, *, by_completion_time: bool) -> bool:
     if not by_completion_time:
         # The name carries the base instant; the blocks inside say which of them count.
         return True

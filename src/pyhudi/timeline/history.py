@@ -115,7 +115,7 @@ class HistoryStore:
         """
         seen: set[tuple[str, str]] = set()
         for entry in self._files(requested):
-            for row in self._rows_of(entry, requested, completed, documents):
+            for row in self._rows_of(entry, requested, completed, documents=documents):
                 key = (row.instant_time, row.action)
                 if key not in seen:
                     seen.add(key)
@@ -153,7 +153,7 @@ class HistoryStore:
     def completions_of(self, entry: ManifestEntry) -> dict[str, str]:
         """Request time -> completion time of the data-writing instants in one file."""
         found: dict[str, str] = {}
-        for row in self._rows_of(entry, Bounds(), Bounds(), False):
+        for row in self._rows_of(entry, Bounds(), Bounds(), documents=False):
             if row.action in _WRITE_WORDS and row.completion_time is not None:
                 found.setdefault(row.instant_time, row.completion_time)
         return found
@@ -179,7 +179,7 @@ class HistoryStore:
             for entry in newer.files:
                 if entry.file_name in held or self.storage.stat(self._path(entry.file_name)) is None:
                     continue
-                for row in self._rows_of(entry, Bounds(), Bounds(), False):
+                for row in self._rows_of(entry, Bounds(), Bounds(), documents=False):
                     action = self._action_of(row)
                     if (row.instant_time, action) not in active and self.find(row.instant_time, action) is None:
                         return number, row.instant_time
@@ -198,7 +198,7 @@ class HistoryStore:
             held = names.get(name)
             if held is None:
                 break
-            if wanted <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), False)}:
+            if wanted <= {(row.instant_time, row.action) for row in self._rows_of(held, Bounds(), Bounds(), documents=False)}:
                 return
         else:
             raise TableState(f"the history at {self.storage.absolute(self.folder)} has a file {name} on every level")
@@ -270,7 +270,7 @@ class HistoryStore:
             if (name := parse_history_file(entry.file_name)) is not None and name.may_hold(requested.first, requested.last)
         ]
 
-    def _rows_of(self, entry: ManifestEntry, requested: Bounds, completed: Bounds, documents: bool) -> Iterator[HistoryRow]:
+    def _rows_of(self, entry: ManifestEntry, requested: Bounds, completed: Bounds, *, documents: bool) -> Iterator[HistoryRow]:
         columns = [name for name in HISTORY_SCHEMA.names if documents or name not in _DOCUMENT_COLUMNS]
 
         def wanted(group: pq.RowGroupMetaData) -> bool:

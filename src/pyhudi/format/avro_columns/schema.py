@@ -65,12 +65,14 @@ def _make_record(schema: dict[str, Any], arrow: pa.DataType) -> Node:
 
 
 def _make_array(schema: dict[str, Any], arrow: pa.DataType) -> Node:
-    return SequenceNode(arrow, compile_node(schema["items"], arrow.value_type), arrow.value_field.nullable)
+    return SequenceNode(arrow, compile_node(schema["items"], arrow.value_type), item_nullable=arrow.value_field.nullable)
 
 
 def _make_map(schema: dict[str, Any], arrow: pa.DataType) -> Node:
     entry = pa.struct([arrow.key_field, arrow.item_field])
-    return MapNode(arrow, RecordNode(entry, (BinaryNode(pa.string()), compile_node(schema["values"], arrow.item_type))), False)
+    return MapNode(
+        arrow, RecordNode(entry, (BinaryNode(pa.string()), compile_node(schema["values"], arrow.item_type))), item_nullable=False
+    )
 
 
 _MAX_DECIMAL_BYTES: Final = 64

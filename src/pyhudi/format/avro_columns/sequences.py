@@ -23,7 +23,7 @@ class SequenceNode(Node):
 
     __slots__ = ("item", "item_nullable")
 
-    def __init__(self, arrow: pa.DataType, item: Node, item_nullable: bool) -> None:
+    def __init__(self, arrow: pa.DataType, item: Node, *, item_nullable: bool) -> None:
         if not item.min_bytes:
             raise Unsupported("an Avro array whose items take no bytes is not supported")
         super().__init__(arrow, 1)

@@ -75,6 +75,7 @@ def cdc_batch(
     operations: pa.Array,
     record_keys: pa.Array,
     instant_time: str,
+    *,
     before: pa.StructArray,
     after: pa.StructArray,
 ) -> pa.RecordBatch:

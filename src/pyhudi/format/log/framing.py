@@ -251,7 +251,7 @@ def frame_block(kind: BlockType, headers: Mapping[HeaderKey, str], content_size_
     return head, _TAIL.pack(0, size + len(MAGIC))
 
 
-def scan_blocks(read_range: ReadRange, size_bytes: int, trusted: bool = False) -> Iterator[LogBlock | CorruptBlock]:
+def scan_blocks(read_range: ReadRange, size_bytes: int, *, trusted: bool = False) -> Iterator[LogBlock | CorruptBlock]:
     """The blocks of a log file of `size_bytes` bytes, in file order, found while the iterator runs.
 
     trusted: the store shows a file whole or not at all, so nothing is torn and the tests for it are left out.
@@ -273,7 +273,7 @@ def scan_blocks(read_range: ReadRange, size_bytes: int, trusted: bool = False) -
             yield CorruptBlock(offset, end - offset, reason)
             offset = end
             continue
-        block, reason = _decode_block(window, offset, trusted)
+        block, reason = _decode_block(window, offset, trusted=trusted)
         if reason is None and block.check is not None and block.check.number != number:
             reason = f"block {block.check.number} stands where block {number} was written"
         if block.check is not None:
@@ -368,7 +368,7 @@ def _next_magic(read_range: ReadRange, offset: int, size_bytes: int) -> int:
     return size_bytes
 
 
-def _decode_block(window: _Window, offset: int, trusted: bool) -> tuple[LogBlock, str | None]:
+def _decode_block(window: _Window, offset: int, *, trusted: bool) -> tuple[LogBlock, str | None]:
     """The block at `offset`, and what its own check says against it."""
     left = window.size_bytes - offset - _START.size
     if left < 0:

@@ -103,11 +103,11 @@ def _decode_bucket(cursor: Cursor, high: int, parts: list[Positions], room: int)
         cursor.skip(4 * containers)
     for index, (key, cardinality) in enumerate(heads.tolist()):
         is_run = index < len(flags) and bool(flags[index])
-        parts.append(_decode_container(cursor, cardinality + 1, is_run) + (high | key << 16))
+        parts.append(_decode_container(cursor, cardinality + 1, is_run=is_run) + (high | key << 16))
     return total
 
 
-def _decode_container(cursor: Cursor, cardinality: int, is_run: bool) -> Positions:
+def _decode_container(cursor: Cursor, cardinality: int, *, is_run: bool) -> Positions:
     if is_run:
         count = int.from_bytes(cursor.take(2), "little")
         runs = np.frombuffer(cursor.take(4 * count), "<u2").reshape(-1, 2).astype(np.int64)

@@ -267,7 +267,7 @@ def _compile(node: avro.Node) -> Node:
         item = _compile(node.values)
         arrow = pa.map_(pa.string(), pa.field("value", item.arrow, nullable=False))
         entry = pa.struct([arrow.key_field, arrow.item_field])
-        return MapNode(arrow, RecordNode(entry, (BinaryNode(pa.string()), item)), False)
+        return MapNode(arrow, RecordNode(entry, (BinaryNode(pa.string()), item)), item_nullable=False)
     if isinstance(node, avro.Union):
         live = _live_branch(node)
         if live is not None:

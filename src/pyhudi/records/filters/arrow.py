@@ -28,7 +28,7 @@ def to_arrow(expr: Expr, schema: pa.Schema) -> pc.Expression:
 
     Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`.
     """
-    return _arrow(push_negations(bind(expr, schema), False))
+    return _arrow(push_negations(bind(expr, schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class RowFilter:
 
 def row_filter(expr: Expr, schema: pa.Schema) -> RowFilter:
     """The same as `to_arrow`, for filters of any size.  Errors as of `bind`."""
-    return _in_parts(push_negations(bind(expr, schema), False))
+    return _in_parts(push_negations(bind(expr, schema)))
 
 
 _LARGEST_EXPRESSION = 512

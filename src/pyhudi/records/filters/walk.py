@@ -59,16 +59,16 @@ def leaves(expr: Expr) -> Iterable[Expr]:
         yield expr
 
 
-def push_negations(expr: Expr, negated: bool) -> Expr:
+def push_negations(expr: Expr, *, negated: bool = False) -> Expr:
     """The same filter with NOT on leaves alone, and only where no opposite leaf exists.
 
     Above such leaves there are only AND and OR, under which unknown may be taken for false without changing what is true.
     """
     if isinstance(expr, Not):
-        return push_negations(expr.part, not negated)
+        return push_negations(expr.part, negated=not negated)
     if isinstance(expr, (And, Or)):
         kind = (Or if isinstance(expr, And) else And) if negated else type(expr)
-        return kind(tuple(push_negations(part, negated) for part in expr.parts))
+        return kind(tuple(push_negations(part, negated=negated) for part in expr.parts))
     if not negated:
         return expr
     if isinstance(expr, Constant):

@@ -62,7 +62,7 @@ class MetadataFiles:
         found = self._headers.get(log.path)
         if found is None:
             try:
-                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, self._trusted))
+                found = tuple(scan_blocks(self._read_range(log), log.size_bytes, trusted=self._trusted))
             except CorruptData as error:
                 raise error.with_path(self.absolute(log)) from error
             self._headers.put(log.path, found)

@@ -41,7 +41,7 @@ def test_rows_come_back(mode: CdcMode) -> None:
     operations = pa.array(["i", "u", "d"])
     before = pa.array([None, {"id": "b"}, {"id": "c"}], ROW)
     after = pa.array([{"id": "a"}, {"id": "b"}, None], ROW)
-    rows = cdc_batch(mode, TABLE, operations, pa.array(["a", "b", "c"]), "20261121051904428", before, after)
+    rows = cdc_batch(mode, TABLE, operations, pa.array(["a", "b", "c"]), "20261121051904428", before=before, after=after)
     schema = cdc_schema(mode, TABLE)
     assert cdc_mode(schema) is mode
     (found,) = decode_content(BlockType.CDC, schema, encode_avro(schema, [rows]))
@@ -53,7 +53,9 @@ def test_rows_come_back(mode: CdcMode) -> None:
 
 def test_block_of_the_reference() -> None:
     schema = cdc_schema(CdcMode.OP_KEY_ONLY, TABLE)
-    rows = cdc_batch(CdcMode.OP_KEY_ONLY, TABLE, pa.array(["d", "d"]), pa.array(["k2", "k3"]), "", pa.nulls(2), pa.nulls(2))
+    rows = cdc_batch(
+        CdcMode.OP_KEY_ONLY, TABLE, pa.array(["d", "d"]), pa.array(["k2", "k3"]), "", before=pa.nulls(2), after=pa.nulls(2)
+    )
     content = encode_avro(schema, [rows])
     assert content.hex() == "0000000300000002" + "00000007" + "000264" + "00046b32" + "00000007" + "000264" + "00046b33"
     block = encode_block(BlockType.CDC, {HeaderKey.INSTANT_TIME: "20261121051904428", HeaderKey.SCHEMA: schema}, content)
@@ -64,4 +66,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(CorruptData, match="columns"):
         cdc_mode(TABLE)
     with pytest.raises(InvalidRequest):
-        cdc_batch(CdcMode.DATA_BEFORE, TABLE, pa.array(["i"]), pa.array(["a"]), "1", pa.array([1]), pa.nulls(1))
+        cdc_batch(CdcMode.DATA_BEFORE, TABLE, pa.array(["i"]), pa.array(["a"]), "1", before=pa.array([1]), after=pa.nulls(1))
