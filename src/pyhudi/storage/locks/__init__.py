@@ -21,7 +21,6 @@ from pyhudi.storage.locks.storage_lease import LEASE_PATH, QUEUE_FOLDER, Storage
 __all__ = [
     "FILE_LOCK_NAME",
     "LEASE_PATH",
-    "LOCK_FOLDER",
     "LOCK_WAIT",
     "QUEUE_FOLDER",
     "CombinedLock",
