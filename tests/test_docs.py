@@ -36,6 +36,7 @@ from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_location
 from pyhudi.format.metadata.secondary_index import encode_secondary_values, format_secondary_keys
 from pyhudi.format.names import parse_base_file
 from scripts import options_page
+from tests import public_api, sources
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -241,3 +242,31 @@ def test_every_page_is_in_the_navigation() -> None:
     """MkDocs says so too, and only when the site is built."""
     named = set(re.findall(r"[\w/-]+\.md\b", (ROOT / "mkdocs.yml").read_text()))
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+# Sources that name a page which is not here. The number may only shrink: move what is needed to docs/formats, and lower it.
+MISSING_SOURCES = 193
+
+
+def test_every_page_that_a_source_names_is_there() -> None:
+    found = list(sources.sources())
+    assert len(found) > 100, "the sources were not found"
+    wrong = [f"{where}: {fault}" for where, one in found if one.startswith("docs/") and (fault := sources.fault_of(one))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_sources_that_are_not_here_get_fewer() -> None:
+    found = sources.missing()
+    assert len(found) <= MISSING_SOURCES, f"{len(found)} sources are not in the repository:\n" + "\n".join(found)
+
+
+def test_the_public_api_is_what_the_file_says() -> None:
+    """Names and signatures that users rely on change on purpose, and only then."""
+    kept = public_api.GOLDEN.read_text(encoding="utf-8").splitlines()
+    now = "\n".join(public_api.described()).splitlines()
+    gone = [line for line in kept if line not in now]
+    new = [line for line in now if line not in kept]
+    assert now == kept, (
+        "the public API differs from tests/public_api.txt; if that is meant, run `python -m tests.public_api` and say it in "
+        f"CHANGELOG.md\ngone: {gone}\nnew: {new}"
+    )

@@ -1,4 +1,4 @@
-"""Bloom filters over record keys and their stored form.  Source: storage format, "Bloom filter bytes".
+"""Bloom filters over record keys and their stored form.  Source: docs/formats/bloom-filter.md.
 
 A base file carries one filter in its footer, so that an upsert can skip files that cannot hold a key.  Two kinds exist:
 a SIMPLE filter is one bit vector; a DYNAMIC_V0 filter is a list of such vectors ("rows") that grows while keys arrive,

@@ -13,7 +13,7 @@ sorted and min may be greater than max, so only a test of overlap with both orde
 action is the completed one; metadata holds the bytes of the completed file and plan those of the requested one (null where
 there are none): `actions/archived.py` reads them.  What this does not do: open the files, or compact them.
 
-Source: storage format, "LSM history".
+Source: docs/formats/timeline.md, "History".
 """
 
 from __future__ import annotations

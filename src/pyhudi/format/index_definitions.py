@@ -1,5 +1,5 @@
 """Definitions of indexes: the document `.hoodie/.index_defs/index.json`.
-Source: storage format, "Metadata table", index definitions.
+Source: docs/formats/metadata-table.md, index definitions.
 
     { "indexDefinitions" : { <name> : { indexName, indexType, indexFunction, sourceFields [...], indexOptions {...} } } }
 

@@ -12,7 +12,7 @@ time are states of the same step; the highest state counts.  Files of earlier st
 An instant time is text of digits, normally yyyyMMddHHmmssSSS in the table's time zone, and is compared as text.
 
 What this does not do: order the files of a whole timeline, or decide which transition to take.
-Source: storage format, "Timeline files".
+Source: docs/formats/timeline.md.
 """
 
 from __future__ import annotations

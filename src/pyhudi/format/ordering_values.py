@@ -307,7 +307,7 @@ _NODES: Final[tuple[Node | None, ...]] = (
 
 def _tuple_node() -> Node:
     """ArrayWrapper's one field: a nullable array, of which null is damage."""
-    return _TupleNode(SequenceNode(pa.list_(_ITEM), WrappedNode(STATISTICS_BRANCHES, _ITEM), False))
+    return _TupleNode(SequenceNode(pa.list_(_ITEM), WrappedNode(STATISTICS_BRANCHES, _ITEM), item_nullable=False))
 
 
 class _TupleNode(Node):

@@ -21,7 +21,7 @@ columns of other types than those above are refused, not cast.
 
 `split` is known and refused: its result is a list, of which there are neither ranges nor filters.
 
-Source: storage format, "Metadata table", expression index.
+Source: docs/formats/metadata-table.md, expression index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which columns the metadata table keeps statistics of.  Source: storage format, "Metadata table", column_stats.
+"""Which columns the metadata table keeps statistics of.  Source: docs/formats/metadata-table.md, column_stats.
 
     1. Three meta columns, if the table has them: commit time, partition path, record key.
     2. The columns of a list, nested ones by dotted name; without a list the first N top-level columns in schema order.

@@ -301,7 +301,7 @@ class LogMerger:
     def _fold(self) -> None:
         if not self._pending:
             return
-        pool = _Pool.of(self._schema, self._state, self._pending, self._partial)
+        pool = _Pool.of(self._schema, self._state, self._pending, partial=self._partial)
         # The pool alone holds the rows from here on, so that it can let go of them column by column.
         self._pending = []
         self._pending_bytes = 0
@@ -309,9 +309,9 @@ class LogMerger:
         if isinstance(self._rule, ModeRule) and not self._partial and (self._rule.ordering or self._rule.filling):
             self._state = _fold_by_modes(pool, self._rule)
         elif self._partial or _decides_itself(self._rule):
-            self._state = _fold_in_passes(pool, self._rule, self._partial)
+            self._state = _fold_in_passes(pool, self._rule, partial=self._partial)
         else:
-            self._state = _pick_winners(pool, self._rule, self._by_commit_time)
+            self._state = _pick_winners(pool, self._rule, by_commit_time=self._by_commit_time)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +344,7 @@ class _Pool:
     in_data: BoolMask
 
     @classmethod
-    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries], partial: bool) -> _Pool:
+    def of(cls, schema: pa.Schema, state: LogRecords | None, entries: list[_Entries], *, partial: bool) -> _Pool:
         loose = pa.schema([f.with_nullable(True) for f in schema])
         tables = [relabel(entry.rows, loose) for entry in entries]
         deleted = [entry.deleted for entry in entries]
@@ -432,7 +432,7 @@ class _Pool:
         )
 
 
-def _pick_winners(pool: _Pool, rule: MergeRule, by_commit_time: bool) -> LogRecords:
+def _pick_winners(pool: _Pool, rule: MergeRule, *, by_commit_time: bool) -> LogRecords:
     codes = pool.codes()
     count = int(codes.max()) + 1 if len(codes) else 0
     positions = np.arange(len(codes), dtype=np.int64)
@@ -491,7 +491,7 @@ def _fold_by_modes(pool: _Pool, rule: ModeRule) -> LogRecords:
     return pool.records(held, final[held], pool.deleted[held], rule, sources)
 
 
-def _fold_in_passes(pool: _Pool, rule: MergeRule, partial: bool) -> LogRecords:
+def _fold_in_passes(pool: _Pool, rule: MergeRule, *, partial: bool) -> LogRecords:
     """Fold entry after entry of each key; pass n treats the n-th entry of every key that has so many."""
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")

@@ -1,5 +1,5 @@
 """Keys of the metadata table's records about files, columns and partitions.
-Source: storage format, "Metadata table", partitions and hash functions.
+Source: docs/formats/metadata-table.md, partitions and hash functions.
 
     column_stats                     H(column) + H(partition) + M(file)
     partition_stats                  H(column) + H(partition)

@@ -11,7 +11,7 @@ times of archived instants, and reads nothing before the first of them is asked 
 
 What this does not do: decide what is archived or merged (plan/archival.py), and the archive of layout 1 (log files).
 
-Source: timeline document, "LSM history".
+Source: docs/formats/timeline.md, "History".
 """
 
 from __future__ import annotations

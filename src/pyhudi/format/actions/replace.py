@@ -3,7 +3,7 @@
 A clustering's holds its plan; that of an overwrite or a partition delete has every field null, but is not empty.  What was
 replaced stands in the commit metadata (`commit.py`).
 
-Source: storage format, "Timeline files".
+Source: docs/formats/timeline.md.
 """
 
 from __future__ import annotations

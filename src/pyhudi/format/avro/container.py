@@ -8,7 +8,7 @@ A sync marker may be any bytes, so a sealed container is read by everybody, and 
 
 What it does not do: other codecs than deflate, and columns of rows: that is the work of the log blocks.
 
-Source: storage format, "Timeline files"; Avro specification 1.11, "Object Container Files".
+Source: docs/formats/timeline.md; Avro specification 1.11, "Object Container Files".
 """
 
 from __future__ import annotations

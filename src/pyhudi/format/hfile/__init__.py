@@ -1,4 +1,4 @@
-"""HFile version 3, the sorted key-value file of the metadata table.  Source: storage format, "HFile format".
+"""HFile version 3, the sorted key-value file of the metadata table.  Source: docs/formats/hfile.md.
 
     data blocks, between them leaf index blocks | meta blocks | intermediate index blocks
     root index | meta index | file info           (the load-on-open section)

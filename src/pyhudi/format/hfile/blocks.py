@@ -1,4 +1,4 @@
-"""One block of an HFile: a header of 33 bytes, the data as stored, checksums.  Source: storage format, "HFile format", blocks.
+"""One block of an HFile: a header of 33 bytes, the data as stored, checksums.  Source: docs/formats/hfile.md, blocks.
 
     offset  size  field
          0     8  magic, see BlockKind

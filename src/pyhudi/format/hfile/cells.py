@@ -1,4 +1,4 @@
-"""The entries of an HFile data block, as Arrow arrays.  Source: storage format, "HFile format", data block payload.
+"""The entries of an HFile data block, as Arrow arrays.  Source: docs/formats/hfile.md, data block payload.
 
     size  field
        4  key length K

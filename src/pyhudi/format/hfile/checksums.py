@@ -1,4 +1,4 @@
-"""Checksums of HFile blocks.  Source: storage format, "HFile format", block checksums.
+"""Checksums of HFile blocks.  Source: docs/formats/hfile.md, block checksums.
 
 A block carries one 32-bit checksum for each `bytes_per_checksum` bytes of (header + data as stored), the last chunk being
 shorter.  Type 1 is CRC-32 as zlib computes it; type 2 is CRC-32C (Castagnoli), the one that Java writers choose.

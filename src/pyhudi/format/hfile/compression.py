@@ -1,4 +1,4 @@
-"""Compression of HFile blocks.  Source: storage format, "HFile format", trailer field compression_codec.
+"""Compression of HFile blocks.  Source: docs/formats/hfile.md, trailer field compression_codec.
 
 Every block of a file, index and file info included, is compressed with the codec that the trailer names.
 

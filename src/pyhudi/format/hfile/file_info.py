@@ -1,4 +1,4 @@
-"""The file info block: named byte strings about the whole file.  Source: storage format, "HFile format", file info.
+"""The file info block: named byte strings about the whole file.  Source: docs/formats/hfile.md, file info.
 
     "PBUF" | varint length | InfoProto { repeated BytesBytesPair map_entry = 1 { bytes first = 1; bytes second = 2 } }
 

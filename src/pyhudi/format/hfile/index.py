@@ -1,4 +1,4 @@
-"""Index blocks of an HFile: where blocks are, by the first key in each.  Source: storage format, "HFile format", index blocks.
+"""Index blocks of an HFile: where blocks are, by the first key in each.  Source: docs/formats/hfile.md, index blocks.
 
     root and meta index   entries back to back, their number is in the trailer: offset i64 | size i32 | vlong length | key
                           the data index uses full keys, or rows with their length alone; the meta index uses the bare block name

@@ -1,4 +1,4 @@
-"""Reading an HFile: all of it, ranges, prefixes, or some keys.  Source: storage format, "HFile format".
+"""Reading an HFile: all of it, ranges, prefixes, or some keys.  Source: docs/formats/hfile.md.
 
 A file is opened from the function that reads a range of it and its size:
 

@@ -1,4 +1,4 @@
-"""The last 4096 bytes of an HFile, which say where everything else is.  Source: storage format, "HFile format", trailer.
+"""The last 4096 bytes of an HFile, which say where everything else is.  Source: docs/formats/hfile.md, trailer.
 
     TRABLK"$ | varint length | TrailerProto | zeros up to byte 4092 | 03 00 00 03 (minor version, then major in three bytes)
 

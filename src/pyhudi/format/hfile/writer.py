@@ -1,4 +1,4 @@
-"""Writing an HFile from entries in ascending order.  Source: storage format, "HFile format", writer's rules.
+"""Writing an HFile from entries in ascending order.  Source: docs/formats/hfile.md, writer's rules.
 
 An encoder takes arrays of keys and values and hands out the file's bytes as they come to be; where they go is the caller's
 business.  Layout, in file order:

@@ -1,4 +1,4 @@
-"""CDC blocks: which rows a commit inserted, updated and deleted.  Source: storage format, "Log file format", CDC block.
+"""CDC blocks: which rows a commit inserted, updated and deleted.  Source: docs/formats/log-file.md, CDC block.
 
 They stand in files of their own (`.cdc`) and have the layout of AVRO blocks (data.py).  What a row holds depends on
 `hoodie.table.cdc.supplemental.logging.mode`:

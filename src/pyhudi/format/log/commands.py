@@ -1,4 +1,4 @@
-"""COMMAND blocks, and which blocks of a file slice count.  Source: storage format, "Log file format", COMMAND block.
+"""COMMAND blocks, and which blocks of a file slice count.  Source: docs/formats/log-file.md, COMMAND block.
 
 A COMMAND block has no content.  Its one command, COMMAND_BLOCK_TYPE 0, takes back what an instant that failed has written:
 

@@ -1,4 +1,4 @@
-"""Contents of data blocks <-> Arrow batches.  Source: storage format, "Log file format", data blocks.
+"""Contents of data blocks <-> Arrow batches.  Source: docs/formats/log-file.md, data blocks.
 
     AVRO, CDC   int 3 | int record count | per record: int size, one Avro record of the block's schema
     PARQUET     a whole Parquet file with the columns of the block's schema

@@ -1,4 +1,4 @@
-"""DELETE blocks <-> Arrow batches.  Source: storage format, "Log file format", DELETE block.
+"""DELETE blocks <-> Arrow batches.  Source: docs/formats/log-file.md, DELETE block.
 
     content     int version | int size | payload of that size
     version 3   Avro HoodieDeleteRecordList: the array of HoodieDeleteRecord {recordKey, partitionPath, orderingVal}

@@ -1,4 +1,4 @@
-"""Blocks of a log file.  Source: storage format, "Log file format".
+"""Blocks of a log file.  Source: docs/formats/log-file.md.
 
 A log file is a row of blocks and nothing else.  One block, big-endian:
 

@@ -1,6 +1,6 @@
 """The RECORD_POSITIONS header: which rows of the base file the records of a block stand for.
 
-Source: storage format, "Log file format", record positions; RoaringFormatSpec of the Roaring bitmap project.
+Source: docs/formats/log-file.md, record positions; RoaringFormatSpec of the Roaring bitmap project.
 
 The value is the base64 text of a 64-bit Roaring bitmap in its portable form, little-endian:
 

@@ -1,4 +1,4 @@
-"""What the metadata table's records say, as Arrow columns and back.  Source: storage format, "Metadata table".
+"""What the metadata table's records say, as Arrow columns and back.  Source: docs/formats/metadata-table.md.
 
     schema.py       the record schema, types, payloads       partitions.py  partitions, file groups, their first log file
     codec.py        values <-> one payload column            wrapped.py     bounds of columns, whatever their type

@@ -1,5 +1,5 @@
 """The `bloom_filters` partition: the Bloom filter of each base file, beside the file.
-Source: storage format, "Metadata table", bloom_filters.
+Source: docs/formats/metadata-table.md, bloom_filters.
 
 Key: partition + file.  Type 4.  The filter's bytes are the text that stands in the Parquet footer.  Log files have none.
 Newer records replace older ones.  Expression indexes of type bloom_filters hold the same, of the text of a function's results.

@@ -1,4 +1,4 @@
-"""Values of the metadata table <-> one payload column.  Source: storage format, "Metadata table", HoodieMetadataRecord.
+"""Values of the metadata table <-> one payload column.  Source: docs/formats/metadata-table.md, HoodieMetadataRecord.
 
 Decoding walks the schema that wrote the values, all records together, one field after the other.  The fields before and after the
 payload are passed over; another payload than the one asked for must be null.  The result has the writer's own field names and

@@ -1,5 +1,5 @@
 """The `column_stats` and `partition_stats` partitions: ranges of columns in files and in partitions.
-Source: storage format, "Metadata table", column_stats and partition_stats.
+Source: docs/formats/metadata-table.md, column_stats and partition_stats.
 
     key                              type  file_name       says
     column + partition + file        3     the file        a column in one base or log file

@@ -1,4 +1,4 @@
-"""The `files` partition: which files each partition of the table has.  Source: storage format, "Metadata table", files.
+"""The `files` partition: which files each partition of the table has.  Source: docs/formats/metadata-table.md, files.
 
     record key            type  payload
     __all_partitions__    1     map partition path -> (0, is deleted)

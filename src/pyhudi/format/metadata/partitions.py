@@ -1,5 +1,5 @@
 """Partitions of the metadata table and their file groups: names, numbers, the first log file.
-Source: storage format, "Metadata table", partitions.
+Source: docs/formats/metadata-table.md, partitions.
 
     partition               file id of group i        file groups
     files                   files-0000-0              1

@@ -1,5 +1,5 @@
 """The `record_index` partition: in which file group each record key lives.
-Source: storage format, "Metadata table", record_index.
+Source: docs/formats/metadata-table.md, record_index.
 
 Key: the record key.  Type 5.
 

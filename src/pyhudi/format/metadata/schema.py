@@ -1,4 +1,4 @@
-"""The record schema of the metadata table.  Source: storage format, "Metadata table", HoodieMetadataRecord.
+"""The record schema of the metadata table.  Source: docs/formats/metadata-table.md, HoodieMetadataRecord.
 
 Every record of every partition has this one schema: five meta fields, a key, a type, and one payload for each kind of index, of
 which a record fills exactly one.

@@ -1,5 +1,5 @@
 r"""Partitions of secondary indexes: which record keys a value of a column has.
-Source: storage format, "Metadata table", secondary index.
+Source: docs/formats/metadata-table.md, secondary index.
 
 The key says it all: the value, `$`, the record key, where `\` and `$` inside the parts are written `\\` and `\$`.  Type 7; the
 payload is one flag.  Newer records replace older ones.

@@ -378,7 +378,7 @@ def _check_predecessors_remain(context: TableContext, timeline: Timeline, instan
         (partition, stat.file_id or ""): stat.prev_commit
         for partition, stats in metadata.partition_to_write_stats.items()
         for stat in stats
-        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file((stat.path or "").rpartition("/")[2])
+        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file(file_name_of(stat.path or ""))
     }
     partitions = {partition for partition, _ in (*needed, *previous)}
     if not partitions:
@@ -408,7 +408,7 @@ def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> froze
         with suppress(CorruptData):
             plan = CleanerPlan.decode(context.timeline.read_state(clean.request_time, Action.CLEAN, State.REQUESTED) or b"")
             for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values():
-                names.update((info.file_path or "").rpartition("/")[2] for info in infos)
+                names.update(file_name_of(info.file_path or "") for info in infos)
     return frozenset(names)
 
 

@@ -187,7 +187,7 @@ def plan_clean(
         for partition, infos in files_of.files(partitions).items():
             groups = build_file_groups(partition, infos, state, change_logs=True)
             # What was pending when a savepoint was made counts as of its time now: a restore needs both what was there and that.
-            seen = {file.path.rpartition("/")[2] for time in savepoints for file in _files_as_of(groups, state, time)}
+            seen = {file_name_of(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
             choice = plan_partition(partition, groups, state, settings, earliest, saved | seen, needed_from)
             found[partition] = choice
             wanted = set(choice.files)

@@ -1,4 +1,4 @@
-"""The metadata table (MDT) of a table, as a reader sees it.  Source: storage format, "Metadata table".
+"""The metadata table (MDT) of a table, as a reader sees it.  Source: docs/formats/metadata-table.md.
 
     validity.py   which of its log blocks count, given the timelines of both tables
     files.py      its HFiles and log blocks: opened once, small ones held in bounded memory

@@ -7,7 +7,7 @@
 A key belongs to the file group that its hash names.  The base file and the log blocks of a group come back as layers of cells;
 `merge` and `indexes` say what they mean.
 
-Source: storage format, "Metadata table", key to file group.
+Source: docs/formats/metadata-table.md, key to file group.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Typed answers from the partitions of the metadata table.  Source: storage format, "Metadata table", partitions.
+"""Typed answers from the partitions of the metadata table.  Source: docs/formats/metadata-table.md, partitions.
 
 Each function takes the opened `MetadataTable`, looks up and merges.  Errors are those of its methods.
 

@@ -3,7 +3,7 @@
 A metadata table that is missing or damaged does not make the table unreadable: the listing warns, naming the file, and from then
 on asks the directories.  An answer that was given already stays as it is: both say the same of committed files.
 
-Source: storage format, "Metadata table", read-time use.
+Source: docs/formats/metadata-table.md, read-time use.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Several layers of cells that say something of one key -> what they say together.
-Source: storage format, "Metadata table", merge rules.
+Source: docs/formats/metadata-table.md, merge rules.
 
     layer      the base file, or one block of a log file; a later layer is newer
     cells      keys, values and the schema that wrote these

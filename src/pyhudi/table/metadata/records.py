@@ -10,7 +10,7 @@ The table's timeline must be loaded first.  What is committed to the metadata ta
 that does no harm, since the table's timeline decides what counts; answers about the table's newest state are then ahead of the
 timeline, which `is_ahead` says.
 
-Source: storage format, "Metadata table".
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

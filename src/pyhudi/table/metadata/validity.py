@@ -1,4 +1,4 @@
-"""Which log blocks of the metadata table count.  Source: storage format, "Metadata table", when MDT data counts.
+"""Which log blocks of the metadata table count.  Source: docs/formats/metadata-table.md, when MDT data counts.
 
 The metadata table is committed before the table is, so its timeline alone does not say what is visible.  A block of instant T
 counts when all of these hold:
