@@ -17,7 +17,12 @@ from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.engines.spark import lookup
+from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import InvalidRequest, TableExists, Unsupported
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from tests.paused_write import PausedWrite
 from tests.rows import assert_same_rows, without_meta
 
 if TYPE_CHECKING:
@@ -613,3 +618,17 @@ def test_others_commit_clean_and_archive_while_rows_are_fetched(
     assert (left, result.conflict_retries) == ([0], 0)
     expected = [("new", "sf", 3, 9.0), ("old", "sf", 3, 9.0)] if operation == "upsert" else []
     assert rows_of(spark, tmp_path / "t") == expected
+
+
+def test_another_writer_changes_columns_of_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """The rows are prepared once more, for the columns that the other writer left."""
+    changes = {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": "true"}
+    table = Table.create(tmp_path / "t", record_key="id", ordering="ts")
+    table.insert(pa.table({"id": ["a", "b"], "ts": [1, 1], "n": pa.array([1, 1], pa.int32())}))
+    ours = spark.createDataFrame([("a", 3, 7)], "id string, ts long, n int")
+    settings = WriteSettings.of(parse_options(changes), WriteOperation.UPSERT)
+    first = PausedWrite(table.context, lambda context: run_write(context, SparkEngine(spark), ours, settings))
+    table.upsert(pa.table({"id": ["a"], "ts": [2], "n": ["x"], "more": [5]}), options=changes)
+    first.finish()
+    found = {row["id"]: row for row in Table(tmp_path / "t").scan().to_arrow().to_pylist()}
+    assert found["a"] == {"id": "a", "ts": 3, "n": "7", "more": None} and found["b"]["n"] == "1"
