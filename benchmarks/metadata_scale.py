@@ -45,7 +45,6 @@ from pyhudi.operations.action.transaction import Transaction, commit_metadata
 from pyhudi.operations.metadata.mirror import CommitMirror
 from pyhudi.operations.metadata.store import MetadataStore, create_store
 from pyhudi.options import parse_options
-from pyhudi.plan.read import ReadPlan
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.metadata_keys import column_stats_keys, file_hashes, partition_stats_key
 from pyhudi.records.stats import ColumnRange
@@ -129,7 +128,7 @@ def measure(folder: Path, condition: str) -> dict[str, float]:
         "again_seconds": time.perf_counter() - started,
         "added_mib": added / 2**20,
         "peak_mib": peak_rss_bytes() / 2**20,
-        "file_slices": len(plan.slices) if isinstance(plan, ReadPlan) else 0,
+        "file_slices": len(plan.slices),
     }
 
 

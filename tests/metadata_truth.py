@@ -170,10 +170,10 @@ def _check_expression(
             names.setdefault(file.partition, []).append(file.name)
         said = find_bloom_filters(metadata, names, index.partition)
         assert said.num_rows == sum(f.bloom is not None for f in files)
-        stored = dict(zip(said["key"].to_pylist(), said["bloom_filter"].to_pylist(), strict=True))
+        filters = dict(zip(said["key"].to_pylist(), said["bloom_filter"].to_pylist(), strict=True))
         for file in files:
             key = bloom_filter_keys(file.partition, file_hashes([file.name]))[0].as_py()
-            assert file.bloom is None or filter_covers(stored[key].decode(), file.bloom[1])
+            assert file.bloom is None or filter_covers(filters[key].decode(), file.bloom[1])
         return
     ranges = [(f.partition, f.name, f.range) for f in files if f.range is not None]
     merged = {p: merge_ranges(r for q, _, r in ranges if q == p) for p, _, _ in ranges} if is_partitioned else {}

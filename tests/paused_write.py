@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from pyhudi.storage import Storage
 from pyhudi.table.context import TableContext
@@ -17,14 +18,14 @@ class _Gate:
         self._inner = inner
         self._wait: Callable[[], None] | None = wait
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def put_if_absent(self, path: str, content: bytes) -> bool:
+    def put_if_absent(self, path: str, data: bytes) -> bool:
         if self._wait is not None and path.endswith(".inflight") and "metadata" not in path:
             wait, self._wait = self._wait, None
             wait()
-        return self._inner.put_if_absent(path, content)
+        return self._inner.put_if_absent(path, data)
 
 
 class PausedWrite:

@@ -28,7 +28,7 @@ from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.hfile.blocks import BlockKind
 from pyhudi.format.hfile.blocks import encode_block as encode_block_of_hfile
 from pyhudi.format.hfile.cells import encode_cells
-from pyhudi.format.hfile.writer import Codec
+from pyhudi.format.hfile.compression import Codec
 from pyhudi.format.instants import parse_instant_file
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_block

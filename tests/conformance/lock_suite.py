@@ -8,6 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -48,7 +49,7 @@ class LockSuite:
             holder, waiter = make_lock(env), make_lock(env)
             holder.acquire(0)
             before_ms = env.monotonic_ms()
-            repetition = env.every_ms(1_000, lambda env=env, step_ms=step_ms: env.step_ms(step_ms))
+            repetition = env.every_ms(1_000, partial(env.step_ms, step_ms))
             env.every_ms(1_001, repetition.stop)
             with pytest.raises(StorageUnavailable):
                 waiter.acquire(5_000)

@@ -43,7 +43,10 @@ RESULT_SETTINGS = {
 
 
 # The tables of the tests have some rows each: compiling a class for every plan would be most of the work.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+INTERPRETED: dict[str, bool | float | int | str | None] = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
 
 
 def start_spark(jar: str, scratch: str) -> SparkSession:

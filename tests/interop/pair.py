@@ -24,6 +24,8 @@ from tests.rows import assert_same_rows, without_meta
 
 Row = dict[str, Any]
 OPERATION = "hoodie.datasource.write.operation"
+BY_METADATA: dict[str, Any] = {"hoodie.metadata.enable": True}
+BY_LISTING: dict[str, Any] = {"hoodie.metadata.enable": False}
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -138,10 +140,10 @@ class Pair:
         found = self.table.scan().to_arrow()
         assert_same_rows(found, expected, key=["id"])
         self.check_listing()
-        assert_same_rows(without_meta(self.hudi.read(self.path, **{"hoodie.metadata.enable": True})), expected, key=["id"])
+        assert_same_rows(without_meta(self.hudi.read(self.path, **BY_METADATA)), expected, key=["id"])
         for text, keep in FILTERS[:filters]:
             wanted = pa.Table.from_pylist([row for row in self.rows.values() if keep(row)], SCHEMA)
-            real = without_meta(self.hudi.read(self.path, where=text, **{"hoodie.metadata.enable": True}))
+            real = without_meta(self.hudi.read(self.path, where=text, **BY_METADATA))
             try:
                 assert_same_rows(real, wanted, key=["id"])
             except AssertionError as error:
@@ -151,7 +153,7 @@ class Pair:
     def check_by_listing(self) -> None:
         """The real Hudi finds the same rows in directories."""
         expected = pa.Table.from_pylist(list(self.rows.values()), SCHEMA)
-        assert_same_rows(without_meta(self.hudi.read(self.path, **{"hoodie.metadata.enable": False})), expected, key=["id"])
+        assert_same_rows(without_meta(self.hudi.read(self.path, **BY_LISTING)), expected, key=["id"])
 
     def check_listing(self) -> None:
         """The files that the metadata table lists are those that are there."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
 
-WRITE = {
+WRITE: dict[str, Any] = {
     "hoodie.table.name": "checked",
     "hoodie.datasource.write.recordkey.field": "id",
     "hoodie.datasource.write.partitionpath.field": "p",

@@ -58,7 +58,7 @@ def in_order(found: pa.Table) -> list[tuple[Any, ...]]:
     return sorted(zip(*(found.column(name).to_pylist() for name in _COLUMNS), strict=True))
 
 
-def both(hudi: RealHudi, path: Path, **more: object) -> list[tuple[Any, ...]]:
+def both(hudi: RealHudi, path: Path, **more: Any) -> list[tuple[Any, ...]]:
     """What PyHudi reads, once the real Hudi reads the same."""
     ours = in_order(Table(str(path)).scan(_COLUMNS, options=more).to_arrow())
     assert in_order(hudi.read(path, columns=_COLUMNS, **{"hoodie.metadata.enable": False, **more})) == ours

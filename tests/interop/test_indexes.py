@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RealHudi
-from tests.interop.pair import SCHEMA, Pair, Row, make
+from tests.interop.pair import BY_METADATA, SCHEMA, Pair, Row, make
 from tests.rows import assert_same_rows, without_meta
 
 ON = {
@@ -21,7 +22,7 @@ ON = {
     "hoodie.metadata.record.index.min.filegroup.count": 2,
     "hoodie.metadata.compact.max.delta.commits": 4,
 }
-THEIRS = {"hoodie.index.type": "RECORD_INDEX"}
+THEIRS: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
 QUERIES: tuple[tuple[str, Callable[[Row], bool]], ...] = (
     ("note = 'xx'", lambda row: row["note"] == "xx"),
     ("seats = 3", lambda row: row["seats"] == 3),
@@ -71,9 +72,9 @@ def check(pair: Pair, count: int = len(QUERIES)) -> None:
     assert found.ok, str(found)
     for text, keep in QUERIES[:count]:
         wanted = pa.Table.from_pylist([row for row in pair.rows.values() if keep(row)], SCHEMA)
-        found = without_meta(pair.hudi.read(pair.path, where=text, **{"hoodie.metadata.enable": True}))
+        real = without_meta(pair.hudi.read(pair.path, where=text, **BY_METADATA))
         try:
-            assert_same_rows(found, wanted, key=["id"])
+            assert_same_rows(real, wanted, key=["id"])
         except AssertionError as error:
             error.add_note(f"read with {text}")
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -70,7 +71,7 @@ def test_record_index_and_bloom_filters(hudi: RealHudi, tmp_path: Path, kind: st
         "hoodie.metadata.index.bloom.filter.enable": True,
         "hoodie.metadata.record.index.min.filegroup.count": 3,
     }
-    theirs = {"hoodie.index.type": "RECORD_INDEX"}
+    theirs: dict[str, Any] = {"hoodie.index.type": "RECORD_INDEX"}
     pair = Pair(hudi, tmp_path / "t", kind, on)
     pair.create()
     pair.ours("upsert", make(range(40), 1))
@@ -152,8 +153,8 @@ def test_ranges_of_a_partition_after_writes_whose_times_overlap(hudi: RealHudi, 
     """What we call not tight the real Hudi widens; what it calls tight while we are under way we say again."""
     pair = Pair(hudi, tmp_path / "t", "cow")
     pair.create()
-    for first in (0, 3, 6):
-        pair.ours("bulk_insert", make([first], 1, fare=10.0))
+    for number in (0, 3, 6):
+        pair.ours("bulk_insert", make([number], 1, fare=10.0))
 
     def begin(number: int, fare: float, ts: int) -> PausedWrite:
         data = make([number], ts, fare=fare)
@@ -166,7 +167,7 @@ def test_ranges_of_a_partition_after_writes_whose_times_overlap(hudi: RealHudi, 
     first.finish()
     pair.check(1)
     first = begin(6, 70.0, 3)
-    together = {
+    together: dict[str, Any] = {
         "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
         "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
         "hoodie.clean.failed.writes.policy": "LAZY",

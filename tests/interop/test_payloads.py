@@ -213,7 +213,7 @@ class Pair:
     def write(self, writer: str, operation: str, rows: list[Row]) -> None:
         data = pa.Table.from_pylist(rows, SCHEMA)
         # One slice has blocks of both formats from both writers.
-        blocks = {"hoodie.logfile.data.block.format": self.random.choice(["avro", "parquet"])}
+        blocks: dict[str, Any] = {"hoodie.logfile.data.block.format": self.random.choice(["avro", "parquet"])}
         if writer == "ours":
             getattr(self.table, operation)(data if operation != "delete" else data.select(["id", "part"]), options=blocks)
         else:

@@ -170,7 +170,7 @@ def test_log_files(hudi: RealHudi, tables: dict[str, Path]) -> None:
     for log in sorted(tables["mor"].glob("*/.*.log.*")):
         if log.name.endswith(".crc"):
             continue
-        arguments = {"log_file_path_pattern": str(log), "limit": 100}
+        arguments: dict[str, Any] = {"log_file_path_pattern": str(log), "limit": 100}
         try:
             real = hudi.call("show_logfile_records", table="mor", **arguments)
             blocks = hudi.call("show_logfile_metadata", table="mor", **arguments)
@@ -215,7 +215,7 @@ def answers(table: pa.Table, *columns: str) -> list[dict[str, Any]]:
 def test_compaction_and_savepoints(hudi: RealHudi, tmp_path: Path) -> None:
     path, name = twins(hudi, tmp_path, "mor", "compacted")
 
-    def both(procedure: str, *columns: str, **arguments: object) -> list[dict[str, Any]]:
+    def both(procedure: str, *columns: str, **arguments: Any) -> list[dict[str, Any]]:
         mine = procedures.call(procedure, path=path, **arguments)
         real = hudi.call(procedure, table=name, **arguments)
         assert mine.schema.names == real.schema.names
@@ -255,7 +255,7 @@ def test_clustering(hudi: RealHudi, tmp_path: Path) -> None:
 
 def test_time_to_live(hudi: RealHudi, tmp_path: Path) -> None:
     """Columns alone are compared: on this table the real procedure finds nothing, whatever the days."""
-    old = {"environment": ReplayEnvironment(1, 1_600_000_000_000), "options": MANUAL}
+    old: dict[str, Any] = {"environment": ReplayEnvironment(1, 1_600_000_000_000), "options": MANUAL}
     table = Table.create(str(tmp_path / "old"), record_key="id", partition_by="part", ordering="ts", **old)
     table.upsert(rows(range(8), 1))
     Table(str(tmp_path / "old")).upsert(rows(range(0, 8, 2), 2), options=MANUAL)
@@ -273,7 +273,7 @@ def test_archived_commits(hudi: RealHudi, tmp_path: Path) -> None:
         table.upsert(rows(range(4), value))
     table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1})
     hudi.register(tmp_path / "t", "archived")
-    wide = {"start_ts": "20200101000000000", "end_ts": "20990101000000000", "limit": 100}
+    wide: dict[str, Any] = {"start_ts": "20200101000000000", "end_ts": "20990101000000000", "limit": 100}
     for name in ("show_archived_commits", "show_archived_commits_metadata"):
         mine = procedures.call(name, path=tmp_path / "t", **wide)
         same(name, mine, hudi.call(name, table="archived", **wide))
@@ -287,7 +287,8 @@ def test_repairs(hudi: RealHudi, tmp_path: Path) -> None:
     for left in (tmp_path / "deep" / "2020" / "1" / "1").glob(".hoodie_partition_metadata*"):
         left.unlink()
     path, name = pair(hudi, tmp_path / "deep", tmp_path, "deep")
-    for arguments in ({}, {"dry_run": False}, {}):
+    calls: tuple[dict[str, Any], ...] = ({}, {"dry_run": False}, {})
+    for arguments in calls:
         mine = procedures.call("repair_add_partition_meta", path=path, **arguments)
         real = hudi.call("repair_add_partition_meta", table=name, **arguments)
         assert mine == real.cast(mine.schema).sort_by("partition_path")

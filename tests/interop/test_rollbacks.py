@@ -22,7 +22,7 @@ OPTIONS: dict[str, Any] = {
     "hoodie.parquet.small.file.limit": 0,
 }
 # It is asked for between the writing of the files and the commit, and there is none: so the files and markers stay.
-DYING = {"hoodie.precommit.validators": "no.such.Validator"}
+DYING: dict[str, Any] = {"hoodie.precommit.validators": "no.such.Validator"}
 
 
 def grown(hudi: RealHudi, path: Path, kind: str) -> Pair:

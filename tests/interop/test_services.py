@@ -64,7 +64,7 @@ def our_rows(path: Path, as_of: str | None = None) -> Rows:
     return seen(Table(str(path)).scan(as_of=as_of).to_arrow())
 
 
-def real_rows(hudi: RealHudi, path: Path, **options: object) -> Rows:
+def real_rows(hudi: RealHudi, path: Path, **options: Any) -> Rows:
     return seen(hudi.read(path, **{"hoodie.metadata.enable": False, **options}))
 
 

@@ -59,7 +59,7 @@ def our_rows(path: Path) -> Rows:
     return seen(Table(path).scan().to_arrow())
 
 
-def real_rows(hudi: RealHudi, path: Path, **options: object) -> Rows:
+def real_rows(hudi: RealHudi, path: Path, **options: Any) -> Rows:
     return seen(hudi.read(path, **options))
 
 

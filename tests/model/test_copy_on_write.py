@@ -66,6 +66,8 @@ batches = st.lists(row_values, min_size=1, max_size=8)
 
 
 class CopyOnWriteTable(RuleBasedStateMachine):
+    before_column: Model | None = None
+
     @initialize(
         by_event_time=st.booleans(),
         partitioned=st.booleans(),
@@ -207,7 +209,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
             self.model.records[name] = after
 
     def path_of(self, copy: Copy) -> str:
-        return copy.values.get("_path", self.path(copy.values))
+        return str(copy.values.get("_path", self.path(copy.values)))
 
     @rule(rows=batches, bulk=st.booleans(), sort=st.sampled_from(["NONE", "GLOBAL_SORT"]))
     def insert(self, rows: list[Values], bulk: bool, sort: str) -> None:
@@ -315,7 +317,7 @@ class CopyOnWriteTable(RuleBasedStateMachine):
                 name = self.identity(row)
                 self.upsert_record(name, row, self.model.records.pop(name, []), instant)
 
-        before = getattr(self, "before_column", None)
+        before = self.before_column
         self.commit(lambda: self.table.upsert(frame), change)
         if before is not None:
             self.undo[-1] = (self.undo[-1][0], before)

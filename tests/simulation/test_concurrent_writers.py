@@ -51,12 +51,12 @@ class Interrupted:
         self._when = when
         self._then: Callable[[], object] | None = then
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def put_if_absent(self, path: str, content: bytes) -> bool:
+    def put_if_absent(self, path: str, data: bytes) -> bool:
         self._pass("put_if_absent", path)
-        return self._inner.put_if_absent(path, content)
+        return self._inner.put_if_absent(path, data)
 
     def delete(self, paths: Iterable[str]) -> None:
         given = tuple(paths)

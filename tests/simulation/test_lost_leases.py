@@ -165,8 +165,8 @@ def index_rebuilding(context: TableContext, options: Options) -> object:
     return rebuild_index(context, ENGINE, settings, "column_stats")
 
 
-def index_dropping(context: TableContext, options: Options) -> object:
-    return drop_index(context, "column_stats", 1000)
+def index_dropping(context: TableContext, options: Options) -> None:
+    drop_index(context, "column_stats", 1000)
 
 
 def clean(context: TableContext, options: Options) -> object:

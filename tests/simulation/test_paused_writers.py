@@ -77,20 +77,20 @@ class Paused:
         self._others = others
         self.paused_at: str | None = None
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def list(self, path: str) -> Listing:
-        self._step(f"list {path}")
-        return self._inner.list(path)
+    def list(self, folder: str) -> Listing:
+        self._step(f"list {folder}")
+        return self._inner.list(folder)
 
     def read(self, path: str) -> bytes | None:
         self._step(f"read {path}")
         return self._inner.read(path)
 
-    def put_if_absent(self, path: str, content: bytes) -> bool:
+    def put_if_absent(self, path: str, data: bytes) -> bool:
         self._step(f"put_if_absent {path}")
-        return self._inner.put_if_absent(path, content)
+        return self._inner.put_if_absent(path, data)
 
     def open_output(self, path: str) -> Any:
         self._step(f"open_output {path}")

@@ -113,9 +113,9 @@ def test_temporary_files_of_killed_writers_go(tmp_path: Path, left_beside: str) 
     table.upsert(pa.table({"id": [1]}))
     dead, alive = replace(Process.current(), started=1), Process.current()
     kept = []
-    for folder in (".hoodie", ".hoodie/timeline", ".hoodie/.locks", ".hoodie/.heartbeat", ".hoodie/metadata/files"):
+    for place in (".hoodie", ".hoodie/timeline", ".hoodie/.locks", ".hoodie/.heartbeat", ".hoodie/metadata/files"):
         for process in (dead, alive):
-            path = tmp_path / folder / f".pyhudi-{process.text}-{uuid.uuid4()}.tmp"
+            path = tmp_path / place / f".pyhudi-{process.text}-{uuid.uuid4()}.tmp"
             path.parent.mkdir(exist_ok=True)
             path.touch()
             if process is alive:

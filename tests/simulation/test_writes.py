@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -235,14 +236,14 @@ class SilentStorage:
         self._inner = inner
         self._landing = landing
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def put_if_absent(self, path: str, content: bytes) -> bool:
+    def put_if_absent(self, path: str, data: bytes) -> bool:
         if not path.endswith(".commit"):
-            return self._inner.put_if_absent(path, content)
+            return self._inner.put_if_absent(path, data)
         if self._landing:
-            self._inner.put_if_absent(path, content)
+            self._inner.put_if_absent(path, data)
         raise StorageUnavailable(f"{path}: no answer")
 
 

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize("before", ["true", "false"])
 def test_the_last_write_puts_the_setting_back(spark: SparkSession, before: str) -> None:
     set_before = spark.conf.get(SETTING)
+    assert set_before is not None
     spark.conf.set(SETTING, before)
     try:
         first, second = PlainCache(spark), PlainCache(spark)

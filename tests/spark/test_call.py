@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -43,7 +43,8 @@ def test_a_table_of_the_catalog(spark: SparkSession, table: Table) -> None:
         assert hs.call(spark, "show_commits", table="called").count() == 2
     finally:
         spark.sql("DROP TABLE called")
-    for arguments in ({"table": "nobody"}, {}, {"table": "called", "path": table.uri}):
+    wrong: tuple[dict[str, Any], ...] = ({"table": "nobody"}, {}, {"table": "called", "path": table.uri})
+    for arguments in wrong:
         with pytest.raises(InvalidRequest):
             hs.call(spark, "show_commits", **arguments)
 

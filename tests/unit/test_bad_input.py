@@ -422,7 +422,8 @@ def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("uri", ["", "ftp://host/t", "s3:///t", "file://host/t", "memory://x/../y"])
 def test_uris(uri: str) -> None:
-    for act in (lambda: Table(uri), lambda: Table.create(uri, record_key="id")):
+    acts: tuple[Callable[[], Table], ...] = (lambda: Table(uri), lambda: Table.create(uri, record_key="id"))
+    for act in acts:
         with pytest.raises(InvalidRequest):
             act()
 

@@ -233,7 +233,7 @@ def _public(kind: type) -> set[str]:
 
 def _commands() -> set[str]:
     def below(group: Any, prefix: str) -> set[str]:
-        found = set()
+        found: set[str] = set()
         for name, one in group.commands.items():
             found |= below(one, f"{prefix}{name} ") if hasattr(one, "commands") else {prefix + name}
         return found
@@ -292,7 +292,7 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
     for name, build in INDEX_CHANGES.items():
         refused(f"index {name}", partial(build, table.index))
     for name, arguments in PROCEDURE_CHANGES.items():
-        given = {key: words.get(str(value), value) for key, value in arguments.items()}
+        given: dict[str, Any] = {key: words.get(str(value), value) for key, value in arguments.items()}
         refused(name, partial(procedures.call, name, path=str(path), **given), HudiError)
     for name, line in COMMAND_CHANGES.items():
         refused(name, partial(command, name, line), HudiError)
@@ -310,7 +310,9 @@ def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
         assert content(path) == before, name
     for name in procedures.NAMES:
         if name not in PROCEDURE_CHANGES:
-            wanted = {parameter.name: instant for parameter in procedures.PROCEDURES[name].parameters if parameter.required}
+            wanted: dict[str, Any] = {
+                parameter.name: instant for parameter in procedures.PROCEDURES[name].parameters if parameter.required
+            }
             with contextlib.suppress(HudiError):
                 procedures.call(name, path=str(path), **wanted)
             assert content(path) == before, name

@@ -121,4 +121,4 @@ def test_merged() -> None:
 @pytest.mark.parametrize("value", [0, -1])
 def test_positive(value: int) -> None:
     with pytest.raises(InvalidRequest, match="has to be positive"):
-        parse_options({"hoodie.parquet.block.size": value}).positive("hoodie.parquet.block.size")
+        parse_options({"hoodie.parquet.block.size": value})

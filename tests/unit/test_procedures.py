@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -38,7 +39,7 @@ def test_a_call(path: str) -> None:
         ("repair_overwrite_hoodie_props", {"new_props_file_path": "/none/such"}, "there is no file"),
     ],
 )
-def test_wrong_calls(path: str, name: str, arguments: dict[str, object], says: str) -> None:
+def test_wrong_calls(path: str, name: str, arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidRequest, match=says):
         procedures.call(name, path=path, **arguments)
 
@@ -54,7 +55,7 @@ def test_wrong_calls(path: str, name: str, arguments: dict[str, object], says: s
         ("show_logfile_records", {"log_file_path_pattern": "*", "merge": True}),
     ],
 )
-def test_what_is_not_carried_out_is_refused(path: str, name: str, arguments: dict[str, object]) -> None:
+def test_what_is_not_carried_out_is_refused(path: str, name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(Unsupported):
         procedures.call(name, path=path, **arguments)
 

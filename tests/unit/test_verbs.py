@@ -35,7 +35,7 @@ from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.locks import LockProvider, LockSettings, register_lock_provider
+from pyhudi.storage.locks import LockProvider, LockSettings, open_lock, register_lock_provider
 from pyhudi.table.config import load_table_config
 from pyhudi.verbs import TABLE_OPTIONS, VERBS, check_given, check_standing, spark_write_verb, verb_of
 
@@ -95,7 +95,7 @@ ARGUMENTS: dict[str, Any] = {
 
 def calls(table: Table) -> dict[str, Callable[..., Any]]:
     """Each verb of a table, with what it needs; only options are missing."""
-    found = {}
+    found: dict[str, Callable[..., Any]] = {}
     for prefix, owner in (("", table), ("index.", table.index)):
         for name, function in taking_options(type(owner)).items():
             needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.name != "self"]
@@ -207,7 +207,7 @@ def test_no_module_names_an_option_that_it_reads() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READING and node.args:
                 first = node.args[0]
                 if isinstance(first, ast.Constant) and first.value in HONOURED:
-                    found.append(f"{path.name}:{node.lineno} {first.value}")
+                    found.append(f"{path.name}:{node.lineno} {first.value!r}")
     assert not found
 
 
@@ -241,7 +241,7 @@ def test_the_lock_that_a_call_names_is_the_one_it_takes(table: Table, name: str,
     if name not in calls(table):
         pytest.skip("a door of Spark: see tests/spark")
     wanted: list[str | None] = []
-    opened = pyhudi.opened.open_lock
+    opened = open_lock
 
     def noting(settings: LockSettings, *others: Any) -> LockProvider:
         wanted.append(settings.provider)

@@ -502,6 +502,7 @@ class _Rows:
     def __arrow_c_stream__(self, requested_schema: object = ...) -> object: ...
 
 class RecordBatch(_Rows):
+    def __arrow_c_array__(self, requested_schema: object = ...) -> tuple[object, object]: ...
     @property
     def columns(self) -> list[Array]: ...
     def column(self, i: int | str) -> Array: ...
@@ -593,13 +594,13 @@ class RecordBatchReader:
 
 def record_batch(
     data: object,
-    names: Sequence[str] | None = ...,
+    names: Sequence[str] | Schema | None = ...,
     schema: Schema | None = ...,
     metadata: _Metadata = ...,
 ) -> RecordBatch: ...
 def table(
     data: object,
-    names: Sequence[str] | None = ...,
+    names: Sequence[str] | Schema | None = ...,
     schema: Schema | None = ...,
     metadata: _Metadata = ...,
     nthreads: int | None = ...,

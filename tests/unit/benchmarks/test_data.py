@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks import data
@@ -10,7 +11,7 @@ from tests.unit.benchmarks.rows import lineitem
 ROWS = lineitem(200)
 
 
-def keys(table: data.pa.Table) -> set[tuple[int, int]]:
+def keys(table: pa.Table) -> set[tuple[int, int]]:
     return set(zip(table["l_orderkey"].to_pylist(), table["l_linenumber"].to_pylist(), strict=True))
 
 

@@ -144,7 +144,7 @@ def test_read_back_as_each_kind() -> None:
     assert_same_rows(pa.table(scan), ROWS)
     assert_same_rows(scan.to_reader().read_all(), ROWS)
     assert_same_rows(pa.Table.from_batches(list(scan.to_batches()), scan.schema), ROWS)
-    assert scan.to_polars().sort("id").equals(pl.from_arrow(ROWS))
+    assert scan.to_polars().sort("id").equals(pl.DataFrame(ROWS))
     assert scan.to_pandas().sort_values("id")["ts"].tolist() == [1, 2, 3]
     assert scan.count() == 3
     assert scan.to_arrow().num_columns == 3

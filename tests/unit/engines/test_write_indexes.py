@@ -71,7 +71,7 @@ def test_rows_chosen_before_a_commit_beside_a_compaction_are_not_written(uri: st
     checked.upsert(row(0, "p0", 2))
     planned = checked.table.schedule_compaction().planned
     assert planned is not None
-    raced: list[str] = []
+    raced: list[str | None] = []
 
     class Overtaken(LocalEngine):
         def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:

@@ -67,7 +67,8 @@ def test_values_survive_many_versions(dictionary: str) -> None:
     with storage.open_input(str(status.stat.path)) as source:
         metadata = pq.ParquetFile(source).metadata
     column = metadata.row_group(0).column(table.column_names.index("few"))
-    assert (column.statistics.min, column.statistics.max, column.statistics.null_count) == ("fresh", "l", 0)
+    statistics = column.statistics
+    assert statistics is not None and (statistics.min, statistics.max, statistics.null_count) == ("fresh", "l", 0)
     assert column.has_dictionary_page == (dictionary == "true")
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -127,7 +128,9 @@ class Slice:
         content = b""
         for block in read_headers(self.storage, log):
             assert isinstance(block, LogBlock)
-            headers = {key: text for key, text in block.headers if key is not HeaderKey.COMPACTED_BLOCK_TIMES}
+            headers: dict[HeaderKey, str] = {
+                key: text for key, text in block.headers if key is not HeaderKey.COMPACTED_BLOCK_TIMES
+            }
             held = block.read_content(lambda offset, size: self.storage.read_range(log.path, offset, size))
             content += encode_block(block.kind, headers, held)
         self.storage.put(log.path, content)
@@ -164,10 +167,10 @@ def data(number: int, *rows: Row, deleted: bool = False) -> Block:
     return BlockType.AVRO, {HeaderKey.SCHEMA: AVRO}, content
 
 
-def partial(number: int, *rows: tuple[str, int] | Row) -> Block:
+def partial(number: int, *rows: tuple[Any, ...]) -> Block:
     """Rows without their value where that is not given, be it in all of them."""
     width = len(rows[0])
-    whole = stored(time(number), [(*row, 0)[:3] for row in rows], FILE_ID)  # type: ignore[misc]
+    whole = stored(time(number), [(*row, 0)[:3] for row in rows], FILE_ID)
     some = whole.drop_columns(["_hoodie_is_deleted", *(["value"] if width == 2 else ["id"])])
     avro = arrow_to_avro(some.schema, "t")
     return BlockType.AVRO, {HeaderKey.SCHEMA: avro, HeaderKey.IS_PARTIAL: "true"}, encode_avro(avro, some.to_batches())
@@ -202,7 +205,9 @@ def test_a_compaction_merges_and_keeps_meta_columns() -> None:
     assert stat.total_updated_records_compacted == 4
     assert stat.total_log_size_compacted == sum(slice_._log_file(log).size_bytes for log in slice_.logs)
     assert Markers(slice_.storage, PLAN_TIME).list() == ((f"p/{name}", MarkerType.MERGE),)
-    written_filter = footer_filter(pq.ParquetFile(pa.BufferReader(slice_.storage.read(stat.path))).metadata)
+    assert stat.path is not None
+    with slice_.storage.open_input(stat.path) as source:
+        written_filter = footer_filter(pq.ParquetFile(source).metadata)
     assert written_filter is not None
     assert written_filter.might_contain(pa.array(["a", "c", "d", "e"])).all()
     assert pickle.loads(pickle.dumps(slice_.spec)).instant_time == PLAN_TIME

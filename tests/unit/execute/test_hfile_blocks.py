@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -9,6 +11,7 @@ from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.execute.log_scan import hfile_entries, read_headers
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
+from pyhudi.operations.action.results import CompactionResult
 from pyhudi.table.snapshot import load_snapshot
 from tests.unit.execute.test_positions import SCHEMA, Group, rows
 
@@ -63,7 +66,11 @@ def test_tables_without_meta_columns_have_keys_in_their_hfiles_alone() -> None:
     content = blocks[0].read_content(lambda offset, size: table.context.storage.read_range(slice_.logs[0].path, offset, size))
     entries = pa.Table.from_batches(hfile_entries(content))
     assert entries["key"].to_pylist() == [b"k0003", b"k0011", b"k0017"]
-    for service in (lambda: table.log_compact(options={"hoodie.log.compaction.blocks.threshold": 2}), table.compact):
+    services: tuple[Callable[[], CompactionResult], ...] = (
+        lambda: table.log_compact(options={"hoodie.log.compaction.blocks.threshold": 2}),
+        table.compact,
+    )
+    for service in services:
         found = dict(zip(*table.scan(["id", "ts"]).to_arrow().to_pydict().values(), strict=True))
         assert [found[f"k{n:04}"] for n in (2, 3, 4, 11, 17)] == [10, 30, 30, 20, 20]
         assert len(found) == 20

@@ -35,8 +35,7 @@ def files(
         if not keys:
             # A file whose rows were all deleted.
             (status,) = run_create(made, CreateTask("", f"g{number}", WriteToken(0, 0, 0)), [one()])
-            status = emptied(storage, populate, status.stat.path or "", number)
-            found.append(place(number, status))
+            found.append(place(number, emptied(storage, populate, status.stat.path or "", number)))
             continue
         (created,) = run_create(made, CreateTask("", f"g{number}", WriteToken(0, 0, 0)), [rows])
         found.append(place(number, created.stat.path or ""))
@@ -67,7 +66,7 @@ def task(storage: Storage, found: tuple[Place, ...], *, bloom: bool, ranges: boo
     return TagTask(storage.spec(), found, KEYS, populate, ByKeyFilters(ranges) if bloom else ByKeyColumns())
 
 
-CONTENTS = (["b", "a", "c"], [], ["k", "a", "a"], ["m", "n"])
+CONTENTS: tuple[list[str], ...] = (["b", "a", "c"], [], ["k", "a", "a"], ["m", "n"])
 EXPECTED = {
     "a": {(0, 1), (2, 1), (2, 2)},
     "c": {(0, 2)},

@@ -74,4 +74,4 @@ def read(storage: Storage, path: str | None) -> pa.Table:
 def footer(storage: Storage, path: str | None) -> dict[str, str]:
     assert path is not None
     with storage.open_input(path) as source:
-        return {key.decode(): value.decode() for key, value in pq.ParquetFile(source).metadata.metadata.items()}
+        return {key.decode(): value.decode() for key, value in (pq.ParquetFile(source).metadata.metadata or {}).items()}

@@ -6,7 +6,7 @@ import io
 import json
 import random
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -200,7 +200,7 @@ def test_unions_of_several_records_say_their_branch() -> None:
 # Resolution by name.
 
 
-def _shape_written_as(fields: list[dict[str, Any]], value: dict[str, Any], name: str = "Other") -> Any:
+def _shape_written_as(fields: Sequence[object], value: dict[str, Any], name: str = "Other") -> Any:
     schema = {"type": "record", "name": name, "fields": fields}
     out = io.BytesIO()
     fastavro.writer(out, schema, [value])
@@ -245,7 +245,7 @@ def test_unknown_fields_are_passed_over_and_missing_ones_take_their_default() ->
 
 def test_null_where_the_document_has_its_own_meaning_for_it() -> None:
     fields = json.loads(SHAPE.text)["fields"]
-    value = {"points": [], "byName": None, "weight": 0.0, "seen": None, "version": None}
+    value: dict[str, Any] = {"points": [], "byName": None, "weight": 0.0, "seen": None, "version": None}
     assert _shape_written_as(fields, value) == Shape((), {}, 0.0, 0, None)
 
 
@@ -287,7 +287,8 @@ def test_values_that_do_not_fit_their_schema(value: object) -> None:
 def test_from_json() -> None:
     document = {"points": [{"x": 1, "extra": 1}], "weight": 2, "byName": None, "unknown": [1]}
     assert from_json(SHAPE, document) == Shape((Point(1),), {}, 2.0, 0, 1)
-    for broken in ({}, [], {"points": [{"x": True}]}, {"points": [{"x": 1.5}]}, {"points": {}}, {"points": [], "byName": [1]}):
+    points: tuple[object, ...] = ([{"x": True}], [{"x": 1.5}], {})
+    for broken in ({}, [], *({"points": some} for some in points), {"points": [], "byName": [1]}):
         with pytest.raises(CorruptData):
             from_json(SHAPE, broken)
 

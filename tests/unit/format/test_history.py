@@ -107,7 +107,7 @@ def test_manifests_that_are_none(data: bytes) -> None:
 def test_rows(compression: str) -> None:
     file = pq.ParquetFile(io.BytesIO(encode_history(ROWS, compression)))
     assert file.schema_arrow.remove_metadata() == HISTORY_SCHEMA
-    assert set(file.metadata.metadata) == {b"parquet.avro.schema", b"writer.model.name", b"pyhudi.footer.crc32"}
+    assert set(file.metadata.metadata or {}) == {b"parquet.avro.schema", b"writer.model.name", b"pyhudi.footer.crc32"}
     assert tuple(history_rows(file.read())) == ROWS
     times = file.read(columns=["instantTime", "completionTime", "action"])
     assert [(row.instant_time, row.completion_time, row.metadata) for row in history_rows(times)] == [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from datetime import UTC
+from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -171,7 +171,7 @@ def test_transitions() -> None:
 
 @pytest.mark.parametrize("zone", [UTC, ZoneInfo("Asia/Kolkata"), ZoneInfo("America/New_York")])
 @given(epoch_ms=st.integers(-60_000_000_000_000, 250_000_000_000_000))
-def test_times_round_trip_outside_repeated_hours(zone: ZoneInfo, epoch_ms: int) -> None:
+def test_times_round_trip_outside_repeated_hours(zone: tzinfo, epoch_ms: int) -> None:
     text = format_instant_time(epoch_ms, zone)
     assert len(text) == 17
     back = parse_instant_time(text, zone)

@@ -30,7 +30,7 @@ def rows(parts: str, value: int) -> pa.Table:
     return pa.table({"id": [f"k-{part}" for part in parts], "part": list(parts), "value": [value] * len(parts)})
 
 
-def create(table_type: str = "mor", **options: object) -> Table:
+def create(table_type: str = "mor", /, **options: object) -> Table:
     return Table.create(
         f"memory://compactions-{next(_names)}",
         record_key="id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -176,7 +177,7 @@ def test_markers_that_say_nothing_are_refused(
     data = BASE.append_column("price", pa.array([1.0] * 5))
     table.upsert(data)
     before = table.timeline().instants
-    acts = [lambda: table.upsert(data, options=options), lambda: table.scan(options=options)]
+    acts: list[Callable[[], object]] = [lambda: table.upsert(data, options=options), lambda: table.scan(options=options)]
     if table_type == "MERGE_ON_READ":
         acts.append(lambda: table.compact(options=options))
     for act in acts:

@@ -45,7 +45,7 @@ def rows(keys: Sequence[int], ts: int = 1, note: str = "n") -> pa.Table:
     )
 
 
-def create(path: Path, kind: str = "cow", **options: Any) -> Table:
+def create(path: Path, kind: str = "cow", /, **options: Any) -> Table:
     merged = {**OPTIONS, **options}
     return Table.create(path, record_key="id", partition_by="part", ordering="ts", table_type=kind, options=merged)
 

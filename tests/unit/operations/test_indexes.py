@@ -13,6 +13,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute import held_keys, tag
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.operations.services.indexes import IndexType, _refuse_groups_of_logs
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.slices import FileSlice
@@ -29,7 +30,7 @@ def uri() -> Iterator[str]:
     forget_memory(name)
 
 
-def create(uri: str, table_type: str = "cow", **options: Any) -> hp.Table:
+def create(uri: str, table_type: str = "cow", /, **options: Any) -> hp.Table:
     return hp.Table.create(uri, record_key="id", partition_by="part", ordering="ts", table_type=table_type, options=options)
 
 
@@ -159,7 +160,7 @@ def test_bloom_goes_by_the_metadata_table(uri: str, monkeypatch: pytest.MonkeyPa
     table.upsert(rows(1, 3))
     table.upsert(rows(5, 7))
     opened: list[str] = []
-    original = tag.open_base_file
+    original = open_base_file
 
     def noting(storage: Any, path: str) -> Any:
         opened.append(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
@@ -60,10 +61,12 @@ def test_with_the_partition_a_key_is_looked_for_there_alone(table: Table) -> Non
 def test_the_other_columns_are_read_where_a_key_was_found(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, ...]] = []
     original = read_slice._group_rows
-    monkeypatch.setattr(
-        read_slice, "_group_rows", lambda file, group, needed, constants: read.append(tuple(needed.names))
-        or original(file, group, needed, constants)
-    )  # fmt: skip
+
+    def noting(file: Any, group: Any, needed: pa.Schema, constants: Any) -> Any:
+        read.append(tuple(needed.names))
+        return original(file, group, needed, constants)
+
+    monkeypatch.setattr(read_slice, "_group_rows", noting)
     assert table.lookup(["k0995"]).count() == 0
     assert set(read) == {("_hoodie_record_key",)}
     assert table.lookup(["k100"], ["text"]).to_arrow().to_pylist() == [{"text": "text 100"}]

@@ -46,7 +46,7 @@ def rows(keys: Sequence[int], ts: int = 1, city: str | None = None, **more: Any)
     return pa.table({**columns, **more})
 
 
-def create(path: Path, kind: str = "cow", **options: Any) -> Table:
+def create(path: Path, kind: str = "cow", /, **options: Any) -> Table:
     merged = {**ALL, **{key.replace("__", "."): value for key, value in options.items()}}
     partition = merged.pop("partition_by", "city")
     return Table.create(path, record_key="id", partition_by=partition, ordering="ts", table_type=kind, options=merged)
@@ -114,8 +114,7 @@ def test_a_record_that_moves_is_known_at_its_new_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_deletes_that_lose_keep_their_keys(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, kind)
-    flag = {"_hoodie_is_deleted": pa.array([False] * 6)}
-    table.upsert(rows(range(6), 5, **flag))
+    table.upsert(rows(range(6), 5, _hoodie_is_deleted=pa.array([False] * 6)))
     older = rows(range(3), 1, _hoodie_is_deleted=pa.array([True] * 3))
     newer = rows(range(3, 6), 9, _hoodie_is_deleted=pa.array([True] * 3))
     table.upsert(older)

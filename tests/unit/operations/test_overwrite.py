@@ -50,7 +50,7 @@ def made(path: Path, table_type: str) -> Table:
     return table
 
 
-def overwrite(table: Table, data: object, operation: WriteOperation = WriteOperation.UPSERT, **options: str) -> WriteResult:
+def overwrite(table: Table, data: object, operation: WriteOperation = WriteOperation.UPSERT, /, **options: str) -> WriteResult:
     settings = WriteSettings.of(parse_options({**INDEXES, **options}), operation).overwriting()
     return run_write(table.context.reloaded(), LocalEngine(1), data, settings)
 
@@ -213,13 +213,13 @@ def test_ranges_that_begin_before_the_overwrite(tmp_path: Path, table_type: str,
         assert table.changes(first.completion_time, end.completion_time).count() == 6 + len(upserted)
         assert [f.name for f in table.changes(first.completion_time, end.completion_time, typed=True).to_arrow().schema]
     for start in (first, second):
-        found = table.incremental(start.completion_time)
-        assert found.schema.equals(table.schema())
-        assert sorted(found.to_arrow().to_pylist(), key=lambda row: row["id"]) == expected(NEW[name])
+        since = table.incremental(str(start.completion_time))
+        assert since.schema.equals(table.schema())
+        assert sorted(since.to_arrow().to_pylist(), key=lambda row: row["id"]) == expected(NEW[name])
     for start in (first, second):
         if other:
             with pytest.raises(TableState, match=r"value was int64 and is binary.*before the overwrite"):
-                table.changes(start.completion_time).to_arrow()
+                table.changes(str(start.completion_time)).to_arrow()
         else:
-            assert table.changes(start.completion_time).count() > 6
+            assert table.changes(str(start.completion_time)).count() > 6
     assert table.changes(last.completion_time).count() == 2

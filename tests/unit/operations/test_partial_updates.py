@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.compact.inline": False}
 
 
-def made(table_type: str = "mor", mode: str = "EVENT_TIME_ORDERING", **options: object) -> Table:
+def made(table_type: str = "mor", mode: str = "EVENT_TIME_ORDERING", /, **options: object) -> Table:
     table = Table.create(
         f"memory://partial-{next(_names)}",
         name="t",

@@ -51,7 +51,7 @@ class Model:
         ]
     )
 
-    def __init__(self, table_type: str = "mor", **options: object) -> None:
+    def __init__(self, table_type: str = "mor", /, **options: object) -> None:
         self.table = Table.create(
             f"memory://required-{next(_names)}",
             name="t",

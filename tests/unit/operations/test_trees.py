@@ -55,7 +55,7 @@ VERBS: dict[str, Callable[[Table], object]] = {
 }
 """In this order: the first ones find a metadata table, the last ones directories alone."""
 
-PARTS = ("p", "p/q", "p/q/r", "x/2020", "x")
+PARTS: tuple[str, ...] = ("p", "p/q", "p/q/r", "x/2020", "x")
 
 
 def _beside(tmp_path: Path, *parts: str) -> Path:

@@ -36,7 +36,7 @@ def rows(batch: int, count: int = 6) -> pa.Table:
     )
 
 
-def grown(uri: str | Path, table_type: str, writes: int = 4, **options: str) -> hp.Table:
+def grown(uri: str | Path, table_type: str, writes: int = 4, /, **options: str) -> hp.Table:
     table = hp.Table.create(
         uri, record_key="id", partition_by="part", ordering="ts", table_type=table_type, options={**OPTIONS, **options}
     )

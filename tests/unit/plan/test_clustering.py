@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_metrics_count_logs_and_megabytes() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"grouping": "best"}, {"layout": "SPIRAL"}, {"filter_mode": "SOME"}, {"grouping": "overlap"}])
-def test_settings_that_mean_nothing_are_refused(bad: dict[str, str]) -> None:
+def test_settings_that_mean_nothing_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         replace(SETTINGS, **bad)
 

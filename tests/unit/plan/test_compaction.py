@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, date
+from typing import Any
 
 import pytest
 
@@ -52,9 +53,9 @@ def planned(seconds: int) -> Instant:
     return Instant(at(seconds), Action.COMPACTION, State.REQUESTED)
 
 
-def settings(trigger: str = "NUM_COMMITS", **more: object) -> CompactionRules:
+def settings(trigger: str = "NUM_COMMITS", /, **more: Any) -> CompactionRules:
     base = CompactionRules(CompactionTrigger(trigger), max_delta_commits=3, max_delta_seconds=100)
-    return replace(base, **more)  # type: ignore[arg-type]
+    return replace(base, **more)
 
 
 def due(instants: list[Instant], trigger: str, now: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,12 +34,9 @@ def sizing(**options: object) -> SizingSettings:
     return SizingSettings.of(parse_options({names[name]: value for name, value in options.items()}))
 
 
-def commit(*stats: tuple[int, int] | tuple[int, int, str]) -> CommitMetadata:
+def commit(*stats: tuple[Any, ...]) -> CommitMetadata:
     """Stats as (bytes, rows) of a base file, with a third entry of a log file."""
-    made = [
-        WriteStat(total_write_bytes=stat[0], num_writes=stat[1], log_files=stat[2:] or None)  # type: ignore[arg-type]
-        for stat in stats
-    ]
+    made = [WriteStat(total_write_bytes=stat[0], num_writes=stat[1], log_files=stat[2:] or None) for stat in stats]
     return CommitMetadata(partition_to_write_stats={"p": tuple(made)})
 
 
@@ -89,7 +87,10 @@ def test_of_delta_commits_each_base_file_counts() -> None:
 def test_small_files() -> None:
     slices = [slice_of(50, "c"), slice_of(10, "b"), slice_of(100, "d"), slice_of(20, "e", logs=1), slice_of(10, "a")]
     slices.append(FileSlice("p", "f", "001", None))
-    names = lambda found: [s.file_id for s in found]  # noqa: E731
+
+    def names(found: Iterable[FileSlice]) -> list[str]:
+        return [s.file_id for s in found]
+
     assert names(small_files(slices, sizing(limit=100), frozenset())) == ["a", "b", "c"]
     assert names(small_files(slices, sizing(limit=100), frozenset({("p", "a"), ("q", "b")}))) == ["b", "c"]
     assert names(small_files(slices, sizing(limit=100), frozenset(), 1)) == ["a"]

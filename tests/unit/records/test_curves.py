@@ -37,8 +37,8 @@ def test_hilbert_visits_every_cell_and_steps_to_a_neighbour(dimensions: int, bit
     keys = hilbert_keys(axes)
     assert len(np.unique(keys)) == len(keys)
     order = np.argsort(keys)
-    steps = sum(np.abs(np.diff(axis[order])) for axis in axes)
-    assert (steps == 1).all()
+    steps = np.sum([np.abs(np.diff(axis[order])) for axis in axes], axis=0)
+    assert np.all(steps == 1)
 
 
 @pytest.mark.parametrize(("dimensions", "bits"), [(2, 5), (3, 3)])

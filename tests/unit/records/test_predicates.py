@@ -338,7 +338,7 @@ def test_filters_mean_the_same_on_rows_values_and_ranges(expr: Expr, rows: list[
 
 
 def same(left: Any, right: Any) -> bool:
-    return left == right or (left != left and right != right)
+    return bool(left == right or (left != left and right != right))
 
 
 def utf16_range(values: list[str | None]) -> ColumnRange:

@@ -399,9 +399,9 @@ def test_numbers_that_would_be_rounded_are_refused() -> None:
             refuse_rounding(pa.record_batch({"v": build(large)}), target)
     narrow = pa.record_batch({"v": pa.array([2**24 + 1], pa.int32())})
     refuse_rounding(narrow, pa.schema([("v", pa.float64())]))
-    for value, kind in ((2**24 + 1, pa.int32()), (2**63 - 1, pa.int64())):
+    for value, width in ((2**24 + 1, pa.int32()), (2**63 - 1, pa.int64())):
         with pytest.raises(InvalidRequest, match="would round"):
-            refuse_rounding(pa.record_batch({"v": pa.array([value], kind)}), pa.schema([("v", pa.float32())]))
+            refuse_rounding(pa.record_batch({"v": pa.array([value], width)}), pa.schema([("v", pa.float32())]))
 
 
 def test_a_column_of_nulls_alone_takes_the_tables_type() -> None:
@@ -464,7 +464,8 @@ def test_missing_columns_need_an_option() -> None:
 
 def test_a_name_of_another_case_is_refused() -> None:
     table = pa.schema([("v", pa.int32())])
-    for options in ({}, {"null_for_missing": True}, {"allow_drop": True}):
+    allowed: tuple[dict[str, Any], ...] = ({}, {"null_for_missing": True}, {"allow_drop": True})
+    for options in allowed:
         with pytest.raises(InvalidRequest, match="case sensitive"):
             evolve(table, pa.schema([("V", pa.int32())]), **options)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -51,11 +52,12 @@ def test_nothing_is_done_twice() -> None:
     instant = timeline.request("010", Action.CLEAN, b"1")
     timeline.start(instant)
     timeline.complete(instant, Action.CLEAN, "020", b"1")
-    for again in (
+    second: tuple[Callable[[], object], ...] = (
         lambda: timeline.request("010", Action.CLEAN, b"2"),
         lambda: timeline.start(instant, b"2"),
         lambda: timeline.complete(instant, Action.CLEAN, "020", b"2"),
-    ):
+    )
+    for again in second:
         with pytest.raises(TableState, match="exists already"):
             again()
     timeline.start_or_join(instant)

@@ -150,11 +150,12 @@ def test_round_trip(document: Any) -> None:
 def test_another_avro_reader_finds_the_same(document: Any) -> None:
     reader = fastavro.reader(io.BytesIO(document.encode(SYNC)))
     assert list(reader.metadata) == ["avro.schema"]
-    [found] = list(reader)
+    [record] = list(reader)
+    assert isinstance(record, dict)
     expected = {key.lower(): one for key, one in _as_dict(document).items()}
     if isinstance(document, CommitMetadata) and document.partition_to_replace_file_ids is None:
         del expected["partitiontoreplacefileids"]
-    found = {key.lower(): one for key, one in found.items()}
+    found = {key.lower(): one for key, one in record.items()}
     if isinstance(document, ArchivedEntry):
         for key in ("hoodiecommitmetadata", "hoodieinflightreplacemetadata"):
             del expected[key]["partitionToReplaceFileIds"]
@@ -187,8 +188,9 @@ def test_truncated_anywhere_it_is_corrupt(document: Any) -> None:
 @each
 def test_every_field_has_its_attribute_and_every_attribute_its_field(document: Any) -> None:
     if isinstance(document, Document):
+        known: Any = type(document)
         names = [item["name"].lower() for item in json.loads(document.SCHEMA.text)["fields"]]
-        assert names == [item.name.replace("_", "") for item in dataclasses.fields(type(document))]
+        assert names == [item.name.replace("_", "") for item in dataclasses.fields(known)]
 
 
 @pytest.mark.parametrize("document", [COMMIT, REPLACE], ids=["commit", "replacecommit"])
@@ -315,7 +317,7 @@ PLANS = [
 
 def _bare(document: Any) -> bytes:
     """The value of a container without the container, as an upgrade leaves it in the history."""
-    data = document.encode(SYNC)
+    data: bytes = document.encode(SYNC)
     block = data[data.index(b"\x00" + SYNC) + 18 : -16]
     end_of_size = next(at for at, byte in enumerate(block) if byte < 0x80) + 1
     return block[end_of_size:]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -37,7 +38,7 @@ def encoded(entries: dict[bytes, bytes], options: HFileOptions | None = None, st
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> list[tuple[bytes, bytes]]:
-    rows = []
+    rows: list[tuple[bytes, bytes]] = []
     for batch in batches:
         assert batch.num_rows
         rows += zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
@@ -191,15 +192,19 @@ def test_arguments_that_are_refused() -> None:
         with pytest.raises(InvalidRequest):
             encoder.add(keys, values)
     file = open_hfile_bytes(encoder.finish())
-    for finished in (lambda: encoder.add(binary([b"a"]), binary([b""])), encoder.finish):
+    late: tuple[Callable[[], object], ...] = (lambda: encoder.add(binary([b"a"]), binary([b""])), encoder.finish)
+    for finished in late:
         with pytest.raises(InvalidRequest):
             finished()
     for keys in (binary([b"b", b"a"]), binary([b"a", b"a"]), pa.array([None], pa.binary()), pa.array([1])):
         with pytest.raises(InvalidRequest):
             list(file.lookup(keys))
-    for bad in ({"codec": Codec.ZSTD}, {"level": 0}, {"block_bytes": 0}, {"block_bytes": 2 << 20}, {"index_block_bytes": 0}):
+    wrong: tuple[dict[str, Any], ...] = (
+        {"codec": Codec.ZSTD}, {"level": 0}, {"block_bytes": 0}, {"block_bytes": 2 << 20}, {"index_block_bytes": 0}
+    )  # fmt: skip
+    for bad in wrong:
         with pytest.raises(InvalidRequest):
-            HFileOptions(**bad)  # type: ignore[arg-type]
+            HFileOptions(**bad)
 
 
 def use_fully(data: bytes) -> int:

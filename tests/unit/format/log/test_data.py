@@ -124,8 +124,9 @@ def test_physical_choices_of_parquet() -> None:
     price = next(file.schema.column(i) for i in range(len(file.schema)) if file.schema.column(i).name == "price")
     assert price.physical_type == "FIXED_LEN_BYTE_ARRAY"
     assert file.metadata.row_group(0).column(0).compression == "GZIP"
-    assert file.metadata.metadata[b"parquet.avro.schema"] == TEXT.encode()
-    assert b"ARROW:schema" not in file.metadata.metadata
+    footer = file.metadata.metadata or {}
+    assert footer[b"parquet.avro.schema"] == TEXT.encode()
+    assert b"ARROW:schema" not in footer
 
 
 def test_hfile_values() -> None:

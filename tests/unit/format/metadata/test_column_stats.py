@@ -24,7 +24,7 @@ from pyhudi.format.metadata.column_stats import (
 from pyhudi.format.metadata.schema import RECORD_SCHEMA, RecordType
 from pyhudi.format.metadata.wrapped import unwrap, wrap, wrap_stored, wrapped_kind
 
-BOUNDS: list[tuple[pa.DataType, Any, int, str]] = [
+BOUNDS: list[tuple[pa.DataType, Any, int, str | None]] = [
     (pa.bool_(), True, 1, "01"),
     (pa.int8(), -1, 2, "01"),
     (pa.int32(), 300, 2, "d804"),
