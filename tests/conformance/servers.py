@@ -143,7 +143,7 @@ def _java(*arguments: str | Path, conf: Path | None = None) -> list[str | Path]:
         unavailable("servers", "no Java 17 found; run `make setup` as root, or install one")
     if found is None or found.origin is None:
         unavailable("servers", "PySpark is not installed, whose jars hold the servers")
-    assert found is not None and found.origin is not None
+    assert found.origin is not None
     jars = Path(found.origin).parent / "jars"
     classes = os.pathsep.join([*([] if conf is None else [str(conf)]), f"{jars}{os.sep}*"])
     opened = [word for package in _OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]

@@ -38,7 +38,7 @@ def options(server: Server, provider: str, **more: object) -> dict[str, Any]:
     }
 
 
-TABLE = {
+TABLE: dict[str, Any] = {
     "hoodie.table.name": "counted",
     "hoodie.datasource.write.recordkey.field": "id",
     "hoodie.datasource.write.precombine.field": "ts",

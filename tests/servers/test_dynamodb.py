@@ -86,7 +86,8 @@ def test_an_item_that_another_client_released_is_free(make: Any, env: ReplayEnvi
 @pytest.mark.parametrize("verb", ["put_item", "update_item", "delete_item"])
 def test_a_lost_answer(make: Any, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     lock = make(env)
-    asked, lost = lock._ask, []
+    asked = lock._ask
+    lost: list[str] = []
 
     def losing(name: str, **arguments: object) -> Any:
         answer = asked(name, **arguments)

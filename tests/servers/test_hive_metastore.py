@@ -42,7 +42,7 @@ def test_waiting_leaves_nothing_in_the_queue_of_the_server(make_lock: MakeLock, 
 
 def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: ReplayEnvironment) -> None:
     holder, other = make_lock(env), make_lock(env)
-    assert isinstance(other, HiveLock)
+    assert isinstance(holder, HiveLock) and isinstance(other, HiveLock)
     holder.acquire()
     other._lock_id = holder._lock_id
     other._give_back()
@@ -59,7 +59,8 @@ def test_a_lock_that_the_server_dropped_is_lost(make_lock: MakeLock, env: Replay
 def test_a_lost_answer(make_lock: MakeLock, env: ReplayEnvironment, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
     lock = make_lock(env)
     assert isinstance(lock, HiveLock)
-    connected, lost = lock._connected, []
+    connected = lock._connected
+    lost: list[str] = []
 
     def losing() -> Any:
         client = connected()

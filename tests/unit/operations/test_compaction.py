@@ -10,7 +10,7 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.services.run import ServiceSettings
+from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.table.plans import load_compaction_plan

@@ -11,7 +11,8 @@ import pytest
 from pyhudi import ServiceFailed, Table
 from pyhudi.errors import InstantNotFound, TableState
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.services.run import ServiceSettings, run_services
+from pyhudi.operations.services.run import run_services
+from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import FaultyStorage
