@@ -217,8 +217,8 @@ class _Run:
         elif verb == "delete_partitions":
             result = table.delete_partitions(rest.split(), options=options)
         elif verb == "widen":
-            keys, _, kind = rest.rpartition(" ")
-            result = table.upsert(rows_of(_values(done, keys, WIDE_FROM), _KINDS[kind]), options=options)
+            chosen, _, kind = rest.rpartition(" ")
+            result = table.upsert(rows_of(_values(done, chosen, WIDE_FROM), _KINDS[kind]), options=options)
         elif verb == "scan":
             done.rows = _read(table, rest or None)
             return

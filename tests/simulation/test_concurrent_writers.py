@@ -63,7 +63,7 @@ class Interrupted:
         self._pass("delete", given[0] if given else "")
         self._inner.delete(given)
 
-    def sweep_unfinished(self, folder: str, before_ms: int) -> object:
+    def sweep_unfinished(self, folder: str, before_ms: int) -> int:
         self._pass("sweep", folder)
         return self._inner.sweep_unfinished(folder, before_ms)
 

@@ -28,6 +28,7 @@ from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.options import FileSettings, parse_options
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import MergeRule, PickByCommitTime, PickByEventTime
+from pyhudi.records.ordering import Ordering
 from pyhudi.records.payloads import payload_rule
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
@@ -396,7 +397,7 @@ def test_deletes_among_partial_updates(case: str, merged: bool) -> None:
 
 
 def test_a_rule_that_asks_for_the_base_row_has_its_logs_left_alone() -> None:
-    rule = payload_rule("org.apache.hudi.common.model.PartialUpdateAvroPayload", "ts")
+    rule = payload_rule("org.apache.hudi.common.model.PartialUpdateAvroPayload", Ordering.by("ts"))
     assert rule is not None
     slice_ = Slice([("a", 5, 1)], rule).log(1, data(1, ("a", 6, 10))).log(2, data(2, ("a", 7, 1)))
     with pytest.raises(Unsupported, match="without the base file"):
