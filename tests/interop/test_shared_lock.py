@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +24,7 @@ OURS: dict[str, object] = {
     "hoodie.clean.automatic": False,
     "hoodie.archive.automatic": False,
 }
-THEIRS: dict[str, object] = {
+THEIRS: dict[str, Any] = {
     **OURS,
     "hoodie.table.name": "t",
     "hoodie.datasource.write.operation": "upsert",

@@ -26,7 +26,8 @@ from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.cluster import ClusterSettings, schedule_clustering
 from pyhudi.operations.services.compact import CompactSettings, schedule_compaction, schedule_log_compaction
-from pyhudi.operations.services.index import IndexSettings, drop_index, index_request, rebuild_index, schedule_index
+from pyhudi.operations.services.index import drop_index, index_request, rebuild_index, schedule_index
+from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.options import Options, parse_options
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage

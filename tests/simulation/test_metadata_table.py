@@ -20,7 +20,8 @@ from pyhudi.operations.metadata.services import compact_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
-from pyhudi.operations.services.index import IndexRequest, IndexSettings, create_index, index_request
+from pyhudi.operations.services.index import create_index, index_request
+from pyhudi.operations.services.indexing import IndexRequest, IndexSettings
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings

@@ -26,7 +26,7 @@ from pyhudi.api import Indexes
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.read.skipping import ReadSettings
-from pyhudi.operations.services.index import IndexSettings
+from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings, StreamBatch
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
