@@ -5,6 +5,7 @@ version 8 that it makes are written in turn.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("qty", pa.int32()), ("name", pa.string())])
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "hoodie.table.name": "t",
     "hoodie.datasource.write.recordkey.field": "id",
     "hoodie.datasource.write.precombine.field": "ts",
@@ -36,7 +37,7 @@ def test_it_reads_and_goes_on_with_what_we_write_to_its_tables_of_version_8(newe
     table = Table(path)
     # b is late: the ordering field is found under its newer name.
     table.upsert(rows(("a", 6, 3, "ours"), ("b", 1, 4, "late"), ("c", 1, 5, "new")), options={"hoodie.compact.inline": False})
-    newer_hudi.write(rows(("c", 2, 6, "theirs"), ("a", 5, 7, "late")), path, **options, **{"hoodie.write.auto.upgrade": False})
+    newer_hudi.write(rows(("c", 2, 6, "theirs"), ("a", 5, 7, "late")), path, **{**options, "hoodie.write.auto.upgrade": False})
     found = Table(path).scan(["*"]).to_arrow()
     assert dict(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == {"a": "ours", "b": "y", "c": "theirs"}
     assert_same_rows(found, newer_hudi.read(path))
