@@ -287,8 +287,9 @@ def spelled(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Texts that name something in `.hoodie`: no sentences and no docstrings."""
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
-        if is_text and re.search(r"(^|/)\.hoodie(/|_|$)", node.value) and not re.search(r"\s", node.value):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or id(node) in documentation:
+            continue
+        if re.search(r"(^|/)\.hoodie(/|_|$)", node.value) and not re.search(r"\s", node.value):
             yield node.lineno, node.value
 
 
