@@ -100,6 +100,7 @@ _.SEVEN
 _.is_base
 _.NUM_OR_TIME
 _.UNBOUNDED
+_.FILL_UNAVAILABLE
 
 # Single steps and plain forms with which tests compare the fast ones.
 _.murmur2
