@@ -137,6 +137,16 @@ KEPT: dict[str, Kept] = {
         ),
         "keys stand twice|as of .* no order of the operations explains",
     ),
+    "time travel while a clean takes the files": Kept(
+        Schedule(
+            "mor kept",
+            {"A": "cluster; delete b7", "B": "travel"},
+            ["A 2: list .hoodie/timeline 8: B"],
+            seed=185,
+            takes_back=True,
+        ),
+        "no order of the operations explains",
+    ),
     "a clustering that slept through a restore": Kept(
         Schedule("mor kept", {"A": "cluster", "B": "restore"}, ["A 1: stat a/F_W_T.parquet 1: freeze 130000"], seed=9),
         "files of no instant",

@@ -453,9 +453,12 @@ class _Run:
 
     def _event(self, done: _Done, numbers: dict[int, int]) -> Event | None:
         failed = done.error is not None and not isinstance(done.error, (ServiceFailed, CommitUnknown))
-        if failed:
+        # A rollback that got no answer may have begun, and is carried to its end by others then.
+        unknown = isinstance(done.error, CommitUnknown)
+        unknown |= done.text == "rollback" and isinstance(done.error, StorageUnavailable)
+        if failed and not unknown:
             return None
-        end = None if isinstance(done.error, CommitUnknown) else done.end
+        end = None if unknown else done.end
         verb, _, rest = done.text.partition(" ")
         rest, _, extra = rest.partition(" | ")
         if verb == "scan":
@@ -601,7 +604,7 @@ _MEETINGS = re.compile(
     "lock was not free|lock was lost|pending clustering|pending compaction|drop it with unschedule_|"
     "lives|build on it|carries out|carried out|"
     "did not finish; run it again|the answer was lost|was rolled back|another executor|is planned to|is not run: |"
-    "files that it replaced were cleaned|is savepointed"
+    "files that it replaced were cleaned|is savepointed|has no plan; roll it back"
 )
 _BYGONES = re.compile(
     rf"{_MEETINGS.pattern}|may be gone|cannot be read as of|has a savepoint already|is about to delete files|are archived"

@@ -68,7 +68,7 @@ def _lost_files(store: TimelineStore, then: Timeline, now: Timeline, as_of: str 
     for clean in now.instants:
         if clean.action is not Action.CLEAN or clean.request_time in known:
             continue
-        earliest = _load_earliest_retained(store, clean)
+        earliest = load_earliest_retained(store, clean)
         if earliest is None:
             continue
         unknown = any(i.request_time < earliest and i.request_time not in counted for i in now.completed_writes())
@@ -77,7 +77,7 @@ def _lost_files(store: TimelineStore, then: Timeline, now: Timeline, as_of: str 
     return None
 
 
-def _load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
+def load_earliest_retained(store: TimelineStore, clean: Instant) -> str | None:
     """From which instant on a clean keeps everything, '' where it counts versions of files; None for one without a plan."""
     try:
         plan = store.read_state(clean.request_time, Action.CLEAN, State.REQUESTED)

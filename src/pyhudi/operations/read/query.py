@@ -29,6 +29,7 @@ from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
 from pyhudi.operations.services.cleans import load_last_clean
+from pyhudi.plan.cleaning import LastClean
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
@@ -53,6 +54,7 @@ from pyhudi.table.snapshot import (
     planned_anew,
     read_commit,
 )
+from pyhudi.table.wholeness import load_earliest_retained
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -286,9 +288,16 @@ def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
 def _check_as_of(snapshot: Snapshot, time: str) -> None:
     store, timeline = snapshot.context.timeline, snapshot.timeline
     clusterings = frozenset(i.request_time for i in timeline.pending(Action.REPLACECOMMIT) if is_pending_clustering(store, i))
-    reason = reason_not_to_travel(timeline, time, load_last_clean(store, timeline), clusterings)
-    if reason is not None:
-        raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
+    cleans = [load_last_clean(store, timeline)]
+    # One that is under way, or died half-way, has taken files of its plan already.
+    for clean in timeline.pending(Action.CLEAN):
+        earliest = load_earliest_retained(store, clean)
+        if earliest is not None:
+            cleans.append(LastClean(clean.request_time, earliest, "", ()))
+    for last in cleans:
+        reason = reason_not_to_travel(timeline, time, last, clusterings)
+        if reason is not None:
+            raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
 
 
 def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:
