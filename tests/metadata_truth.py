@@ -8,13 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi import Table
-from pyhudi.execute.index_values import (
-    ExpressionIndex,
-    ExpressionTask,
-    FoundExpression,
-    SecondaryIndex,
-    run_expressions,
-)
+from pyhudi.execute.index_values import ExpressionTask, FoundExpression, run_expressions
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
@@ -22,8 +16,10 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.metadata.schema import RecordType
-from pyhudi.operations.admin.validate_indexes import filter_covers
-from pyhudi.operations.metadata.defined import load_defined_indexes, result_type
+from pyhudi.operations.metadata.kinds import open_indexes
+from pyhudi.operations.metadata.kinds.checking import filter_covers
+from pyhudi.operations.metadata.kinds.expression import Expression
+from pyhudi.operations.metadata.kinds.secondary import Secondary
 from pyhudi.plan.metadata import (
     FileFilter,
     FileRanges,
@@ -89,13 +85,13 @@ def assert_metadata_is_true(table: Table) -> MetadataTable | None:
         _check_filters(metadata, [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom])
     if RECORD_INDEX in metadata.partitions:
         _check_records(metadata, table, slices)
-    defined = load_defined_indexes(context, metadata.partitions)
-    for secondary in defined.secondary:
-        _check_secondary(metadata, table, secondary)
     validity = InstantValidity.of(snapshot.timeline)
-    for expression in defined.expressions:
-        of_files = ExpressionTask(context.storage.spec(), tuple(files), stored, (expression,), validity)
-        _check_expression(metadata, run_expressions(of_files), expression, stored, bool(context.config.keys.partition_fields))
+    for index in open_indexes(context, metadata.partitions):
+        if isinstance(index, Secondary):
+            _check_secondary(metadata, table, index)
+        elif isinstance(index, Expression):
+            of_files = ExpressionTask(context.storage.spec(), tuple(files), stored, (index.index,), validity)
+            _check_expression(metadata, run_expressions(of_files), index, stored, bool(context.config.keys.partition_fields))
     return metadata
 
 
@@ -144,7 +140,7 @@ def _check_partitions(
             assert covers(said[partition], found[column]), f"{index} says {said[partition]} and the files {found[column]}"
 
 
-def _check_secondary(metadata: MetadataTable, table: Table, index: SecondaryIndex) -> None:
+def _check_secondary(metadata: MetadataTable, table: Table, index: Secondary) -> None:
     rows = table.scan([RECORD_KEY, index.column]).to_arrow()
     texts = value_text(rows.column(index.column).combine_chunks())
     wanted = {(text, key) for text, key in zip(texts.to_pylist(), rows.column(0).to_pylist(), strict=True) if text is not None}
@@ -160,11 +156,11 @@ def _check_secondary(metadata: MetadataTable, table: Table, index: SecondaryInde
 def _check_expression(
     metadata: MetadataTable,
     files: Sequence[FoundExpression],
-    index: ExpressionIndex,
+    index: Expression,
     stored: pa.Schema,
     is_partitioned: bool,
 ) -> None:
-    if index.filters is not None:
+    if index.index.filters is not None:
         names: dict[str, list[str]] = {}
         for file in files:
             names.setdefault(file.partition, []).append(file.name)
@@ -177,13 +173,13 @@ def _check_expression(
         return
     ranges = [(f.partition, f.name, f.range) for f in files if f.range is not None]
     merged = {p: merge_ranges(r for q, _, r in ranges if q == p) for p, _, _ in ranges} if is_partitioned else {}
-    kind = result_type(index, stored)
-    of_files = expression_records(index.column, kind, ranges, {})
+    kind, column = index.result_type(stored), index.index.column
+    of_files = expression_records(column, kind, ranges, {})
     _check_cells(of_files.keys, of_files.values, metadata, index.partition, RecordType.COLUMN_STATS)
-    rows = find_expression_partition_stats(metadata, index.partition, index.column)
-    by_column = {partition: {index.column: found} for partition, found in merged.items()}
-    of_partitions = expression_records(index.column, kind, (), merged)
-    _check_partitions(of_partitions, rows, metadata, index.partition, by_column, {index.column: kind})
+    rows = find_expression_partition_stats(metadata, index.partition, column)
+    by_column = {partition: {column: found} for partition, found in merged.items()}
+    of_partitions = expression_records(column, kind, (), merged)
+    _check_partitions(of_partitions, rows, metadata, index.partition, by_column, {column: kind})
 
 
 def _check_filters(metadata: MetadataTable, filters: list[FileFilter]) -> None:

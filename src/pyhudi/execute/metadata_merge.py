@@ -1,7 +1,7 @@
 """One file group of the metadata table, merged: what its next base file holds.
 
     1. the log blocks are read: layers of cells and removals, oldest first, and the distinct keys in them
-    2. the base file's cells of these keys are looked up, and layers and cells merged by the partition's rule
+    2. the base file's cells of these keys are looked up, and layers and cells merged by the rule of the index's kind
     3. the base file streams by; keys of the logs are left out of it and what they came to is put in their place
 
 Held are the logs' cells and one batch of the base file.  Values whose schema is laid out as ours are copied; others, of later
@@ -13,7 +13,9 @@ Source: storage format, "Metadata table", merge rules.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +30,6 @@ from pyhudi.format.metadata.bloom_filters import decode_bloom_filters, encode_bl
 from pyhudi.format.metadata.codec import decode_payload
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
 from pyhudi.format.metadata.files import ALL_PARTITIONS, decode_files, encode_files
-from pyhudi.format.metadata.partitions import PartitionKind, parse_partition
 from pyhudi.format.metadata.record_index import decode_locations, encode_locations
 from pyhudi.format.metadata.schema import Payload, RecordType, has_our_layout
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
@@ -42,35 +43,52 @@ Entries = tuple[pa.BinaryArray, pa.BinaryArray]
 """Keys and values: binary, ascending by key, no nulls, values in our own schema."""
 
 
-def merged_group(storage: Storage, partition: str, slice_: FileSlice) -> Iterator[Entries]:
+@dataclass(frozen=True, slots=True)
+class MergeRule:
+    """How the records of one kind of index are merged.  Its functions are those of modules, or partial ones: rules travel to
+    workers.
+
+    overlay: layers of cells -> what they say together, its keys distinct and in any order.  values: cells -> their values in our
+    own schema, whatever the schema is that wrote them.  filters: the rule of file groups that hold Bloom filters, where some
+    indexes of the kind do.
+    """
+
+    overlay: Callable[[GroupCells], Iterable[Entries]]
+    values: Callable[[Cells], pa.BinaryArray]
+    filters: MergeRule | None = None
+
+
+def merged_group(storage: Storage, rule: MergeRule, slice_: FileSlice) -> Iterator[Entries]:
     """The live records of a file group, in ascending batches.
 
-    storage: of the metadata table.  slice_: only log files that count.  Raises CorruptData naming the file, Unsupported for a
-    partition of a kind that is not written.
+    storage: of the metadata table.  slice_: only log files that count.  Raises CorruptData naming the file.
     """
-    kind = parse_partition(partition)
-    if kind is None:
-        raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
     files = MetadataFiles(storage)
     files.fetch(slice_.logs)
     layers = _layers(files, slice_)
     base = None if slice_.base is None else files.base(slice_.base)
     schema = _schema_of(base)
-    if kind is PartitionKind.EXPRESSION_INDEX and _holds_filters(base, schema, layers):
-        kind = PartitionKind.BLOOM_FILTERS
+    if rule.filters is not None and _holds_filters(base, schema, layers):
+        rule = rule.filters
     touched = _distinct(layers)
     below = []
     if base is not None and len(touched):
         below = [Cells(batch.column("key"), batch.column("value"), schema) for batch in base.lookup(touched)]
-    overlay = _overlay(kind, GroupCells(tuple(below), tuple(layers)))
+    overlay = _sorted(rule.overlay(GroupCells(tuple(below), tuple(layers))))
     try:
-        yield from _interleaved(kind, base, schema, touched, overlay)
+        yield from _interleaved(rule, base, schema, touched, overlay)
     except CorruptData as error:
         raise error.with_path(storage.absolute(slice_.base.path)) if slice_.base is not None else error from error
 
 
+def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> MergeRule:
+    """Of several cells of a key the newest counts.  recode: cells in another layout than ours -> values in ours."""
+    values = partial(_values, recode)
+    return MergeRule(partial(_newest, values), values)
+
+
 def _holds_filters(base: HFile | None, schema: str, layers: list[Cells | Deletes]) -> bool:
-    """Whether a file group of an expression index holds Bloom filters; one of column statistics holds none."""
+    """Whether a file group holds Bloom filters; one of statistics holds none."""
     first = next(iter(base.scan()), None) if base is not None else None
     samples = [Cells(first.column("key"), first.column("value"), schema)] if first is not None else []
     for cells in (*samples, *(layer for layer in layers if isinstance(layer, Cells))):
@@ -129,23 +147,11 @@ def _distinct(layers: list[Cells | Deletes]) -> pa.BinaryArray:
     return keys.take(pc.sort_indices(keys))
 
 
-def _overlay(kind: PartitionKind, group: GroupCells) -> Entries:
-    """What the keys of the logs come to."""
-    if kind is PartitionKind.FILES:
-        keys, values = encode_files(merge_files(group), _listed(group))
-        return keys.cast(pa.binary()), values
-    found: list[Entries] = []
-    if kind in (PartitionKind.COLUMN_STATS, PartitionKind.PARTITION_STATS, PartitionKind.EXPRESSION_INDEX):
-        for rows in merge_column_stats(group):
-            found.append((rows.column("key"), _encoded_stats(kind, rows.column("key"), rows.select(COLUMN_STATS_SCHEMA.names))))
-    else:
-        for cells in newest_cells(group):
-            found.append((cells.keys, _values(kind, cells)))
-    if not found:
-        return pa.array([], pa.binary()), pa.array([], pa.binary())
-    keys = pa.concat_arrays([part[0] for part in found])
+def _sorted(parts: Iterable[Entries]) -> Entries:
+    found = list(parts)
+    keys, values = (pa.concat_arrays([pa.array([], pa.binary()), *(part[at] for part in found)]) for at in (0, 1))
     order = pc.sort_indices(keys)
-    return keys.take(order), pa.concat_arrays([part[1] for part in found]).take(order)
+    return keys.take(order), values.take(order)
 
 
 def _listed(group: GroupCells) -> tuple[str, ...]:
@@ -156,7 +162,7 @@ def _listed(group: GroupCells) -> tuple[str, ...]:
 
 
 def _interleaved(
-    kind: PartitionKind, base: HFile | None, schema: str, touched: pa.BinaryArray, overlay: Entries
+    rule: MergeRule, base: HFile | None, schema: str, touched: pa.BinaryArray, overlay: Entries
 ) -> Iterator[Entries]:
     keys, values = overlay
     at = 0
@@ -166,7 +172,7 @@ def _interleaved(
         kept = batch.filter(pc.invert(pc.is_in(batch.column("key"), value_set=touched))) if len(touched) else batch
         stored = Cells(kept.column("key"), kept.column("value"), schema)
         merged_keys = pa.concat_arrays([stored.keys, keys.slice(at, end - at)])
-        merged_values = pa.concat_arrays([_values(kind, stored), values.slice(at, end - at)])
+        merged_values = pa.concat_arrays([rule.values(stored), values.slice(at, end - at)])
         if end > at:
             order = pc.sort_indices(merged_keys)
             merged_keys, merged_values = merged_keys.take(order), merged_values.take(order)
@@ -177,34 +183,82 @@ def _interleaved(
         yield keys.slice(at), values.slice(at)
 
 
-def _values(kind: PartitionKind, cells: Cells) -> pa.BinaryArray:
-    """The values of cells in our own schema."""
-    if not len(cells.keys) or has_our_layout(cells.schema):
-        return cells.values
-    if kind is PartitionKind.FILES:
-        keys, values = encode_files(
-            decode_files(cells.keys, cells.values, cells.schema), cells.keys.cast(pa.string()).to_pylist()
-        )
-        return values.take(pc.index_in(cells.keys, value_set=keys.cast(pa.binary())))
-    if kind is PartitionKind.BLOOM_FILTERS:
-        return encode_bloom_filters(decode_bloom_filters(cells.values, cells.schema))
-    if kind is PartitionKind.RECORD_INDEX:
-        return encode_locations(decode_locations(cells.values, cells.schema))
-    if kind is PartitionKind.SECONDARY_INDEX:
-        return encode_secondary_values(len(cells.keys))
+def _values(recode: Callable[[Cells], pa.BinaryArray], cells: Cells) -> pa.BinaryArray:
+    return cells.values if not len(cells.keys) or has_our_layout(cells.schema) else recode(cells)
+
+
+def _newest(values: Callable[[Cells], pa.BinaryArray], group: GroupCells) -> Iterator[Entries]:
+    for cells in newest_cells(group):
+        yield cells.keys, values(cells)
+
+
+def _united_lists(group: GroupCells) -> Iterator[Entries]:
+    keys, values = encode_files(merge_files(group), _listed(group))
+    yield keys.cast(pa.binary()), values
+
+
+def _recoded_lists(cells: Cells) -> pa.BinaryArray:
+    keys, values = encode_files(decode_files(cells.keys, cells.values, cells.schema), cells.keys.cast(pa.string()).to_pylist())
+    return values.take(pc.index_in(cells.keys, value_set=keys.cast(pa.binary())))
+
+
+def _recoded_filters(cells: Cells) -> pa.BinaryArray:
+    return encode_bloom_filters(decode_bloom_filters(cells.values, cells.schema))
+
+
+def _recoded_locations(cells: Cells) -> pa.BinaryArray:
+    return encode_locations(decode_locations(cells.values, cells.schema))
+
+
+def _recoded_bare_keys(cells: Cells) -> pa.BinaryArray:
+    return encode_secondary_values(len(cells.keys))
+
+
+EncodeStats = Callable[[pa.BinaryArray, pa.RecordBatch], pa.BinaryArray]
+"""Keys and statistics -> values."""
+
+
+def _statistics_rule(encode: EncodeStats, filters: MergeRule | None = None) -> MergeRule:
+    values = partial(_values, partial(_recoded_statistics, encode))
+    return MergeRule(partial(_merged_statistics, encode), values, filters)
+
+
+def _merged_statistics(encode: EncodeStats, group: GroupCells) -> Iterator[Entries]:
+    for rows in merge_column_stats(group):
+        yield rows.column("key"), encode(rows.column("key"), rows.select(COLUMN_STATS_SCHEMA.names))
+
+
+def _recoded_statistics(encode: EncodeStats, cells: Cells) -> pa.BinaryArray:
     stats, _ = decode_column_stats(cells.values, cells.schema)
-    return _encoded_stats(kind, cells.keys, stats)
+    return encode(cells.keys, stats)
 
 
-def _encoded_stats(kind: PartitionKind, keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
-    """Statistics as values; an expression index holds those of files and of partitions, whose keys differ in length."""
-    if kind is PartitionKind.COLUMN_STATS:
-        return encode_column_stats(stats, RecordType.COLUMN_STATS)
-    if kind is PartitionKind.PARTITION_STATS:
-        return encode_column_stats(stats, RecordType.PARTITION_STATS)
+def _of_files(keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
+    return encode_column_stats(stats, RecordType.COLUMN_STATS)
+
+
+def _of_partitions(keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
+    return encode_column_stats(stats, RecordType.PARTITION_STATS)
+
+
+def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
+    """An expression index holds statistics of files and of partitions, whose keys differ in length."""
     of_files = pc.greater_equal(pc.binary_length(keys), FILE_STATS_KEY_LENGTH)
-    encoded = [encode_column_stats(stats, which) for which in (RecordType.COLUMN_STATS, RecordType.PARTITION_STATS)]
-    return pc.if_else(of_files, *encoded)
+    return pc.if_else(of_files, _of_files(keys, stats), _of_partitions(keys, stats))
 
 
 _ALL = ALL_PARTITIONS.encode()
+
+FILE_LISTS = MergeRule(_united_lists, partial(_values, _recoded_lists))
+"""Lists of files are united, file by file."""
+
+STATISTICS_OF_FILES = _statistics_rule(_of_files)
+STATISTICS_OF_PARTITIONS = _statistics_rule(_of_partitions)
+"""Statistics widen, unless the newer ones are tight or a removal."""
+
+BLOOM_FILTERS_BY_FILE = newest_rule(_recoded_filters)
+LOCATIONS = newest_rule(_recoded_locations)
+BARE_KEYS = newest_rule(_recoded_bare_keys)
+
+RESULTS = _statistics_rule(_of_both, BLOOM_FILTERS_BY_FILE)
+"""Of an expression index: statistics of results, or filters of them."""

@@ -1,7 +1,7 @@
 """Tasks that write files of the metadata table: one log file or one base file each, for one file group.
 
     run_metadata_log     the records of one instant for one file group: an HFile block, then a DELETE block
-    run_key_log          as that, for the record index and secondary indexes: made here, from side files of tasks
+    run_key_log          as that, for indexes of keys: made here, from side files of tasks
     run_met_keys         the keys of side files of which other instants speak too
     run_metadata_base    a file group's first base file, from records or from side files of keys
     run_metadata_merge   a file group's next base file: its old one and its logs merged, in bounded memory for the old one
@@ -16,7 +16,7 @@ Source: storage format, "HFile data blocks inside log files", "Metadata table", 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,14 +34,13 @@ from pyhudi.execute.indexing import (
 )
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.metadata_merge import merged_group
+from pyhudi.execute.metadata_merge import MergeRule, merged_group
 from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_KEY_BEFORE_APACHE, BLOOM_TYPE_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.hfile.writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
-from pyhudi.format.metadata.partitions import RECORD_INDEX
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
 from pyhudi.format.metadata.schema import RECORD_SCHEMA
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
@@ -96,15 +95,20 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class KeyTask:
-    """Write the records of one file group of the record index or of a secondary index.
+    """Write the records of one file group of an index of keys.
 
-    table: the table's storage, where the side files lie.
+    table: the table's storage, where the side files lie; make: what becomes of the keys, a function of a module.
     """
 
     file: MetadataFile
     table: StorageSpec
     shard: int
     sources: tuple[KeySource, ...]
+    make: KeyRecords
+
+
+KeyRecords = Callable[[Storage, KeyTask], MetadataRecords]
+"""The records of one file group, from side files.  The storage is that of the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +131,11 @@ class BaseTask:
 
 @dataclass(frozen=True, slots=True)
 class MergeGroupTask:
-    """Write a file group's next base file.  slice: with the log files that count, in merge order."""
+    """Write a file group's next base file.  slice: with the log files that count, in merge order; rule: of its kind."""
 
     file: MetadataFile
     slice: FileSlice
+    rule: MergeRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +182,8 @@ def run_metadata_log(task: LogTask) -> WriteStat:
 
 
 def run_key_log(task: KeyTask) -> WriteStat | None:
-    """Write the record index's log file of one file group; None when no key of the side files belongs to it."""
-    records = _key_records(task)
+    """Write the log file of one file group; None when no key of the side files belongs to it."""
+    records = task.make(open_storage(task.table), task)
     return None if records.is_empty else _write_log(task.file, records)
 
 
@@ -202,15 +207,15 @@ def run_metadata_base(task: BaseTask) -> WriteStat | None:
 
 
 def run_key_base(task: KeyTask) -> WriteStat | None:
-    """Write the record index's first base file of one file group."""
-    records = _key_records(task)
+    """Write the first base file of one file group; None when no key of the side files belongs to it."""
+    records = task.make(open_storage(task.table), task)
     return _write_base(task.file, [(records.keys, records.values)], None) if len(records.keys) else None
 
 
 def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
     """Write a file group's next base file.  None when nothing is left in a group that had no base file."""
     storage = open_storage(task.file.storage)
-    merged = merged_group(storage, task.file.partition, task.slice)
+    merged = merged_group(storage, task.rule, task.slice)
     if task.slice.base is None:
         first = next(merged, None)
         if first is None:
@@ -239,38 +244,8 @@ def run_index_files(task: FilesToIndex) -> tuple[FoundFile, ...]:
     return tuple(_index_file(storage, task, *file) for file in task.files)
 
 
-def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str, size_bytes: int) -> FoundFile:
-    name = file_name_of(path)
-    wanted = task.indexing
-    if name.startswith("."):
-        return FoundFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
-    with open_base_file(storage, path) as file:
-        metadata = file.metadata
-    bloom = None
-    if wanted.bloom_filters:
-        text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
-        bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
-    ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns) if wanted.columns else ()
-    return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
-
-
-def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
-    if not task.indexing.columns:
-        return ()
-    collector = RangeCollector(task.indexing.columns)
-    heads = {column.split(".")[0] for column in task.indexing.columns}
-    schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
-    row_count = 0
-    for batch in log_batches(storage, path, size_bytes, schema, task.validity):
-        collector.add(batch)
-        row_count += batch.num_rows
-    return log_ranges(collector, row_count)
-
-
-def _key_records(task: KeyTask) -> MetadataRecords:
-    table = open_storage(task.table)
-    if task.file.partition != RECORD_INDEX:
-        return _secondary_records(table, task)
+def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
+    """Where the keys of side files have come to; those that left are removed."""
     keys: list[pa.Array] = [pa.array([], pa.string())]
     gone: list[pa.Array] = [pa.array([], pa.string())]
     owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
@@ -299,8 +274,8 @@ def _key_records(task: KeyTask) -> MetadataRecords:
     return records_of(encoded.dictionary, encode_locations(locations), pa.concat_arrays(gone))
 
 
-def _secondary_records(table: Storage, task: KeyTask) -> MetadataRecords:
-    """The key of a secondary index says it all."""
+def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
+    """Keys of side files that say it all, as those of secondary indexes do; those that left are removed."""
     came: list[pa.Array] = [pa.array([], pa.string())]
     gone: list[pa.Array] = [pa.array([], pa.string())]
     for source in task.sources:
@@ -310,6 +285,34 @@ def _secondary_records(table: Storage, task: KeyTask) -> MetadataRecords:
         came.append(changes.column("key").filter(pc.invert(flags)))
     keys = pc.unique(pa.concat_arrays(came))
     return records_of(keys, encode_secondary_values(len(keys)), pa.concat_arrays(gone))
+
+
+def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str, size_bytes: int) -> FoundFile:
+    name = file_name_of(path)
+    wanted = task.indexing
+    if name.startswith("."):
+        return FoundFile(partition, name, IndexedFile(_ranges_of_log(storage, task, path, size_bytes)), 0)
+    with open_base_file(storage, path) as file:
+        metadata = file.metadata
+    bloom = None
+    if wanted.bloom_filters:
+        text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
+        bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
+    ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns) if wanted.columns else ()
+    return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
+
+
+def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: int) -> tuple[tuple[str, ColumnRange], ...]:
+    if not task.indexing.columns:
+        return ()
+    collector = RangeCollector(task.indexing.columns)
+    heads = {column.split(".")[0] for column in task.indexing.columns}
+    schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
+    row_count = 0
+    for batch in log_batches(storage, path, size_bytes, schema, task.validity):
+        collector.add(batch)
+        row_count += batch.num_rows
+    return log_ranges(collector, row_count)
 
 
 def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import Unsupported
-from pyhudi.operations.metadata.defined import check_kept
-from pyhudi.operations.metadata.store import maintained_partitions
+from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.table.closed import check_open
 from pyhudi.table.context import TableContext
 
@@ -37,4 +36,4 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
             "and not written"
         )
     if keeps_indexes:
-        check_kept(context, maintained_partitions(config))
+        check_kept(context)

@@ -32,7 +32,7 @@ from pyhudi.operations.action.outcome import NotDue, Planned, Run, Runs
 from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, commit_metadata, new_instant_time, refuse_while_restoring
-from pyhudi.operations.metadata.mirror import CommitMirror
+from pyhudi.operations.metadata.mirror import mirror_of
 from pyhudi.plan.conflicts import WriteStart
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, load_snapshot
@@ -259,8 +259,8 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
             replaced = rewrite.replaced
             merges = self.operation is not Operation.CLUSTER
             metadata = commit_metadata(self.operation, statuses, snapshot.schema.avro, {}, replaced, compacted=merges)
-            mirror = CommitMirror(self.engine, rewrite.indexing, snapshot.schema.arrow, statuses, replaced=replaced or {})
-            mirror = mirror.prepare(context, snapshot, time, self.operation)
+            asked, schema = rewrite.indexing, snapshot.schema.arrow
+            mirror = mirror_of(context, self.engine, asked, schema, statuses, snapshot, time, self.operation, replaced)
             touched = [(partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids]
             done = transaction.commit(metadata, rewrite.start, touched, mirror, rewrite.verify)
         phases.end("commit")

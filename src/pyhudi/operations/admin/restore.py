@@ -31,7 +31,7 @@ from pyhudi.operations.action.results import RestoreResult
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
-from pyhudi.operations.metadata.store import drop_for_restore
+from pyhudi.operations.metadata.mirror import mirror_restore
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
@@ -88,7 +88,7 @@ def _execute(
     begun_ms = context.env.now_ms()
     gone = tuple(info.commit_time for info in plan.instants_to_rollback)
     with context.locked(settings.lock_wait_ms) as held:
-        drop_for_restore(held)
+        mirror_restore(held)
         files = held.timeline.load_files()
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)

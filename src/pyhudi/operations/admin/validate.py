@@ -28,59 +28,31 @@ from enum import StrEnum
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pyhudi.errors import CorruptData, InvalidRequest, TableState, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.open_base import open_base_file
-from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.metadata.partitions import (
-    BLOOM_FILTERS,
     COLUMN_STATS,
     FILES,
-    PARTITION_STATS,
     RECORD_INDEX,
-    parse_partition,
 )
-from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.names import parse_base_file, parse_log_file
-from pyhudi.format.paths import file_name_of, folder_of, join_path
+from pyhudi.format.paths import file_name_of
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
-from pyhudi.operations.admin.validate_indexes import (
-    Check,
-    CheckedTable,
-    check_bloom_filters,
-    check_expression,
-    check_partition_stats,
-    check_secondary,
-)
-from pyhudi.operations.metadata.defined import is_defined, load_defined_indexes
+from pyhudi.operations.admin.validate_indexes import checks_of
+from pyhudi.operations.metadata.kinds.checking import LOST, MISLED, Check, CheckedTable, FooterTask, PresentFile, run_footer
 from pyhudi.operations.read.query import read_spec
 from pyhudi.operations.services.clustering_plans import why_never
-from pyhudi.records.columns import field_at
-from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.stats import ColumnRange, footer_ranges, stored_value
-from pyhudi.storage import open_storage
-from pyhudi.storage.base import FileInfo, StorageSpec
+from pyhudi.records.stats import ColumnRange
+from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import (
-    find_column_stats,
-    find_partitions,
-    find_records,
-    hashes_of_partitions,
-    partition_hashes,
-    scan_files,
-    scan_records,
-    stale_secondary_indexes,
-)
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, planned_anew, read_commit
 
 FINDINGS_SCHEMA = pa.schema(
@@ -93,17 +65,9 @@ FINDINGS_SCHEMA = pa.schema(
 )
 """One row for each finding.  severity: error, unchecked or warning; path: a file or partition of the table, '' for all of it."""
 
-MAX_EXAMPLES = 5
-"""Keys that a finding about many of them names."""
-
 _SAMPLE_SEED = 20
 
-_LOST = (
-    "data files: put the same files back from a copy; else undo the write that the file's name ends in, with all after it: "
-    "rollback, or restore to a savepoint"
-)
 _STRAY = "files of no instant: no query counts them; a repair deletes them"
-_MISLED = "metadata table: a repair (or Table.index.rebuild()) builds it anew from the files"
 
 
 class Severity(StrEnum):
@@ -146,7 +110,7 @@ class ValidationResult:
     def remedies(self) -> tuple[str, ...]:
         """What helps against the errors, each remedy once, the most pressing first."""
         named = {finding.remedy for finding in self.found}
-        return tuple(remedy for remedy in (_LOST, _STRAY, _MISLED) if remedy in named)
+        return tuple(remedy for remedy in (LOST, _STRAY, MISLED) if remedy in named)
 
     @property
     def findings(self) -> pa.Table:
@@ -184,34 +148,9 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     if keys:
         work.check_keys()
     if context.config.has_metadata_table:
-        metadata = MetadataTable(context, snapshot.timeline)
-        work.guarded(FILES, partial(work.check_metadata_files, metadata))
-        if COLUMN_STATS in context.config.metadata_partitions:
-            work.guarded(COLUMN_STATS, partial(work.check_column_stats, metadata))
-        if RECORD_INDEX in context.config.metadata_partitions:
-            work.guarded(RECORD_INDEX, partial(work.check_record_index, metadata))
-        work.check_other_indexes(metadata)
+        work.check_indexes(MetadataTable(context, snapshot.timeline))
     absent = tuple(name for name in (FILES, COLUMN_STATS, RECORD_INDEX) if name not in context.config.metadata_partitions)
     return ValidationResult(context.storage.uri, tuple(work.findings), tuple(work.checks), absent)
-
-
-@dataclass(frozen=True, slots=True)
-class FooterTask:
-    """A base file to open, and the columns whose ranges are wanted."""
-
-    storage: StorageSpec
-    path: str
-    schema: pa.Schema
-    columns: tuple[str, ...]
-
-
-def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
-    """The ranges in the footer of a base file, or why it cannot be opened."""
-    try:
-        with open_base_file(open_storage(task.storage), task.path) as file:
-            return footer_ranges(file.metadata, task.schema, task.columns)
-    except (CorruptData, TableState) as error:
-        return str(error)
 
 
 @dataclass(slots=True)
@@ -266,9 +205,9 @@ class _Validation:
         for path, (instant, size_bytes) in self._expected(commits).items():
             found = present.get(path)
             if found is None:
-                self._error("timeline", path, f"committed by {instant}, and gone", _LOST)
+                self._error("timeline", path, f"committed by {instant}, and gone", LOST)
             elif size_bytes and found.info.size_bytes != size_bytes:
-                self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", _LOST)
+                self._error("timeline", path, f"has {found.info.size_bytes} bytes, and {instant} committed {size_bytes}", LOST)
         for plan in self._timeline.pending(Action.CLUSTERING):
             never = why_never(self._context, self._timeline, plan)
             if never is not None:
@@ -281,7 +220,7 @@ class _Validation:
         chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
         for path, found in zip(chosen, self._footers(chosen, ()), strict=True):
             if isinstance(found, str):
-                self._error("base files", path, found, _LOST)
+                self._error("base files", path, found, LOST)
         self.checks.append(("base files", f"{len(chosen):,} opened"))
 
     def check_logs_and_plans(self) -> None:
@@ -289,7 +228,7 @@ class _Validation:
         if any(slice_.logs for slice_ in self._slices):
             commits = {i.request_time: read_commit(self._context.timeline, i) for i in self._timeline.completed_writes()}
             logs = partial(check_logs, self._context, self._engine, self._timeline, self._slices, commits)
-            self._made("logs", logs, _LOST)
+            self._made("logs", logs, LOST)
         if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
             present = frozenset(file.info.path for file in self._files)
             self._made("plans", partial(check_plans, self._context, self._timeline, present), "")
@@ -300,152 +239,33 @@ class _Validation:
             spec = read_spec(self._snapshot, self._key_columns(), None)
             self._made("keys", partial(check_keys, self._engine, spec, self._slices), "")
 
-    def check_metadata_files(self, metadata: MetadataTable) -> None:
-        """The lists of the metadata table against the directories."""
-        listed = scan_files(metadata)
-        names = zip(*(listed.column(name).to_pylist() for name in ("partition", "name", "size_bytes")), strict=True)
-        there = {join_path(partition, name): size for partition, name, size in names}
-        partitions = set(find_partitions(metadata))
-        # A write that was rolled back leaves its folders, which have nothing to be listed.
-        filled = {folder_of(f.info.path) for f in self._files if self._timeline.is_completed(f.instant_time)}
-        for partition in sorted((set(self._partitions) & filled) - partitions):
-            self._error(FILES, partition, "a partition that the metadata table does not list")
-        present: set[str] = set()
-        for file in self._files:
-            path = file.info.path
-            present.add(path)
-            if not self._timeline.is_completed(file.instant_time):
-                if path in there:
-                    self._error(FILES, path, f"listed by the metadata table, and {file.instant_time} has not completed")
-            elif path not in there:
-                self._error(FILES, path, "not listed by the metadata table: readers do not see it")
-            elif there[path] != file.info.size_bytes:
-                what = f"has {file.info.size_bytes} bytes, and the metadata table says {there[path]}"
-                self._error(FILES, path, what, _LOST if file.info.size_bytes < there[path] else _MISLED)
-        being_cleaned = self._names_of_pending_cleans()
-        for path in sorted(there.keys() - present):
-            clean = being_cleaned.get(file_name_of(path))
-            if clean is None:
-                self._error(FILES, path, "listed by the metadata table, and not there")
-            else:
-                self._warn(FILES, path, f"deleted by clean {clean}, which has not completed; the next clean carries it out")
-        self.checks.append((FILES, f"{len(there):,} files in {len(partitions):,} partitions"))
-
-    def check_column_stats(self, metadata: MetadataTable) -> None:
-        """Ranges of columns in base files against their footers."""
-        definition = metadata.definitions.get(COLUMN_STATS)
-        if self._snapshot.schema is None:
-            return
-        if definition is None:
-            self._error(COLUMN_STATS, "", "the index definitions have no entry column_stats, so the real Hudi fails on filters")
-            return
-        schema = self._schema()
-        columns = tuple(name for name in definition.source_fields if _has_column(schema, name))
-        slices = {slice_.base.path: slice_ for slice_ in self._slices if slice_.base is not None}
-        chosen = self._sampled(list(slices))
-        stats = self._stats_of(metadata, columns, schema)
-        hashes = hashes_of_partitions(self._partitions)
-        bare = 0
-        for path, found in zip(chosen, self._footers(chosen, columns), strict=True):
-            if isinstance(found, str):
-                continue
-            slice_ = slices[path]
-            stored = stats.get((hashes[slice_.partition], file_name_of(path)), {})
-            bare += not stored
-            for name, inside in found.items():
-                if name in stored:
-                    self._compare(path, name, stored[name], inside)
-                elif stored:
-                    self._error(COLUMN_STATS, path, f"has statistics, but not of {name}: the real Hudi passes it over")
-        if bare:
-            self._warn(COLUMN_STATS, "", f"{bare} of {len(chosen)} base files have no statistics, and are never passed over")
-        self.checks.append((COLUMN_STATS, f"{len(columns)} columns of {len(chosen):,} files"))
-
-    def check_record_index(self, metadata: MetadataTable) -> None:
-        """Every key of a row is where the record index says, and it has no other keys."""
-        if self._snapshot.schema is None:
-            return
-        spec = read_spec(self._snapshot, self._key_columns(), None)
-        by_partition = metadata.is_sectioned(RECORD_INDEX)
-        row_count = 0
-        for slice_ in self._slices:
-            keys = self._keys(spec, slice_)
-            row_count += len(keys)
-            if not len(keys):
-                continue
-            distinct = pc.unique(keys)
-            if len(distinct) < len(keys):
-                twice = len(keys) - len(distinct)
-                self._error(RECORD_INDEX, slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
-                row_count -= twice
-            found = find_records(metadata, distinct)
-            if by_partition:
-                found = found.filter(pc.equal(found.column("partition"), slice_.partition))
-            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
-            if len(missing):
-                what = f"{slice_.file_id}: {len(missing)} keys are missing: {_some(missing)}"
-                self._error(RECORD_INDEX, slice_.partition, what)
-            here = pc.and_(
-                pc.equal(found.column("partition"), slice_.partition), pc.equal(found.column("file_id"), slice_.file_id)
-            )
-            elsewhere = found.filter(pc.invert(here))
-            if elsewhere.num_rows:
-                other = elsewhere.slice(0, 1).to_pylist()[0]
-                self._error(
-                    RECORD_INDEX,
-                    slice_.partition,
-                    f"{slice_.file_id}: {elsewhere.num_rows} keys are said to be elsewhere: {_some(elsewhere.column('key'))}; "
-                    f"the first in {other['partition']!r}, {other['file_id']}",
-                )
-        indexed = sum(batch.num_rows for batch in scan_records(metadata))
-        if indexed > row_count:
-            self._error(RECORD_INDEX, "", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
-        self.checks.append((RECORD_INDEX, f"{indexed:,} keys, {row_count:,} rows"))
-
-    def check_other_indexes(self, metadata: MetadataTable) -> None:
-        """Partition statistics, Bloom filters, secondary and expression indexes: see `validate_indexes`."""
-        if self._snapshot.schema is None:
-            return
-        there = self._context.config.metadata_partitions
-        schema = self._schema()
-        chosen = self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None])
-        table = CheckedTable(self._context, self._engine, self._timeline, metadata, schema, self._slices, chosen)
-        checks: list[tuple[str, Check]] = []
-        for name in there:
-            if parse_partition(name) is None:
-                self.pass_over(name, "PyHudi does not know this index")
-        if PARTITION_STATS in there:
-            self.guarded(PARTITION_STATS, lambda: checks.append((PARTITION_STATS, self._partition_check(table))))
-        if BLOOM_FILTERS in there:
-            checks.append((BLOOM_FILTERS, partial(check_bloom_filters, table)))
-        stale = stale_secondary_indexes(metadata)
-        for name in filter(is_defined, there):
-            try:
-                indexes = load_defined_indexes(self._context, (name,))
-                indexes.check(schema)
-            except (Unsupported, CorruptData) as error:
-                self.pass_over(name, str(error))
-                continue
-            if name in stale:
-                self.pass_over(name, "releases 1.1 and 1.2 do not keep it up to date behind another one, and no read asks it")
-                continue
-            checks += [(name, partial(check_secondary, table, index)) for index in indexes.secondary]
-            checks += [(name, partial(check_expression, table, index)) for index in indexes.expressions]
-        for name, check in checks:
+    def check_indexes(self, metadata: MetadataTable) -> None:
+        """Does each index of the metadata table say what is so?  See `validate_indexes`."""
+        schema = self._schema() if self._snapshot.schema is not None else None
+        table = CheckedTable(
+            self._context,
+            self._engine,
+            self._snapshot,
+            metadata,
+            schema,
+            self._slices,
+            self._sampled([slice_.base.path for slice_ in self._slices if slice_.base is not None]),
+            self._partitions,
+            [PresentFile(file.info, file.instant_time) for file in self._files],
+            self._names_of_pending_cleans,
+            lambda: read_spec(self._snapshot, self._key_columns(), None),
+        )
+        for name, check in checks_of(table, self.pass_over):
             self.guarded(name, partial(self._made, name, check))
 
-    def _partition_check(self, table: CheckedTable) -> Check:
-        definition = table.metadata.definitions.get(COLUMN_STATS)
-        columns = [name for name in definition.source_fields if _has_column(table.schema, name)] if definition else []
-        return partial(check_partition_stats, table, columns)
-
-    def _made(self, name: str, check: Check, remedy: str = _MISLED) -> None:
+    def _made(self, name: str, check: Check, remedy: str = MISLED) -> None:
         found = check()
-        for path, detail in found.errors:
-            self._error(name, path, detail, remedy)
+        for path, detail, own in found.errors:
+            self._error(name, path, detail, remedy if own is None else own)
         for path, detail in found.warnings:
             self._warn(name, path, detail)
-        self.checks.append((name, found.looked_at))
+        if found.looked_at:
+            self.checks.append((name, found.looked_at))
 
     def _data_files(self) -> Iterator[_DataFile]:
         for partition, infos in self._snapshot.listing.files(self._partitions).items():
@@ -520,13 +340,6 @@ class _Validation:
             return [RECORD_KEY]
         return list(dict.fromkeys(name.split(".")[0] for name in self._context.config.keys.record_fields))
 
-    def _keys(self, spec: ReadSpec, slice_: FileSlice) -> pa.StringArray:
-        rows = pa.concat_tables(self._engine.map(partial(_read, spec), [slice_]))
-        if self._context.config.populate_meta_fields:
-            return rows.column(RECORD_KEY).combine_chunks()
-        batches = rows.combine_chunks().to_batches()
-        return record_keys(spec.keys, batches[0]) if batches else pa.array([], pa.string())
-
     def _sampled(self, paths: Sequence[str]) -> list[str]:
         ordered = sorted(paths)
         if self._sample is None or self._sample >= len(ordered):
@@ -539,69 +352,8 @@ class _Validation:
         spec = self._context.storage.spec()
         return self._engine.map(run_footer, [FooterTask(spec, path, schema, columns) for path in paths])
 
-    def _stats_of(
-        self, metadata: MetadataTable, columns: Sequence[str], schema: pa.Schema
-    ) -> dict[tuple[str, str], dict[str, ColumnRange]]:
-        """(hash of the partition, file name) -> the ranges by column."""
-        result: dict[tuple[str, str], dict[str, ColumnRange]] = {}
-        for name in columns:
-            rows = find_column_stats(metadata, [name]).combine_chunks()
-            if not rows.num_rows:
-                continue
-            kind = field_at(schema, name).type
-            low, high = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
-            known = low[1] & high[1]
-            columns_of = zip(
-                partition_hashes(rows).to_pylist(),
-                rows["file_name"].to_pylist(),
-                rows["null_count"].to_pylist(),
-                rows["value_count"].to_pylist(),
-                low[0],
-                high[0],
-                known.tolist(),
-                strict=True,
-            )
-            for hashed, file_name, nulls, values, least, greatest, is_known in columns_of:
-                # A bound of another kind than the column has today is no bound.
-                bounds = (stored_value(least), stored_value(greatest)) if is_known else (None, None)
-                if (bounds[0] is None) == (bounds[1] is None):
-                    found = ColumnRange(*bounds, null_count=nulls, value_count=values)
-                    result.setdefault((hashed, file_name), {})[name] = found
-        return result
-
-    def _compare(self, path: str, name: str, stored: ColumnRange, inside: ColumnRange) -> None:
-        if inside.null_count and stored.null_count == 0:
-            self._error(COLUMN_STATS, path, f"{name} has {inside.null_count} nulls, and the statistics say none")
-        if inside.min is None or inside.max is None:
-            return
-        if stored.min is None or stored.max is None:
-            self._error(COLUMN_STATS, path, f"{name} has values, and no bounds in the statistics: real readers lose the file")
-        elif stored.min > inside.min or stored.max < inside.max:  # type: ignore[operator]
-            self._error(
-                COLUMN_STATS,
-                path,
-                f"{name} is {inside.min!r} to {inside.max!r}, and the statistics say {stored.min!r} to {stored.max!r}",
-            )
-
-    def _error(self, check: str, path: str, detail: str, remedy: str = _MISLED) -> None:
+    def _error(self, check: str, path: str, detail: str, remedy: str = MISLED) -> None:
         self.findings.append(Finding(Severity.ERROR, check, path, detail, remedy))
 
     def _warn(self, check: str, path: str, detail: str) -> None:
         self.findings.append(Finding(Severity.WARNING, check, path, detail))
-
-
-def _read(spec: ReadSpec, slice_: FileSlice) -> pa.Table:
-    return pa.concat_tables(list(run_read(spec, slice_)))
-
-
-def _has_column(schema: pa.Schema, name: str) -> bool:
-    try:
-        field_at(schema, name)
-    except InvalidRequest:
-        return False
-    return True
-
-
-def _some(keys: pa.Array | pa.ChunkedArray) -> str:
-    shown = ", ".join(repr(key) for key in keys.slice(0, MAX_EXAMPLES).to_pylist())
-    return shown + (", ..." if len(keys) > MAX_EXAMPLES else "")

@@ -26,7 +26,7 @@ from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.paths import file_name_of, join_path
-from pyhudi.operations.admin.validate_indexes import IndexFindings
+from pyhudi.operations.metadata.kinds.checking import IndexFindings
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
@@ -85,10 +85,10 @@ def check_logs(
     for log, count in zip(logs, counted, strict=True):
         stat = said.get(log.path)
         if isinstance(count, str):
-            found.errors.append((log.path, count))
+            found.wrong(log.path, count)
         elif stat is not None and (count[0] < stat.num_writes or count[1] < stat.num_deletes):
             inside, expected = (f"{a} records and {b} deletes" for a, b in (count, (stat.num_writes, stat.num_deletes)))
-            found.errors.append((log.path, f"holds {inside}, and its commit says {expected}"))
+            found.wrong(log.path, f"holds {inside}, and its commit says {expected}")
     found.looked_at = f"{len(logs):,} read"
     return found
 
@@ -104,7 +104,7 @@ def check_plans(context: TableContext, timeline: Timeline, present: frozenset[st
             gone = next((path for path in paths if path not in present), None)
             if gone is not None:
                 what = f"can never run, as {gone} is gone: put the file back, or drop the plan with unschedule_compaction"
-                found.errors.append((context.timeline.path(instant), what))
+                found.wrong(context.timeline.path(instant), what)
                 break
     found.looked_at = f"{len(pending):,} pending"
     return found
@@ -126,7 +126,7 @@ def check_keys(engine: Engine, spec: ReadSpec, slices: Sequence[FileSlice]) -> I
         counted = keys.value_counts()
         twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
         named = ", ".join(map(repr, twice.take(pc.array_sort_indices(twice))[:_NAMED_KEYS].to_pylist()))
-        found.errors.append((partition, f"{len(twice)} keys stand there more than once, such as {named}"))
+        found.wrong(partition, f"{len(twice)} keys stand there more than once, such as {named}")
     found.looked_at = f"{total:,} keys"
     return found
 

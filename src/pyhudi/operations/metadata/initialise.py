@@ -14,83 +14,41 @@ Source: storage format, "Metadata table", initialisation of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.index_values import SecondaryTask, run_secondary, secondary_reader
-from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.metadata_records import (
-    BaseTask,
-    FilesToIndex,
-    FoundFile,
-    KeysOfSlice,
-    KeySource,
-    KeyTask,
-    MetadataFile,
-    run_index_files,
-    run_key_base,
-    run_metadata_base,
-    run_slice_keys,
-)
-from pyhudi.execute.read_slice import ReadSpec
-from pyhudi.execute.write_base import WriteStatus
-from pyhudi.format.actions.commit import Operation, WriteStat
+from pyhudi.execute.metadata_records import BaseTask, KeyTask, MetadataFile, run_key_base, run_metadata_base
+from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
 from pyhudi.format.index_definitions import format_index_definitions
-from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State, parse_instant_time
+from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.partitions import (
-    BLOOM_FILTERS,
-    COLUMN_STATS,
-    FILES,
-    PARTITION_STATS,
-    RECORD_INDEX,
-    PartitionKind,
-    encode_first_log,
-    parse_partition,
-)
+from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX, encode_first_log
 from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, SIDE_FOLDER, join_path
-from pyhudi.operations.metadata.defined import DefinedIndexes, is_defined, load_defined_indexes, result_type
-from pyhudi.operations.metadata.mirror import CommitMirror, columns_to_index, first_columns, store_definition
-from pyhudi.operations.metadata.prepare import find_expressions, index_reader, key_sources
-from pyhudi.operations.metadata.settings import BUILD_ORDER, RECORD_INDEX_SWITCH, MetadataSettings
+from pyhudi.operations.metadata.kinds import KINDS, check_computable, in_build_order, is_defined, kind_of, needing, open_indexes
+from pyhudi.operations.metadata.kinds.base import Index
+from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, first_columns
+from pyhudi.operations.metadata.kinds.told import BuiltFrom
+from pyhudi.operations.metadata.settings import RECORD_INDEX_SWITCH, MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,
     commit_of,
     create_store,
     drop_partitions,
     drop_store,
-    group_file_ids,
     in_threads,
     set_partitions,
     store_partition_marker,
 )
-from pyhudi.plan.metadata import (
-    FileFilter,
-    FileRanges,
-    MetadataRecords,
-    bloom_records,
-    by_shard,
-    column_stats_records,
-    expression_records,
-    files_records,
-    partition_stats_records,
-)
-from pyhudi.records.mergers import merge_rule
-from pyhudi.records.meta_fields import RECORD_KEY
-from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.plan.metadata import by_shard
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import load_index_definitions
-from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
-
-_FILES_PER_TASK = 16
+from pyhudi.table.snapshot import directory_listing, load_snapshot
 
 
 def ensure_metadata_table(
@@ -151,8 +109,9 @@ def build_partitions(
         store.undo_pending()
     snapshot = load_snapshot(store.table, directory_listing)
     columns = columns_to_index(context, settings, data_schema, before)
-    builder = PartitionBuilder(store, engine, settings, snapshot, columns, with_meta_fields(data_schema))
-    for partition in (*(p for p in BUILD_ORDER if p in partitions), *(p for p in partitions if p not in BUILD_ORDER)):
+    state = BuiltFrom(store.table, engine, snapshot, columns, with_meta_fields(data_schema))
+    builder = PartitionBuilder(store, settings, state)
+    for partition in in_build_order(partitions):
         builder.build(partition)
     return builder.table
 
@@ -162,21 +121,16 @@ def _missing(context: TableContext, settings: MetadataSettings) -> tuple[str, ..
         return ()
     config = context.config
     there = set(config.metadata_partitions) if config.has_metadata_table else set()
-    wanted = set(settings.wanted)
-    if not config.keys.partition_fields:
-        wanted.discard(PARTITION_STATS)
-    if not config.populate_meta_fields:
-        wanted.discard(BLOOM_FILTERS)
     building = set(config.metadata_partitions_inflight)
-    missing = [p for p in BUILD_ORDER if p in wanted - there - building]
+    wanted = {kind.kind for kind in KINDS if kind.kind in settings.wanted and kind.refusal(config) is None}
     # A definition without its partition is an index that has to be built, as after the metadata table was dropped.
     defined = [name for name in load_index_definitions(context) if is_defined(name)]
-    secondary_needs = RECORD_INDEX in there or RECORD_INDEX in missing
+    missing = list(in_build_order(wanted - there - building))
     for name in defined:
-        needs_records = parse_partition(name) is PartitionKind.SECONDARY_INDEX
-        if needs_records and not secondary_needs and RECORD_INDEX not in building:
-            missing.append(RECORD_INDEX)
-            secondary_needs = True
+        kind = kind_of(name)
+        needed = kind.needs.partition if kind is not None and kind.needs is not None else None
+        if needed is not None and needed not in {*there, *building, *missing}:
+            missing.append(needed)
     planned = planned_partitions(context) if defined else frozenset()
     return (*missing, *(name for name in defined if name not in there | building | planned))
 
@@ -186,10 +140,10 @@ def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, .
     if not settings.enabled:
         return (FILES,) if there or context.config.metadata_partitions_inflight else ()
     unwanted = tuple(p for p in there if p in settings.unwanted)
-    secondary = [name for name in there if parse_partition(name) is PartitionKind.SECONDARY_INDEX]
-    if RECORD_INDEX in unwanted and secondary:
+    dependent = needing(RECORD_INDEX, there)
+    if RECORD_INDEX in unwanted and dependent:
         raise InvalidRequest(
-            f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(secondary)} needs; drop that index first"
+            f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(dependent)} needs; drop that index first"
         )
     return unwanted
 
@@ -206,52 +160,36 @@ def planned_partitions(context: TableContext) -> frozenset[str]:
 
 
 class PartitionBuilder:
-    """Partitions of one metadata table in the making."""
+    """Indexes of one metadata table in the making."""
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        engine: Engine,
-        settings: MetadataSettings,
-        snapshot: Snapshot,
-        columns: tuple[str, ...],
-        schema: pa.Schema,
-    ) -> None:
+    def __init__(self, store: MetadataStore, settings: MetadataSettings, state: BuiltFrom) -> None:
         self.table = store.table
         self._store = store
-        self._engine = engine
         self._settings = settings
-        self._snapshot = snapshot
-        self._columns = columns
-        self._schema = schema
-        self._slices: tuple[FileSlice, ...] | None = None
-        self._found: dict[FileIndexing, tuple[FoundFile, ...]] = {}
+        self._state = state
+        self._indexes: dict[str, Index] = {}
 
     def unlocked(self, table: TableContext) -> PartitionBuilder:
         """The same work without the lock: `fill` writes files that nobody reads yet.  table: as the caller opened it."""
         table = replace(table, config=self.table.config)
-        snapshot = replace(self._snapshot, context=table)
-        return PartitionBuilder(MetadataStore.open(table), self._engine, self._settings, snapshot, self._columns, self._schema)
+        return PartitionBuilder(MetadataStore.open(table), self._settings, self._state.of(table))
 
     def build(self, partition: str) -> None:
-        """Build one partition and name it in the table's properties."""
+        """Build one index and name it in the table's properties."""
         store, storage = self._store, self._store.storage
         storage.delete_folder(partition)
         time = self.free_instant()
         requested = store.context.timeline.request(time, Action.DELTACOMMIT)
         store.context.timeline.start(requested)
         stats = self.fill(partition, self.seed(partition, time), time)
-        store.complete(requested, commit_of(stats, "BULK_INSERT"), self._snapshot.timeline)
-        if partition in (COLUMN_STATS, PARTITION_STATS):
-            self.table = store_definition(self.table, self._columns)
+        store.complete(requested, commit_of(stats, "BULK_INSERT"), self._state.snapshot.timeline)
+        self.table = self._opened(partition).describe(self.table, self._state.columns)
         self.table = set_partitions(self.table, (*self.table.config.metadata_partitions, partition))
 
     def seed(self, partition: str, time: str) -> list[MetadataFile]:
-        """Make the file groups of a partition; the base files that they are to get."""
-        storage = self._store.storage
-        counted = parse_partition(partition) in (PartitionKind.RECORD_INDEX, PartitionKind.SECONDARY_INDEX)
-        count = self._settings.group_count(partition, self._record_count() if counted else 0)
-        file_ids = group_file_ids(partition, count)
+        """Make the file groups of an index; the base files that they are to get."""
+        storage, index = self._store.storage, self._opened(partition)
+        file_ids = index.file_ids(partition, index.group_count(self._settings, self._state.row_count))
         storage.make_folder(partition)
         store_partition_marker(storage, partition, time, self.table.env.now_ms())
         for file_id in file_ids:
@@ -260,20 +198,21 @@ class PartitionBuilder:
         return [MetadataFile(storage.spec(), partition, f, time, str(WriteToken(n, 0, 0))) for n, f in enumerate(file_ids)]
 
     def fill(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
-        """Write the base files of what the partition says of the snapshot."""
-        kind = parse_partition(partition)
-        if kind is PartitionKind.RECORD_INDEX:
-            return self._index_keys(files, time)
-        if kind is PartitionKind.SECONDARY_INDEX:
-            return self._index_values(partition, files, time)
-        if kind is PartitionKind.EXPRESSION_INDEX:
-            return self._write(files, self._expression_records(partition, time))
-        return self._write(files, self._records(partition, time))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns with statistics."""
-        return self._columns
+        """Write the base files of what the index says of the state."""
+        index = self._opened(partition)
+        check_computable((index,), self._state.schema)
+        said = index.of_snapshot(self._state, time, len(files))
+        written: list[WriteStat | None] = []
+        if said.records is not None:
+            pieces = by_shard(said.records, len(files))
+            written += in_threads(run_metadata_base, [BaseTask(files[shard], piece) for shard, piece in pieces.items()])
+        make = type(index).key_records
+        if make is not None:
+            spec = self.table.storage.spec()
+            tasks = [KeyTask(file, spec, shard, said.keys, make) for shard, file in enumerate(files) if said.keys]
+            written += self._state.engine.map(run_key_base, tasks)
+            self.table.storage.delete_folder(join_path(SIDE_FOLDER, time))
+        return [stat for stat in written if stat is not None]
 
     def free_instant(self) -> str:
         """The first instant of initialisation that is not taken."""
@@ -288,173 +227,8 @@ class PartitionBuilder:
             number += 1
         return f"{INIT_INSTANT_TIME}{number:03d}"
 
-    def _write(self, files: Sequence[MetadataFile], records: MetadataRecords) -> list[WriteStat]:
-        pieces = by_shard(records, len(files))
-        written = in_threads(run_metadata_base, [BaseTask(files[shard], piece) for shard, piece in pieces.items()])
-        return [stat for stat in written if stat is not None]
-
-    def _records(self, partition: str, time: str) -> MetadataRecords:
-        if partition == FILES:
-            return files_records(self._listed())
-        if partition == BLOOM_FILTERS:
-            found = self._look(FileIndexing(bloom_filters=True), logs=False)
-            filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom is not None]
-            return bloom_records(filters, time)
-        found = self._look(FileIndexing(self._columns), logs=True)
-        ranges = [FileRanges(f.partition, f.name, f.indexed.ranges) for f in found if f.indexed.ranges]
-        if partition == COLUMN_STATS:
-            return column_stats_records(ranges, self._schema)
-        by_partition: dict[str, list[FileRanges]] = {}
-        for file in ranges:
-            by_partition.setdefault(file.partition, []).append(file)
-        merged = {
-            p: {c: merge_ranges(dict(file.ranges)[c] for file in of_files) for c in self._columns}
-            for p, of_files in by_partition.items()
-        }
-        return partition_stats_records(merged, self._columns, self._schema)
-
-    def _listed(self) -> dict[str, dict[str, int]]:
-        """The files of completed instants, partition by partition."""
-        timeline = self._snapshot.timeline
-        listing = self._snapshot.listing
-        listed: dict[str, dict[str, int]] = {}
-        for partition, infos in listing.files(listing.partitions()).items():
-            files = listed.setdefault(partition, {})
-            for info in infos:
-                instant = parse_data_file_instant(info.name)
-                if instant is not None and info.size_bytes and timeline.is_completed(instant):
-                    files[info.name] = info.size_bytes
-        return listed
-
-    def _live(self) -> tuple[FileSlice, ...]:
-        if self._slices is None:
-            self._slices = tuple(s for found in self._snapshot.slices().values() for s in found)
-        return self._slices
-
-    def _look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
-        if indexing not in self._found:
-            files = [
-                (s.partition, file.path, file.size_bytes)
-                for s in self._live()
-                for file in (*((s.base,) if s.base else ()), *(s.logs if logs else ()))
-            ]
-            spec, validity = self.table.storage.spec(), InstantValidity.of(self._snapshot.timeline)
-            tasks = [
-                FilesToIndex(spec, tuple(files[start : start + _FILES_PER_TASK]), self._schema, indexing, validity)
-                for start in range(0, len(files), _FILES_PER_TASK)
-            ]
-            self._found[indexing] = tuple(f for part in self._engine.map(run_index_files, tasks) for f in part)
-        return self._found[indexing]
-
-    def _record_count(self) -> int:
-        return sum(found.row_count for found in self._look(FileIndexing(), logs=False))
-
-    def _index_keys(self, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
-        sources = keys_of_slices(
-            self.table, self._engine, self._snapshot, self._live(), self._schema, time, len(files), deleted=False
-        )
-        spec = self.table.storage.spec()
-        tasks = [KeyTask(file, spec, shard, sources) for shard, file in enumerate(files)] if sources else []
-        return self._write_keys(tasks, time)
-
-    def _index_values(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
-        index = replace(load_defined_indexes(self.table, (partition,)).secondary[0], shards=len(files))
-        self._check(DefinedIndexes(secondary=(index,)))
-        validity = InstantValidity.of(self._snapshot.timeline)
-        reader = secondary_reader(index_reader(self.table, self._schema, validity), (index,))
-        tasks = [
-            SecondaryTask(reader, validity, None, slice_, (index,), time, f"{slice_.file_id}_{number}")
-            for number, slice_ in enumerate(self._live())
-        ]
-        found = key_sources(path for part in self._engine.map(run_secondary, tasks) for path in part)
-        sources = found.get(partition, ())
-        spec = self.table.storage.spec()
-        return self._write_keys([KeyTask(file, spec, n, sources) for n, file in enumerate(files)] if sources else [], time)
-
-    def _write_keys(self, tasks: Sequence[KeyTask], time: str) -> list[WriteStat]:
-        stats = [stat for stat in self._engine.map(run_key_base, tasks) if stat is not None]
-        self.table.storage.delete_folder(join_path(SIDE_FOLDER, time))
-        return stats
-
-    def _expression_records(self, partition: str, time: str) -> MetadataRecords:
-        indexes = load_defined_indexes(self.table, (partition,))
-        self._check(indexes)
-        index = indexes.expressions[0]
-        files = [
-            (s.partition, file.path, file.size_bytes) for s in self._live() for file in (*((s.base,) if s.base else ()), *s.logs)
-        ]
-        validity = InstantValidity.of(self._snapshot.timeline)
-        found = find_expressions(self.table, self._engine, indexes, files, self._schema, validity)
-        if index.filters is not None:
-            return bloom_records([FileFilter(f.partition, f.name, *f.bloom) for f in found if f.bloom is not None], time)
-        ranges = [(f.partition, f.name, f.range) for f in found if f.range is not None]
-        by_partition: dict[str, list[ColumnRange]] = {}
-        for path, _, range_ in ranges if self.table.config.keys.partition_fields else ():
-            by_partition.setdefault(path, []).append(range_)
-        merged = {path: merge_ranges(parts) for path, parts in by_partition.items()}
-        return expression_records(index.column, result_type(index, self._schema), ranges, merged)
-
-    def _check(self, indexes: DefinedIndexes) -> None:
-        indexes.check(self._schema)
-
-
-def keys_of_slices(
-    table: TableContext,
-    engine: Engine | None,
-    snapshot: Snapshot,
-    slices: Iterable[FileSlice],
-    schema: pa.Schema,
-    time: str,
-    shard_count: int,
-    *,
-    deleted: bool,
-) -> tuple[KeySource, ...]:
-    """Write the keys of slices to side files of an instant.  schema: the table's, with meta columns."""
-    keys = table.config.keys
-    stored = table.config.populate_meta_fields
-    heads = [RECORD_KEY] if stored else [RECORD_KEY, *(name.split(".")[0] for name in keys.record_fields)]
-    reader = ReadSpec(
-        storage=table.storage.spec(),
-        table_schema=schema,
-        output=pa.schema([schema.field(name) for name in dict.fromkeys(heads)]),
-        condition=None,
-        keys=keys,
-        rule=merge_rule(table.config.merge),
-        validity=InstantValidity.of(snapshot.timeline),
-        populate_meta_fields=stored,
-    )
-    tasks = [KeysOfSlice(reader, slice_, time, shard_count, deleted) for slice_ in slices]
-    found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
-    zone = table.config.zone
-    return tuple(
-        replace(source, instant_ms=parse_instant_time(task.slice.base_instant, zone))
-        for source, task in zip(found, tasks, strict=True)
-        if source is not None
-    )
-
-
-def mirror_of(
-    context: TableContext,
-    engine: Engine | None,
-    indexing: FileIndexing | None,
-    data_schema: pa.Schema | None,
-    statuses: Sequence[WriteStatus],
-    snapshot: Snapshot,
-    time: str,
-    operation: Operation,
-    replaced: Mapping[str, Sequence[str]] | None = None,
-) -> CommitMirror:
-    """The mirror of a write.
-
-    snapshot: on which the write was planned; time: its instant; operation: as its metadata says; replaced: partition ->
-    file groups that it replaces, whose keys leave the record index unless the write brings them back.
-    """
-    left: tuple[KeySource, ...] = ()
-    if replaced and indexing is not None and indexing.key_shards and data_schema is not None:
-        wanted = {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
-        slices = [s for found in snapshot.slices(list(replaced)).values() for s in found if (s.partition, s.file_id) in wanted]
-        left = keys_of_slices(
-            context, engine, snapshot, slices, with_meta_fields(data_schema), time, indexing.key_shards, deleted=True
-        )
-    mirror = CommitMirror(engine, indexing, data_schema, statuses, left, replaced=replaced)
-    return mirror.prepare(context, snapshot, time, operation)
+    def _opened(self, partition: str) -> Index:
+        found = self._indexes.get(partition)
+        if found is None:
+            found = self._indexes[partition] = open_indexes(self.table, (partition,))[0]
+        return found

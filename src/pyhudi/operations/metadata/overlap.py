@@ -22,7 +22,7 @@ Source: storage format, "Metadata table", merge rules.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,41 +30,18 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import WriteConflict
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.metadata_records import KeySource, MetKeys, run_met_keys
+from pyhudi.execute.metadata_records import MetKeys, run_met_keys
 from pyhudi.format.instants import Action, Instant
-from pyhudi.format.metadata.partitions import PARTITION_STATS
 from pyhudi.format.metadata.wrapped import wrapped_kind
 from pyhudi.format.ordering_values import Wrapper
-from pyhudi.operations.metadata.store import MetadataStore, drop_partitions, in_threads
-from pyhudi.plan.metadata import MetadataRecords, expression_records, partition_stats_records
-from pyhudi.records.stats import NO_VALUES, ColumnRange, covers
+from pyhudi.operations.metadata.kinds.base import SaidOfPartitions
+from pyhudi.operations.metadata.store import MetadataStore, SideKeys, drop_partitions, in_threads
+from pyhudi.records.stats import NO_VALUES, covers
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import find_expression_partition_stats, find_partition_ranges, find_partition_stats
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.timeline.timeline import SLICING_ACTIONS, Timeline
 
 _LOG = logging.getLogger("pyhudi.operations.metadata")
-
-
-@dataclass(frozen=True, slots=True)
-class SaidOfPartitions:
-    """What a commit says of partitions of the table in one index.
-
-    index: `partition_stats` or an expression index of ranges.  ranges: partition path -> column -> range over all its files, None
-    for a partition in which nothing is left.  kinds: the type of each column's values or, in an expression index, of the results.
-    """
-
-    index: str
-    ranges: Mapping[str, Mapping[str, ColumnRange] | None]
-    kinds: Mapping[str, pa.DataType]
-
-    def records(self, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
-        """The records that say it.  schema: the table's, with meta columns."""
-        if self.index == PARTITION_STATS:
-            return partition_stats_records(self.ranges, tuple(self.kinds), schema, is_tight=is_tight)
-        ((column, kind),) = self.kinds.items()
-        of_partitions = {p: None if ranges is None else ranges[column] for p, ranges in self.ranges.items()}
-        return expression_records(column, kind, (), of_partitions, is_tight=is_tight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +66,9 @@ class Overlap:
         """Drop the indexes whose records could not be merged with what is said; their names.  reader: as it stood before."""
         if not (self.is_awaited or self.is_overtaken):
             return frozenset()
-        clashing = frozenset(one.index for one in said if one.index in reader.partitions and _changes_type(reader, one))
+        clashing = frozenset(
+            one.index.partition for one in said if one.index.partition in reader.partitions and _changes_type(reader, one)
+        )
         if clashing:
             _LOG.warning(
                 "%s of %s: a column has changed its type while other writes were under way; dropped from the metadata table, "
@@ -121,9 +100,10 @@ class Overlap:
             return
         time = _free_time(now, store.load())
         if time is None:
-            drop_partitions(context, [one.index for one in narrow])
+            drop_partitions(context, [one.index.partition for one in narrow])
         else:
-            store.commit(None, time, now, {one.index: one.records(schema, is_tight=False) for one in narrow})
+            again = {one.index.partition: one.records(schema, is_tight=False) for one in narrow}
+            store.begin(time).write(None, now, again)
 
     def check_keys(
         self,
@@ -131,19 +111,19 @@ class Overlap:
         context: TableContext,
         reader: MetadataTable,
         done: Instant,
-        keys: Mapping[str, Sequence[KeySource]],
+        keys: Sequence[SideKeys],
     ) -> None:
         """Raises WriteConflict when an instant that overtook this one speaks of its keys.
 
-        reader: as the metadata table stood before; keys: side files by index.
+        reader: as the metadata table stood before.
         """
         tasks = []
-        for index, sources in keys.items() if self.is_overtaken else ():
-            others = reader.logs_after(index, done.request_time) if sources else None
+        for one in keys if self.is_overtaken else ():
+            others = reader.logs_after(one.partition, done.request_time) if one.sources else None
             if others is not None:
-                spec, given = context.storage.spec(), tuple(sources)
+                spec = context.storage.spec()
                 tasks += [
-                    MetKeys(others.narrowed([shard]), spec, shard, given)
+                    MetKeys(others.narrowed([shard]), spec, shard, one.sources)
                     for shard, slice_ in enumerate(others.slices)
                     if slice_.logs
                 ]
@@ -160,13 +140,12 @@ class Overlap:
 
 
 def _changes_type(reader: MetadataTable, said: SaidOfPartitions) -> bool:
-    if said.index == PARTITION_STATS:
-        rows = find_partition_stats(reader, tuple(said.kinds))
-    else:
-        rows = find_expression_partition_stats(reader, said.index, next(iter(said.kinds)))
+    rows = said.index.partition_rows(reader, tuple(said.types)) if said.types else None
+    if rows is None:
+        return False
     rows = rows.filter(pc.is_in(rows.column("file_name"), value_set=pa.array(list(said.ranges), pa.string()))).combine_chunks()
-    for column, kind in said.kinds.items() if rows.num_rows else ():
-        allowed = pa.array([int(Wrapper.NULL), int(wrapped_kind(kind) or Wrapper.NULL)], pa.uint8())
+    for column, type_ in said.types.items() if rows.num_rows else ():
+        allowed = pa.array([int(Wrapper.NULL), int(wrapped_kind(type_) or Wrapper.NULL)], pa.uint8())
         of_column = rows.filter(pc.equal(rows.column("column_name"), column))
         for bound in ("min", "max"):
             kinds = pc.struct_field(of_column.column(bound), "kind")
@@ -176,11 +155,11 @@ def _changes_type(reader: MetadataTable, said: SaidOfPartitions) -> bool:
 
 
 def _is_covered(reader: MetadataTable, said: SaidOfPartitions) -> bool:
-    if said.index not in reader.partitions:
+    if said.index.partition not in reader.partitions:
         # Nobody reads an index that is being built, to see what it says.
         return False
-    for column, kind in said.kinds.items():
-        stored = find_partition_ranges(reader, column, kind, said.index)
+    for column, type_ in said.types.items():
+        stored = said.index.partition_ranges(reader, column, type_)
         for partition, ranges in said.ranges.items():
             wanted = NO_VALUES if ranges is None else ranges[column]
             found = stored.get(partition)

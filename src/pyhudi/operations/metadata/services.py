@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pyhudi.errors import TableState
+from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import MergeGroupTask, MetadataFile, run_metadata_merge
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
@@ -26,6 +26,7 @@ from pyhudi.format.metadata.partitions import parse_file_group_index
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
 from pyhudi.operations.action.outcome import NotDue, Off, Outcome, Ran
+from pyhudi.operations.metadata.kinds import kind_of
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
@@ -209,7 +210,10 @@ def _task(
     logs.sort(key=lambda log: log.name.sort_key)
     slice_ = FileSlice(partition, file_id, operation.base_instant_time or "", base, tuple(logs))
     token = str(WriteToken(parse_file_group_index(file_id), 0, 0))
-    return MergeGroupTask(MetadataFile(store.storage.spec(), partition, file_id, time, token), slice_)
+    kind = kind_of(partition)
+    if kind is None:
+        raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
+    return MergeGroupTask(MetadataFile(store.storage.spec(), partition, file_id, time, token), slice_, kind.merge)
 
 
 def _sweep_side_files(store: MetadataStore, now: Timeline) -> None:

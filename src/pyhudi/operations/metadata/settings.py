@@ -13,15 +13,10 @@ from pyhudi.format.metadata.partitions import (
     FILES,
     PARTITION_STATS,
     RECORD_INDEX,
-    PartitionKind,
     estimate_file_group_count,
-    parse_partition,
 )
 from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.settings import Option, Options, read_settings
-
-BUILD_ORDER = (FILES, COLUMN_STATS, BLOOM_FILTERS, RECORD_INDEX, PARTITION_STATS)
-"""The partitions that writers' options ask for, in the order in which they are built; defined indexes come after them."""
 
 METADATA_TABLE = Option(
     "hoodie.metadata.enable", bool, "true", "reads use the metadata table, and writes keep one; a write without it removes it"
@@ -68,7 +63,7 @@ class MetadataSettings:
 
     enabled: True builds what is wanted, False drops the metadata table.  wanted, unwanted: partitions to
     build where they are missing, and to drop where they are; one that is in neither stays as it is.  columns: of the column
-    statistics, () for the first `max_columns`.  group_counts: partition -> file groups of a new partition.
+    statistics, () for the first `max_columns`.  group_counts: kind of index -> file groups of a new one.
     """
 
     enabled: Annotated[bool, METADATA_TABLE]
@@ -143,20 +138,16 @@ class MetadataSettings:
             group_counts=((FILES, 1), *counts),
         )
 
-    def group_count(self, partition: str, record_count: int) -> int:
-        """How many file groups a new partition gets.
+    def group_count(self, kind: str) -> int:
+        """How many file groups a new index of a kind gets whose number does not follow from the table's records."""
+        return max(1, dict(self.group_counts)[kind])
 
-        record_count: records of the table, for the record index and secondary indexes.
-        """
-        kind = parse_partition(partition)
-        if kind is PartitionKind.EXPRESSION_INDEX:
-            partition = EXPRESSION_INDEX_PREFIX
-        if kind in (PartitionKind.RECORD_INDEX, PartitionKind.SECONDARY_INDEX):
-            return estimate_file_group_count(
-                record_count,
-                min_count=self.min_index_groups,
-                max_count=self.max_index_groups,
-                growth_factor=self.index_growth,
-                max_file_group_bytes=self.max_index_group_bytes,
-            )
-        return max(1, dict(self.group_counts)[partition])
+    def key_group_count(self, record_count: int) -> int:
+        """How many file groups a new index of the table's records gets."""
+        return estimate_file_group_count(
+            record_count,
+            min_count=self.min_index_groups,
+            max_count=self.max_index_groups,
+            growth_factor=self.index_growth,
+            max_file_group_bytes=self.max_index_group_bytes,
+        )

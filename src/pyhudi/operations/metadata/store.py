@@ -19,17 +19,25 @@ from typing import TypeVar
 
 from pyhudi.errors import CorruptData, TableNotFound, TableState, Unsupported
 from pyhudi.execute.engine import Engine
-from pyhudi.execute.metadata_records import KeySource, KeyTask, LogTask, MetadataFile, run_key_log, run_metadata_log
+from pyhudi.execute.metadata_records import (
+    KeyRecords,
+    KeySource,
+    KeyTask,
+    LogTask,
+    MetadataFile,
+    run_key_log,
+    run_metadata_log,
+)
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
-from pyhudi.format.metadata.partitions import format_file_id, parse_file_group_index, parse_partition
+from pyhudi.format.metadata.partitions import parse_file_group_index
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA
 from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
 from pyhudi.plan.metadata import MetadataRecords, by_shard
 from pyhudi.storage.base import FileInfo, Storage
-from pyhudi.table.config import TableConfig, create_table_files, load_table_config, store_table_config
+from pyhudi.table.config import create_table_files, load_table_config, store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
@@ -40,21 +48,6 @@ _THREADS = 8
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-def maintained_partitions(config: TableConfig) -> tuple[str, ...]:
-    """The partitions that every commit has to keep true: those that readers use, and those that are being built.
-
-    Raises Unsupported for one that PyHudi does not keep.
-    """
-    every = tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)))
-    strange = [partition for partition in every if parse_partition(partition) is None]
-    if strange:
-        raise Unsupported(
-            f"the table has {', '.join(strange)} in its metadata table, which PyHudi reads and does not keep up to date yet; "
-            f"drop it before writing: Table.index.drop({strange[0]!r}), or DROP INDEX in real Hudi"
-        )
-    return every
 
 
 @dataclass(frozen=True)
@@ -134,47 +127,18 @@ class MetadataStore:
         for instant in self.load().pending(Action.DELTACOMMIT):
             self.undo(instant.request_time)
 
-    def commit(
-        self,
-        engine: Engine | None,
-        request_time: str,
-        now: Timeline,
-        records: Mapping[str, MetadataRecords],
-        keys: Mapping[str, Sequence[KeySource]] | None = None,
-    ) -> None:
-        """Write a delta commit and complete it.
+    def begin(self, request_time: str) -> DeltaCommit:
+        """A delta commit of an instant.
 
-        now: the table's timeline.  records: by partition; keys: of the record index and of secondary indexes, from side files, by
-        partition.  What stood there under the
-        same instant, and what a dead writer left pending, is taken back first.
+        What a dead attempt of it left, and what any writer left pending that died, is taken back first: neither may be taken for
+        the state before it.
         """
-        store = self.context.timeline
         timeline = self.load()
         for instant in timeline.instants:
             if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
                 self.undo(instant.request_time)
-        requested = store.request(request_time, Action.DELTACOMMIT)
-        store.start(requested)
-        statistics: list[WriteStat] = []
-        tasks: list[LogTask] = []
-        for partition, said in records.items():
-            self._ensure_partition(partition, request_time)
-            for shard, piece in by_shard(said, self.groups.count(partition)).items():
-                tasks.append(LogTask(self._file(partition, shard, request_time), piece))
-        statistics.extend(in_threads(run_metadata_log, tasks))
-        spec = self.table.storage.spec()
-        key_tasks = []
-        for partition, sources in (keys or {}).items():
-            if sources:
-                self._ensure_partition(partition, request_time)
-                key_tasks += [
-                    KeyTask(self._file(partition, shard, request_time), spec, shard, tuple(sources))
-                    for shard in range(self.groups.count(partition))
-                ]
-        if key_tasks:
-            written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
-            statistics.extend(stat for stat in written if stat is not None)
-        self.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now)
+                timeline = self.load()
+        return DeltaCommit(self, request_time, timeline)
 
     def complete(self, instant: Instant, metadata: CommitMetadata, now: Timeline) -> None:
         """Publish a delta commit or compaction.  now: the table's timeline."""
@@ -182,12 +146,14 @@ class MetadataStore:
         action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
         store.complete(instant, action, self.next_time(now, self.load()), metadata.encode(self.table.env.token_bytes(16)))
 
-    def _file(self, partition: str, shard: int, request_time: str) -> MetadataFile:
+    def file(self, partition: str, shard: int, request_time: str) -> MetadataFile:
+        """Where an instant's file of a file group goes."""
         return MetadataFile(
             self.storage.spec(), partition, self.groups.file_id(partition, shard), request_time, str(WriteToken(shard, 0, 0))
         )
 
-    def _ensure_partition(self, partition: str, request_time: str) -> None:
+    def ensure_partition(self, partition: str, request_time: str) -> None:
+        """Raises TableState for a partition without file groups."""
         if self.groups.count(partition) == 0:
             raise TableState(
                 f"partition {partition} of the metadata table of {self.table.storage.uri} has no file groups: an indexer is "
@@ -195,6 +161,57 @@ class MetadataStore:
             )
         if not self.groups.has_marker(partition):
             store_partition_marker(self.storage, partition, request_time, self.table.env.now_ms())
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaCommit:
+    """A delta commit that may be written.  timeline: that of the metadata table, without it."""
+
+    store: MetadataStore
+    request_time: str
+    timeline: Timeline
+
+    def write(
+        self,
+        engine: Engine | None,
+        now: Timeline,
+        records: Mapping[str, MetadataRecords],
+        keys: Sequence[SideKeys] = (),
+    ) -> None:
+        """Write it and complete it.  now: the table's timeline; records: by partition; keys: of indexes of keys."""
+        store, time = self.store, self.request_time
+        timeline = store.context.timeline
+        requested = timeline.request(time, Action.DELTACOMMIT)
+        timeline.start(requested)
+        statistics: list[WriteStat] = []
+        tasks: list[LogTask] = []
+        for partition, said in records.items():
+            store.ensure_partition(partition, time)
+            for shard, piece in by_shard(said, store.groups.count(partition)).items():
+                tasks.append(LogTask(store.file(partition, shard, time), piece))
+        statistics.extend(in_threads(run_metadata_log, tasks))
+        spec = store.table.storage.spec()
+        key_tasks = []
+        for one in keys:
+            if one.sources:
+                store.ensure_partition(one.partition, time)
+                key_tasks += [
+                    KeyTask(store.file(one.partition, shard, time), spec, shard, one.sources, one.make)
+                    for shard in range(store.groups.count(one.partition))
+                ]
+        if key_tasks:
+            written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
+            statistics.extend(stat for stat in written if stat is not None)
+        store.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now)
+
+
+@dataclass(frozen=True, slots=True)
+class SideKeys:
+    """What an instant says in an index of keys.  sources: side files; make: what becomes of them."""
+
+    partition: str
+    sources: tuple[KeySource, ...]
+    make: KeyRecords
 
 
 def commit_of(statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False) -> CommitMetadata:
@@ -241,13 +258,6 @@ def drop_store(table: TableContext) -> TableContext:
     config = store_table_config(table.storage, {PARTITIONS_KEY: "", INFLIGHT_KEY: ""}, table.env)
     table.storage.delete_folder(METADATA_FOLDER)
     return replace(table, config=config)
-
-
-def drop_for_restore(table: TableContext) -> None:
-    """Remove the metadata table of a table whose past is about to change.  The caller holds the lock."""
-    table = table.reloaded()
-    if table.config.metadata_partitions or table.config.metadata_partitions_inflight:
-        drop_store(table)
 
 
 def drop_partitions(table: TableContext, partitions: Iterable[str]) -> TableContext:
@@ -319,11 +329,6 @@ class _Groups:
             found = numbered, any(info.name == PARTITION_METADATA_FILE for info in files)
             self._known[partition] = found
         return found
-
-
-def group_file_ids(partition: str, count: int) -> tuple[str, ...]:
-    """The file ids of a new partition."""
-    return tuple(format_file_id(partition, index) for index in range(count))
 
 
 def _file_id_of(info: FileInfo) -> str | None:

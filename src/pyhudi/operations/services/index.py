@@ -25,20 +25,16 @@ from pyhudi.format.metadata.partitions import (
     EXPRESSION_INDEX_PREFIX,
     FILES,
     PARTITION_STATS,
-    RECORD_INDEX,
     SECONDARY_INDEX_PREFIX,
     PartitionKind,
-    parse_partition,
 )
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.outcome import Planned
 from pyhudi.operations.action.planned import run_planned, schedule
-from pyhudi.operations.metadata.defined import (
-    expression_index,
-    is_defined,
-)
 from pyhudi.operations.metadata.initialise import build_partitions
-from pyhudi.operations.metadata.settings import BUILD_ORDER
+from pyhudi.operations.metadata.kinds import KINDS, in_build_order, is_defined, kind_of, needing
+from pyhudi.operations.metadata.kinds.expression import Expression
+from pyhudi.operations.metadata.kinds.files import Files
 from pyhudi.operations.metadata.store import (
     drop_partitions,
     drop_store,
@@ -99,7 +95,7 @@ def index_request(
         column = _one(columns, "an expression index")
         partition = _named(EXPRESSION_INDEX_PREFIX, name or f"{function}_{column}")
         definition = IndexDefinition(partition, kind, function, (column,), (("expr", function), *options.items()))
-        expression_index(definition)
+        Expression.open(partition, definition)
         return IndexRequest(partition, definition)
     if kind == PartitionKind.SECONDARY_INDEX.value:
         column = _one(columns, "a secondary index")
@@ -111,8 +107,8 @@ def index_request(
         return IndexRequest(kind, column_stats_definition(columns) if columns else None)
     if columns:
         raise InvalidRequest(f"an index of kind {kind!r} is not over columns")
-    if kind not in (RECORD_INDEX, BLOOM_FILTERS, PARTITION_STATS):
-        kinds = (RECORD_INDEX, COLUMN_STATS, PARTITION_STATS, BLOOM_FILTERS, PartitionKind.SECONDARY_INDEX.value)
+    kinds = [one.kind.rstrip("_") for one in KINDS if one is not Files and one is not Expression]
+    if kind not in kinds:
         raise InvalidRequest(f"no index is of kind {kind!r}; there are: {', '.join(kinds)}")
     return IndexRequest(kind)
 
@@ -159,12 +155,13 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
             raise InvalidRequest("files is no index but the list of files: Table.drop_metadata_table() removes all")
         if name not in there and name not in definitions:
             raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
-        needing = [p for p in there if parse_partition(p) is PartitionKind.SECONDARY_INDEX and p in definitions]
-        if name == RECORD_INDEX and needing:
-            raise InvalidRequest(f"{', '.join(needing)} needs the record index: drop that first")
+        dependent = needing(name, there)
+        defined = [p for p in dependent if p in definitions]
+        if defined:
+            raise InvalidRequest(f"{', '.join(defined)} needs the {name.replace('_', ' ')}: drop that first")
         if name != COLUMN_STATS:
             forget_definition(context, name)
-        gone = {name, PARTITION_STATS} if name == COLUMN_STATS else {name}
+        gone = {name, *(p for p in dependent if not is_defined(p))}
         drop_partitions(context, gone.intersection(there))
         for instant in context.timeline.load().pending(Action.INDEXING):
             planned = {
@@ -204,7 +201,7 @@ def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings
             wanted = {COLUMN_STATS, PARTITION_STATS}.intersection(there) if name in (COLUMN_STATS, PARTITION_STATS) else {name}
         else:
             raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
-        ordered = (*(p for p in BUILD_ORDER if p in wanted), *sorted(p for p in wanted if p not in BUILD_ORDER))
+        ordered = in_build_order(sorted(wanted))
         if FILES not in wanted:
             context = set_partitions(context, [p for p in there if p not in wanted])
         build_partitions(context, engine, settings.metadata, ordered, schema, schema)
@@ -228,13 +225,13 @@ def list_indexes(context: TableContext) -> tuple[IndexInfo, ...]:
     for name in sorted({*config.metadata_partitions, *config.metadata_partitions_inflight, *instants} - {FILES}):
         ready = name in config.metadata_partitions
         state = "ready" if ready else "building" if name in config.metadata_partitions_inflight else "planned"
-        kind = parse_partition(name)
+        kind = kind_of(name)
         known = definitions.get(name) or planned.get(name)
-        is_expression = kind is PartitionKind.EXPRESSION_INDEX
+        is_expression = kind is Expression
         found.append(
             IndexInfo(
                 name,
-                kind.value if kind is not None else "unknown",
+                kind.kind.rstrip("_") if kind is not None else "unknown",
                 known.source_fields if known else (),
                 known.function if known and is_expression else "",
                 known.options if known and is_expression else (),

@@ -41,9 +41,6 @@ from pyhudi.format.metadata.partitions import (
     COLUMN_STATS,
     FILES,
     PARTITION_STATS,
-    RECORD_INDEX,
-    PartitionKind,
-    parse_partition,
 )
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
@@ -52,14 +49,10 @@ from pyhudi.operations.action.outcome import NotDue
 from pyhudi.operations.action.planned import PlannedAction
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, new_instant_time
-from pyhudi.operations.metadata.defined import (
-    check_secondary_column,
-    expression_index,
-    is_defined,
-    result_type,
-)
 from pyhudi.operations.metadata.initialise import PartitionBuilder, build_partitions, planned_partitions
-from pyhudi.operations.metadata.mirror import columns_to_index, store_definition
+from pyhudi.operations.metadata.kinds import is_defined, kind_of
+from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, store_definition
+from pyhudi.operations.metadata.kinds.told import BuiltFrom
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,
@@ -236,7 +229,8 @@ class _Build:
         store = MetadataStore.open(context)
         store.undo_pending()
         store.storage.delete_folder(self._partition)
-        builder = PartitionBuilder(store, self._engine, self._settings.metadata, snapshot, columns, with_meta_fields(schema))
+        state = BuiltFrom(store.table, self._engine, snapshot, columns, with_meta_fields(schema))
+        builder = PartitionBuilder(store, self._settings.metadata, state)
         time = builder.free_instant()
         files = builder.seed(self._partition, time)
         inflight = (*context.config.metadata_partitions_inflight, self._partition)
@@ -296,23 +290,18 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest) -> N
     there = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
     if partition in there:
         raise InvalidRequest(f"the table at {context.storage.uri} has the index {partition} already, or it is being built")
-    kind = parse_partition(partition)
-    if kind is PartitionKind.SECONDARY_INDEX and RECORD_INDEX not in config.metadata_partitions:
-        raise InvalidRequest("a secondary index needs the record index: create that first")
-    if kind is PartitionKind.PARTITION_STATS:
-        if COLUMN_STATS not in config.metadata_partitions:
-            raise InvalidRequest("statistics of partitions need those of columns: create column_stats first")
-        if not config.keys.partition_fields:
-            raise InvalidRequest("the table has no partitions to have statistics of")
-    if kind is PartitionKind.BLOOM_FILTERS and not config.populate_meta_fields:
-        raise InvalidRequest("the table has no meta columns, so its files have no Bloom filters of record keys")
+    kind = kind_of(partition)
+    if kind is None:
+        raise InvalidRequest(f"no index is of the kind of {partition!r}")
+    if kind.needs is not None and kind.needs.partition not in config.metadata_partitions:
+        raise InvalidRequest(f"{kind.needs.why}: create {kind.needs.what} first")
+    refusal = kind.refusal(config)
+    if refusal is not None:
+        raise InvalidRequest(refusal)
     definition = request.definition
     if definition is None:
         return
-    if kind is PartitionKind.SECONDARY_INDEX:
-        check_secondary_column(schema, definition.source_fields[0])
-    elif kind is PartitionKind.EXPRESSION_INDEX:
-        result_type(expression_index(definition), schema)
+    kind.open(partition, definition).check_columns(schema)
     for name in definition.source_fields:
         field_at(with_meta_fields(schema), name)
 

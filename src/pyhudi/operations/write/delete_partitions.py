@@ -16,8 +16,7 @@ from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.transaction import Transaction, commit_metadata
-from pyhudi.operations.metadata.initialise import mirror_of
-from pyhudi.operations.metadata.mirror import indexing_of
+from pyhudi.operations.metadata.mirror import indexing_of, mirror_of
 from pyhudi.operations.services.run import with_services
 from pyhudi.operations.services.ttl import DeletePartitions
 from pyhudi.operations.write.attempt import start_of, until_no_conflict

@@ -27,9 +27,9 @@ from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.transaction import Transaction, commit_metadata
-from pyhudi.operations.metadata.defined import load_defined_indexes
-from pyhudi.operations.metadata.initialise import drop_for_new_columns, ensure_metadata_table, mirror_of
-from pyhudi.operations.metadata.store import maintained_partitions
+from pyhudi.operations.metadata.initialise import drop_for_new_columns, ensure_metadata_table
+from pyhudi.operations.metadata.kinds import check_computable, open_indexes
+from pyhudi.operations.metadata.mirror import mirror_of
 from pyhudi.operations.services.run import with_services
 from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_files_are_gone, start_of
 from pyhudi.operations.write.batches import check_not_landed
@@ -102,7 +102,7 @@ def _with_metadata_table(
     """
     before = snapshot.schema.arrow if snapshot.schema else None
     if settings.anew:
-        load_defined_indexes(context, maintained_partitions(context.config)).check(schemas.data_schema)
+        check_computable(open_indexes(context), schemas.data_schema)
     if before is not None and settings.anew and not continues(before, schemas.data_schema):
         return context, snapshot
     ensured = ensure_metadata_table(context, engine, settings.metadata, settings.commit.lock_wait_ms, schemas.data_schema, before)

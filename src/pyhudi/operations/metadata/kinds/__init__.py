@@ -1,0 +1,140 @@
+"""The kinds of indexes that the metadata table holds, one file each, behind one interface (`base`).
+
+files.py             which files and partitions there are
+column_stats.py      ranges of columns in files
+bloom.py             Bloom filters of record keys in base files
+record.py            where each record key lives
+partition_stats.py   ranges of columns in partitions
+secondary.py         which record keys have a value in a column
+expression.py        ranges of a function's results, or Bloom filters of them
+
+base.py       what an index is: `Index`, `Said`
+told.py       what it is told: `Asking`, `PlannedCommit`, `Commit`, `Cleaned`, `BuiltFrom`
+checking.py   what a check looks at, what it finds
+ranges.py     stored ranges, read back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import Unsupported
+from pyhudi.format.index_definitions import IndexDefinition
+from pyhudi.operations.metadata.kinds.base import CannotKeep, Index
+from pyhudi.operations.metadata.kinds.bloom import BloomFilters
+from pyhudi.operations.metadata.kinds.column_stats import ColumnStats
+from pyhudi.operations.metadata.kinds.expression import Expression
+from pyhudi.operations.metadata.kinds.files import Files
+from pyhudi.operations.metadata.kinds.partition_stats import PartitionStats
+from pyhudi.operations.metadata.kinds.record import RecordIndex
+from pyhudi.operations.metadata.kinds.secondary import Secondary
+from pyhudi.operations.metadata.kinds.told import PlannedCommit
+from pyhudi.operations.metadata.store import MetadataStore
+from pyhudi.table.config import TableConfig
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.records import load_index_definitions
+
+KINDS: list[type[Index]] = [Files, ColumnStats, BloomFilters, RecordIndex, PartitionStats, Secondary, Expression]
+"""All kinds, in the order in which indexes are built, and asked by everyone who asks them all."""
+
+
+def kind_of(partition: str) -> type[Index] | None:
+    """The kind of a partition of the metadata table; None for a name that no kind knows."""
+    return next((kind for kind in KINDS if kind.named(partition)), None)
+
+
+def is_defined(partition: str) -> bool:
+    """Whether a partition of the metadata table is one that a definition tells of."""
+    kind = kind_of(partition)
+    return kind is not None and kind.is_defined
+
+
+def needing(partition: str, others: Iterable[str]) -> tuple[str, ...]:
+    """Those of some partitions that cannot do without a partition."""
+    kinds = ((other, kind_of(other)) for other in others)
+    return tuple(o for o, kind in kinds if kind is not None and kind.needs is not None and kind.needs.partition == partition)
+
+
+def in_build_order(partitions: Iterable[str]) -> tuple[str, ...]:
+    """Partitions in the order in which they are built: those with a definition come last, in the order given."""
+    wanted = list(partitions)
+    single = [kind.kind for kind in KINDS if not kind.is_defined and kind.kind in wanted]
+    return (*single, *(partition for partition in wanted if partition not in single))
+
+
+def maintained_partitions(config: TableConfig) -> tuple[str, ...]:
+    """The partitions that every commit has to keep true: those that readers use, and those that are being built.
+
+    Raises Unsupported for one that PyHudi does not keep.
+    """
+    every = tuple(dict.fromkeys((*config.metadata_partitions, *config.metadata_partitions_inflight)))
+    strange = [partition for partition in every if kind_of(partition) is None]
+    if strange:
+        raise Unsupported(
+            f"the table has {', '.join(strange)} in its metadata table, which PyHudi reads and does not keep up to date yet; "
+            f"drop it before writing: Table.index.drop({strange[0]!r}), or DROP INDEX in real Hudi"
+        )
+    return every
+
+
+def open_index(partition: str, definitions: Mapping[str, IndexDefinition]) -> Index:
+    """The index of a partition.  Raises Unsupported for one that PyHudi cannot keep up to date."""
+    kind = kind_of(partition)
+    with CannotKeep(partition):
+        if kind is None:
+            raise Unsupported("no such index is known")
+        return kind.open(partition, definitions.get(partition) if kind.is_defined else None)
+
+
+def open_indexes(context: TableContext, partitions: Sequence[str] | None = None) -> tuple[Index, ...]:
+    """The indexes that every commit has to keep true, or those of some partitions, in the order of the kinds.
+
+    Raises Unsupported for one that PyHudi cannot keep up to date.
+    """
+    names = maintained_partitions(context.config) if partitions is None else partitions
+    definitions = load_index_definitions(context) if any(is_defined(name) for name in names) else {}
+    return tuple(open_index(name, definitions) for kind in KINDS for name in names if kind.named(name))
+
+
+def check_kept(context: TableContext) -> None:
+    """Raises Unsupported for an index that PyHudi cannot keep up to date: it reads layouts that it does not write."""
+    partitions = maintained_partitions(context.config)
+    definitions = load_index_definitions(context)
+    for name in partitions:
+        kind = type(open_index(name, definitions))
+        if name in definitions:
+            with CannotKeep(name):
+                kind.check_kept(definitions[name])
+
+
+def check_computable(indexes: Iterable[Index], schema: pa.Schema) -> None:
+    """Raises Unsupported, naming the index, when one cannot be computed from the columns of a table."""
+    for index in indexes:
+        with CannotKeep(index.partition):
+            index.check_columns(schema)
+
+
+def find_out(
+    indexes: Sequence[Index], write: PlannedCommit, store: MetadataStore | None = None, known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """What has to be read for a commit, by index.
+
+    known: what was found out earlier, of which only that is asked again which does not hold any more; store: the metadata table
+    under the lock, which says so.  Raises Unsupported for an index that cannot be computed.
+    """
+    held = {
+        index.partition: known[index.partition]
+        for index in indexes
+        if known is not None and index.partition in known and (store is None or index.holds(known[index.partition], store))
+    }
+    late = [index for index in indexes if index.partition not in held]
+    if write.schema is not None:
+        check_computable(late, write.schema)
+    for kind in KINDS:
+        of_kind = [index for index in late if type(index) is kind]
+        if of_kind:
+            held.update(kind.prepare(of_kind, write))
+    return held

@@ -1,0 +1,67 @@
+"""Bloom filters of the record keys in base files: what stands in a file's footer, copied."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from pyhudi.execute.indexing import FileIndexing
+from pyhudi.execute.metadata_merge import BLOOM_FILTERS_BY_FILE, MergeRule
+from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
+from pyhudi.format.metadata.partitions import BLOOM_FILTERS
+from pyhudi.format.paths import file_name_of
+from pyhudi.operations.metadata.kinds.base import Index, Said
+from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, compare_filters
+from pyhudi.operations.metadata.kinds.told import Asking, BuiltFrom, Cleaned, Commit
+from pyhudi.plan.metadata import FileFilter, MetadataRecords, bloom_deletes, bloom_records
+from pyhudi.table.config import TableConfig
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilters(Index):
+    """The partition `bloom_filters`.  A table without meta columns has no filters of record keys in its files."""
+
+    kind: ClassVar[str] = BLOOM_FILTERS
+    merge: ClassVar[MergeRule] = BLOOM_FILTERS_BY_FILE
+
+    @classmethod
+    def refusal(cls, config: TableConfig) -> str | None:
+        if config.populate_meta_fields:
+            return None
+        return "the table has no meta columns, so its files have no Bloom filters of record keys"
+
+    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
+        return replace(asked, bloom_filters=write.context.config.populate_meta_fields)
+
+    def was_asked(self, commit: Commit) -> bool:
+        if not commit.metadata.partition_to_write_stats or not commit.context.config.populate_meta_fields:
+            return True
+        return commit.asked is not None and commit.asked.bloom_filters
+
+    def of_commit(self, commit: Commit) -> Said:
+        filters = [
+            FileFilter(partition, name, *status.indexed.bloom)
+            for partition, name, status in commit.reported
+            if status.indexed is not None and status.indexed.bloom is not None
+        ]
+        return Said(bloom_records(filters, commit.time))
+
+    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+        return bloom_deletes(clean.deleted_bases)
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        found = state.look(FileIndexing(bloom_filters=True), logs=False)
+        filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom is not None]
+        return Said(bloom_records(filters, time))
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Stored filters against those in footers."""
+        found = IndexFindings()
+        files = tuple(file for file in table.files if not file_name_of(file[1]).startswith("."))
+        task = FilesToIndex(table.context.storage.spec(), files, table.schema, FileIndexing(bloom_filters=True), table.validity)
+        inside = zip(files, run_index_files(task), strict=True)
+        there = [(path, file.partition, file.indexed.bloom) for (_, path, _), file in inside]
+        compare_filters(found, table.metadata, self.partition, there, operator.eq)
+        found.looked_at = f"{len(files):,} base files"
+        return found

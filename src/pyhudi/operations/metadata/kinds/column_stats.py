@@ -1,0 +1,308 @@
+"""Statistics of columns in files: the smallest and largest value of each, and counts.
+
+Which columns have statistics stands in the index definitions, in an entry that holds for the statistics of partitions too.  A
+commit brings it to the columns that the writer asks for.  Where columns join that the table has had without statistics, the
+records of older files lack them, and the real Hudi passes over what lacks them: then both indexes are dropped and built anew.
+
+Source: storage format, "Metadata table", column_stats and partition_stats.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.execute.indexing import FileIndexing
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.metadata_merge import STATISTICS_OF_FILES, MergeRule
+from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
+from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition, format_index_definitions
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of
+from pyhudi.operations.metadata.kinds.base import Index, Said
+from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
+from pyhudi.operations.metadata.kinds.ranges import have_all, stored_ranges
+from pyhudi.operations.metadata.kinds.told import Asking, BuiltFrom, Cleaned, Commit
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.plan.metadata import FileRanges, MetadataRecords, column_stats_deletes, column_stats_records
+from pyhudi.records.columns import field_at
+from pyhudi.records.indexed_columns import indexed_columns
+from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.table.config import store_table_config
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.snapshot import load_schema
+
+_LOG = logging.getLogger("pyhudi.operations.metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class OfColumns(Index):
+    """What the statistics of files and those of partitions have in common: the columns, and where these are said."""
+
+    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
+        if asked.columns:
+            return asked
+        return replace(asked, columns=columns_to_index(write.context, write.settings, write.data_schema, write.before))
+
+    def was_asked(self, commit: Commit) -> bool:
+        return not commit.metadata.partition_to_write_stats or bool(commit.asked is not None and commit.asked.columns)
+
+    def begin(self, commit: Commit) -> None:
+        commit.shared(Statistics).begin()
+
+    def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
+        return store_definition(table, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStats(OfColumns):
+    """The partition `column_stats`."""
+
+    kind: ClassVar[str] = COLUMN_STATS
+    merge: ClassVar[MergeRule] = STATISTICS_OF_FILES
+
+    def of_commit(self, commit: Commit) -> Said:
+        said = commit.shared(Statistics)
+        ranges = said.of_files
+        # While the index is being built, whoever builds it sees to the files that are there: counts of two records add up.
+        if PARTITION_STATS in commit.partitions and COLUMN_STATS in commit.context.config.metadata_partitions:
+            ranges = [*ranges, *said.of_partitions[1]]
+        return Said(column_stats_records(ranges, said.schema))
+
+    def of_clean(self, clean: Cleaned) -> MetadataRecords:
+        return column_stats_deletes(clean.deleted, defined_columns(clean.context))
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        return Said(column_stats_records(ranges_of_files(state), state.schema))
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Ranges of columns in base files against their footers."""
+        found = IndexFindings()
+        definition = table.definition(COLUMN_STATS)
+        if definition is None:
+            found.wrong("", "the index definitions have no entry column_stats, so the real Hudi fails on filters")
+            return found
+        columns = columns_there(definition, table.schema)
+        slices = {slice_.base.path: slice_ for slice_ in table.slices if slice_.base is not None}
+        types = {name: field_at(table.schema, name).type for name in columns}
+        stored: dict[tuple[str, str], dict[str, ColumnRange]] = {}
+        for name, type_ in types.items():
+            for place, ranges in stored_ranges(table.metadata, table.partitions, {name: type_}).items():
+                stored.setdefault(place, {}).update(ranges)
+        spec = table.context.storage.spec()
+        tasks = [FooterTask(spec, path, table.schema, columns) for path in table.chosen]
+        bare = 0
+        for path, inside in zip(table.chosen, table.engine.map(run_footer, tasks), strict=True):
+            if isinstance(inside, str):
+                continue
+            said = stored.get((slices[path].partition, file_name_of(path)), {})
+            bare += not said
+            for name, range_ in inside.items():
+                if name in said:
+                    _compare(found, path, name, said[name], range_)
+                elif said:
+                    found.wrong(path, f"has statistics, but not of {name}: the real Hudi passes it over")
+        if bare:
+            found.doubtful("", f"{bare} of {len(table.chosen)} base files have no statistics, and are never passed over")
+        found.looked_at = f"{len(columns)} columns of {len(table.chosen):,} files"
+        return found
+
+
+class Statistics:
+    """What the statistics of files and those of partitions have in common, in one commit."""
+
+    def __init__(self, commit: Commit) -> None:
+        self._commit = commit
+        self._has_begun = False
+        self.left_columns: tuple[str, ...] = ()
+        """The columns that had statistics until now, and have none from this commit on."""
+
+    def begin(self) -> None:
+        """Bring the definition to the columns that were asked for; both indexes are dropped where older files lack some."""
+        commit = self._commit
+        if self._has_begun or commit.asked is None or not commit.asked.columns or commit.data_schema is None:
+            return
+        self._has_begun = True
+        asked = commit.asked.columns
+        if self._columns_join(asked):
+            commit.drop({COLUMN_STATS, PARTITION_STATS}.intersection(commit.partitions))
+        self.left_columns = tuple(name for name in defined_columns(commit.context) if name not in asked)
+        store_definition(commit.context, asked)
+
+    def _columns_join(self, asked: Sequence[str]) -> bool:
+        context = self._commit.context
+        defined = load_index_definitions(context).get(COLUMN_STATS)
+        if defined is None or set(asked) <= set(defined.source_fields):
+            return False
+        before = load_schema(context.timeline, self._commit.now, context.config)
+        there = set(with_meta_fields(before.arrow).names) if before is not None else set()
+        late = [name for name in asked if name not in defined.source_fields and name.split(".")[0] in there]
+        if late:
+            _LOG.warning(
+                "%s of %s are to have statistics, and older files have none of them; dropped column_stats and partition_stats, "
+                "to be built anew by the next write",
+                ", ".join(late),
+                context.storage.uri,
+            )
+        return bool(late)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns with statistics."""
+        return self._commit.asked.columns if self._commit.asked is not None else defined_columns(self._commit.context)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns with meta columns; none where the commit has none."""
+        return self._commit.schema if self._commit.data_schema is not None else pa.schema([])
+
+    @cached_property
+    def of_files(self) -> list[FileRanges]:
+        """The ranges of the files that were written."""
+        return [
+            FileRanges(partition, name, status.indexed.ranges)
+            for partition, name, status in self._commit.reported
+            if status.indexed is not None and status.indexed.ranges
+        ]
+
+    @cached_property
+    def of_partitions(self) -> tuple[dict[str, Mapping[str, ColumnRange] | None], list[FileRanges]]:
+        """The ranges of the partitions that are touched, None for one without files; and those of older files that the
+        statistics of files should have had.
+        """
+        commit = self._commit
+        files = commit.touched_files()
+        if not files or not self.columns or commit.data_schema is None:
+            return {}, []
+        known = {(p, name): dict(status.indexed.ranges) for p, name, status in commit.reported if status.indexed is not None}
+        old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
+        types = {column: field_at(self.schema, column).type for column in self.columns}
+        stored = stored_ranges(commit.reader, [p for p, infos in old.items() if infos], types)
+        every: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **known}
+        unread = tuple(
+            (p, info.path, info.size_bytes)
+            for p, infos in old.items()
+            for info in infos
+            if not have_all(stored.get((p, info.name)), self.columns)
+        )
+        added = self._read(unread, stored, every) if unread else []
+        result: dict[str, Mapping[str, ColumnRange] | None] = {}
+        for partition, infos in files.items():
+            # A log file with nothing but deletes has no ranges, and adds nothing.
+            there = [ranges for info in infos if (ranges := every[partition, info.name])]
+            result[partition] = {c: merge_ranges(r[c] for r in there) for c in self.columns} if there else None
+        return result, added
+
+    def _read(
+        self,
+        files: tuple[tuple[str, str, int], ...],
+        stored: Mapping[tuple[str, str], Mapping[str, ColumnRange]],
+        every: dict[tuple[str, str], Mapping[str, ColumnRange]],
+    ) -> list[FileRanges]:
+        """Put the ranges of files among `every`; those that are not stored.
+
+        Their columns were not asked for when they were written: the columns with statistics have changed.
+        """
+        commit = self._commit
+        asked, validity = FileIndexing(self.columns), InstantValidity.of(commit.now)
+        added: list[FileRanges] = []
+        for file in run_index_files(FilesToIndex(commit.context.storage.spec(), files, self.schema, asked, validity)):
+            there = stored.get((file.partition, file.name), {})
+            every[file.partition, file.name] = dict(file.indexed.ranges)
+            fresh = tuple((column, range_) for column, range_ in file.indexed.ranges if column not in there)
+            if fresh:
+                added.append(FileRanges(file.partition, file.name, fresh))
+        return added
+
+
+def ranges_of_files(state: BuiltFrom) -> list[FileRanges]:
+    """The ranges of all columns with statistics in the files of a state."""
+    found = state.look(FileIndexing(state.columns), logs=True)
+    return [FileRanges(f.partition, f.name, f.indexed.ranges) for f in found if f.indexed.ranges]
+
+
+def columns_to_index(
+    context: TableContext, settings: MetadataSettings, data_schema: pa.Schema, before: pa.Schema | None
+) -> tuple[str, ...]:
+    """The columns with statistics, in the order of their definition.
+
+    Those of the options; else those of the table's definition, when somebody chose them: when they are not the first columns that
+    the table had until now; else the first columns of the table as it will be.
+    """
+    first = first_columns(context, settings, data_schema, settings.columns)
+    defined = load_index_definitions(context).get(COLUMN_STATS)
+    if settings.columns or defined is None or before is None:
+        return first
+    if set(defined.source_fields) == set(first_columns(context, settings, before)):
+        return first
+    chosen = [name for name in defined.source_fields if name not in META_COLUMNS]
+    return first_columns(context, settings, data_schema, chosen) if chosen else first
+
+
+def first_columns(
+    context: TableContext, settings: MetadataSettings, schema: pa.Schema, names: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The columns of a schema that have statistics where nobody chose others; of those in `names`, where there are any."""
+    return indexed_columns(
+        with_meta_fields(schema),
+        max_columns=settings.max_columns,
+        names=names,
+        with_meta_columns=context.config.populate_meta_fields,
+    )
+
+
+def defined_columns(context: TableContext) -> tuple[str, ...]:
+    """The columns with statistics, as the index definitions say."""
+    defined = load_index_definitions(context).get(COLUMN_STATS)
+    return defined.source_fields if defined is not None else ()
+
+
+def columns_there(definition: IndexDefinition | None, schema: pa.Schema) -> tuple[str, ...]:
+    """The columns of a definition that a table has."""
+    return tuple(name for name in definition.source_fields if _has_column(schema, name)) if definition is not None else ()
+
+
+def store_definition(context: TableContext, columns: Sequence[str]) -> TableContext:
+    """Say in the index definitions which columns have statistics, and in the properties where these stand.
+
+    Readers fail on filters of tables that have statistics and no definition.  The caller holds the lock.
+    """
+    definitions = load_index_definitions(context)
+    defined = definitions.get(COLUMN_STATS)
+    if defined is None or defined.source_fields != tuple(columns):
+        definitions[COLUMN_STATS] = column_stats_definition(columns)
+        context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
+    if context.config.index_definitions_path is None:
+        changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
+        context = replace(context, config=store_table_config(context.storage, changes, context.env))
+    return context
+
+
+def _has_column(schema: pa.Schema, name: str) -> bool:
+    try:
+        field_at(schema, name)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _compare(found: IndexFindings, path: str, name: str, stored: ColumnRange, inside: ColumnRange) -> None:
+    """A range as the index has it against that of the file's footer."""
+    if inside.null_count and stored.null_count == 0:
+        found.wrong(path, f"{name} has {inside.null_count} nulls, and the statistics say none")
+    if inside.min is None or inside.max is None:
+        return
+    if stored.min is None or stored.max is None:
+        found.wrong(path, f"{name} has values, and no bounds in the statistics: real readers lose the file")
+    elif stored.min > inside.min or stored.max < inside.max:  # type: ignore[operator]
+        what = f"{name} is {inside.min!r} to {inside.max!r}, and the statistics say {stored.min!r} to {stored.max!r}"
+        found.wrong(path, what)

@@ -1,0 +1,117 @@
+"""Statistics of columns in partitions: the ranges of the files of each partition's newest slices, merged.
+
+A commit says anew what the partitions are that it touches, as they will stand when it is there: the ranges of its own files come
+from its tasks, those of others from the statistics of files.  How they stand beside those of commits whose times overlap says
+`operations.metadata.overlap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pyarrow as pa
+
+from pyhudi.execute.indexing import FileIndexing
+from pyhudi.execute.metadata_merge import STATISTICS_OF_PARTITIONS, MergeRule
+from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
+from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
+from pyhudi.format.paths import file_name_of
+from pyhudi.operations.metadata.kinds.base import HasPartitionRanges, Need, Said, SaidOfPartitions
+from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, compare_partition
+from pyhudi.operations.metadata.kinds.column_stats import OfColumns, Statistics, columns_there, ranges_of_files
+from pyhudi.operations.metadata.kinds.ranges import stored_ranges
+from pyhudi.operations.metadata.kinds.told import BuiltFrom, Commit
+from pyhudi.plan.metadata import FileRanges, MetadataRecords, partition_stats_records
+from pyhudi.plan.skipping import has_reliable_partition_bounds
+from pyhudi.records.columns import field_at
+from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.table.config import TableConfig
+from pyhudi.table.metadata.indexes import find_partition_ranges, find_partition_stats, find_partitions
+from pyhudi.table.metadata.records import MetadataTable
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats(OfColumns, HasPartitionRanges):
+    """The partition `partition_stats`."""
+
+    kind: ClassVar[str] = PARTITION_STATS
+    needs: ClassVar[Need | None] = Need(COLUMN_STATS, "statistics of partitions need those of columns", COLUMN_STATS)
+    merge: ClassVar[MergeRule] = STATISTICS_OF_PARTITIONS
+
+    @classmethod
+    def refusal(cls, config: TableConfig) -> str | None:
+        return None if config.keys.partition_fields else "the table has no partitions to have statistics of"
+
+    def of_commit(self, commit: Commit) -> Said:
+        said = commit.shared(Statistics)
+        ranges, _ = said.of_partitions
+        types = {column: field_at(said.schema, column).type for column in said.columns} if ranges else {}
+        gone = None
+        if said.left_columns:
+            # Nobody keeps them true from now on, and the columns may come back.
+            gone = partition_stats_records(dict.fromkeys(find_partitions(commit.reader)), said.left_columns, said.schema)
+        return Said(gone, partitions=SaidOfPartitions(self, ranges, types))
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        by_partition: dict[str, list[FileRanges]] = {}
+        for file in ranges_of_files(state):
+            by_partition.setdefault(file.partition, []).append(file)
+        merged = {
+            p: {c: merge_ranges(dict(file.ranges)[c] for file in of_files) for c in state.columns}
+            for p, of_files in by_partition.items()
+        }
+        return Said(partition_stats_records(merged, state.columns, state.schema))
+
+    def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
+        return partition_stats_records(said.ranges, tuple(said.types), schema, is_tight=is_tight)
+
+    def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
+        return find_partition_stats(reader, columns)
+
+    def partition_ranges(self, reader: MetadataTable, column: str, type_: pa.DataType) -> dict[str, ColumnRange]:
+        return find_partition_ranges(reader, column, type_)
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Against the statistics of files, and against the chosen base files and all log files."""
+        found = IndexFindings()
+        columns = columns_there(table.definition(COLUMN_STATS), table.schema)
+        types = {name: field_at(table.schema, name).type for name in columns}
+        partitions = sorted({slice_.partition for slice_ in table.slices})
+        of_files = _ranges_of_files(table, types)
+        inside = _ranges_inside(table, [name for name, type_ in types.items() if has_reliable_partition_bounds(type_)])
+        for name, type_ in types.items():
+            said = self.partition_ranges(table.metadata, name, type_)
+            for partition in partitions:
+                for known in (of_files, inside):
+                    parts = [ranges[name] for ranges in known.get(partition, ()) if name in ranges]
+                    if parts and not compare_partition(found, partition, name, said.get(partition), parts):
+                        break
+        found.looked_at = f"{len(columns)} columns of {len(partitions):,} partitions"
+        return found
+
+
+def _ranges_of_files(table: CheckedTable, types: Mapping[str, pa.DataType]) -> dict[str, list[Mapping[str, ColumnRange]]]:
+    """The stored ranges of the present state's files, by partition."""
+    stored = stored_ranges(table.metadata, sorted({slice_.partition for slice_ in table.slices}), types)
+    result: dict[str, list[Mapping[str, ColumnRange]]] = {}
+    for slice_ in table.slices:
+        for file in (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs):
+            ranges = stored.get((slice_.partition, file_name_of(file.path)))
+            if ranges:
+                result.setdefault(slice_.partition, []).append(ranges)
+    return result
+
+
+def _ranges_inside(table: CheckedTable, columns: Sequence[str]) -> dict[str, list[Mapping[str, ColumnRange]]]:
+    """The bounds of columns in the files themselves, by partition.  Nulls are left to the statistics of files: the real Hudi's
+    leave those out that a file from before a column was added stands for.
+    """
+    asked = FileIndexing(tuple(columns))
+    task = FilesToIndex(table.context.storage.spec(), tuple(table.files), table.schema, asked, table.validity)
+    result: dict[str, list[Mapping[str, ColumnRange]]] = {}
+    for file in run_index_files(task) if columns else ():
+        bounds = {name: ColumnRange(range_.min, range_.max) for name, range_ in file.indexed.ranges if range_.min is not None}
+        result.setdefault(file.partition, []).append(bounds)
+    return result

@@ -1,0 +1,87 @@
+"""Ranges of values as indexes store them, read back: those of files, by partition of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.format.metadata.partitions import COLUMN_STATS
+from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.records.hashing import name_hash
+from pyhudi.records.stats import ColumnRange
+from pyhudi.table.metadata.indexes import find_column_stats, partition_hashes
+from pyhudi.table.metadata.records import MetadataTable
+
+_FIGURES = ("value_count", "null_count", "total_size_bytes", "total_uncompressed_size_bytes")
+
+
+def stored_ranges(
+    reader: MetadataTable,
+    partitions: Sequence[str],
+    types: Mapping[str, pa.DataType],
+    index: str = COLUMN_STATS,
+    *,
+    counts_nulls: bool = True,
+) -> dict[tuple[str, str], dict[str, ColumnRange]]:
+    """What an index of ranges has of the files of some partitions: (partition, name) -> column -> range.
+
+    types: the columns, with the type of their values or, in an expression index, of the results; counts_nulls: whether the
+    index counts nulls among its values, as the ranges that are given do.
+    """
+    found: dict[tuple[str, str], dict[str, ColumnRange]] = {}
+    if not partitions or index not in reader.partitions:
+        return found
+    rows = find_column_stats(reader, list(types), partitions, index=index)
+    rows = rows.append_column("partition_hash", partition_hashes(rows))
+    partition_of = {name_hash(partition): partition for partition in partitions}
+    for column, type_ in types.items():
+        part = rows.filter(pc.equal(rows.column("column_name"), column)).combine_chunks()
+        if not part.num_rows:
+            continue
+        if not counts_nulls:
+            at = part.schema.get_field_index("value_count")
+            part = part.set_column(at, part.schema.field(at), pc.add(part["value_count"], part["null_count"]))
+        low, low_known = unwrap(part.column("min").combine_chunks(), type_)
+        high, high_known = unwrap(part.column("max").combine_chunks(), type_)
+        usable = low_known & high_known
+        figures = zip(
+            part.column("partition_hash").to_pylist(),
+            part.column("file_name").to_pylist(),
+            _stored_values(low),
+            _stored_values(high),
+            *(part.column(name).to_pylist() for name in _FIGURES),
+            usable.tolist(),
+            strict=True,
+        )
+        for hashed, name, least, greatest, values, nulls, size, unpacked, is_usable in figures:
+            partition = partition_of.get(hashed)
+            if partition is None:
+                continue
+            if not is_usable or (least is None) != (greatest is None):
+                # It is there and says nothing of use: the file will be read, and the record left alone.
+                least = greatest = nulls = None
+            range_ = ColumnRange(least, greatest, nulls, values, size or 0, unpacked or 0)
+            found.setdefault((partition, name), {})[column] = range_
+    return found
+
+
+def is_known(range_: ColumnRange) -> bool:
+    """Whether a stored range says what the values are."""
+    return range_.min is not None or range_.is_all_null
+
+
+def have_all(ranges: Mapping[str, ColumnRange] | None, columns: Iterable[str]) -> bool:
+    """Whether there is a range of each of some columns, and it says what the values are."""
+    return ranges is not None and all(column in ranges and is_known(ranges[column]) for column in columns)
+
+
+def _stored_values(bounds: pa.Array) -> list[object]:
+    """Bounds in stored form, see `records.stats`."""
+    if pa.types.is_timestamp(bounds.type) or pa.types.is_time64(bounds.type):
+        bounds = bounds.view(pa.int64())
+    elif pa.types.is_date32(bounds.type):
+        bounds = bounds.view(pa.int32())
+    values: list[object] = bounds.to_pylist()
+    return values

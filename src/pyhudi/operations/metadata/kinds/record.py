@@ -1,0 +1,166 @@
+"""The record index: where each record key of the table lives.
+
+The tasks of a write say which keys came to a file group and which left it, in side files that are routed by the index's file
+groups.  The keys of file groups that a write replaces are looked up before it takes the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.indexing import FileIndexing
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.metadata_merge import LOCATIONS, MergeRule
+from pyhudi.execute.metadata_records import KeyRecords, KeysOfSlice, KeySource, location_records, run_slice_keys
+from pyhudi.execute.read_slice import ReadSpec, read_live_keys
+from pyhudi.format.instants import parse_instant_time
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.metadata.partitions import RECORD_INDEX
+from pyhudi.operations.metadata.kinds.base import Index, Said
+from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
+from pyhudi.operations.metadata.kinds.told import (
+    Asking,
+    BuiltFrom,
+    Commit,
+    PlannedCommit,
+    slice_reader,
+)
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.metadata.store import in_threads
+from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import find_records, scan_records
+from pyhudi.table.slices import FileSlice
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIndex(Index):
+    """The partition `record_index`."""
+
+    kind: ClassVar[str] = RECORD_INDEX
+    merge: ClassVar[MergeRule] = LOCATIONS
+    key_records: ClassVar[KeyRecords | None] = staticmethod(location_records)
+
+    def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
+        return replace(asked, key_shards=write.store.groups.count(self.partition)) if write.moves_keys else asked
+
+    def was_asked(self, commit: Commit) -> bool:
+        if not commit.operation.moves_keys:
+            return True
+        return commit.asked is not None and commit.asked.key_shards == commit.store.groups.count(self.partition)
+
+    @classmethod
+    def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[KeySource, ...]]:
+        """The keys of file groups that are replaced; they leave, unless the write brings them back."""
+        left: tuple[KeySource, ...] = ()
+        shards = write.asked.key_shards if write.asked is not None else 0
+        if write.replaced and write.operation.changes_rows and shards and write.schema is not None:
+            wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
+            found = write.snapshot.slices(list(write.replaced)).values()
+            slices = [s for group in found for s in group if (s.partition, s.file_id) in wanted]
+            stored = with_meta_fields(write.schema)
+            left = _keys_of_slices(write.context, write.engine, write.validity, slices, stored, write.time, shards, deleted=True)
+        return dict.fromkeys((index.partition for index in indexes), left)
+
+    def of_commit(self, commit: Commit) -> Said:
+        if commit.asked is None or not commit.asked.key_shards:
+            return Said()
+        instant_ms = parse_instant_time(commit.time, commit.context.config.zone)
+        came = [
+            KeySource(status.indexed.keys, partition, status.stat.file_id or "", instant_ms)
+            for partition, _, status in commit.reported
+            if status.indexed is not None and status.indexed.keys is not None
+        ]
+        return Said(keys=(*sorted(came, key=lambda source: source.path), *commit.prepared.get(self.partition, ())))
+
+    def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
+        return settings.key_group_count(row_count())
+
+    def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        return Said(
+            keys=_keys_of_slices(
+                state.table, state.engine, state.validity, state.slices, state.schema, time, shards, deleted=False
+            )
+        )
+
+    def check(self, table: CheckedTable) -> IndexFindings:
+        """Every key of a row is where the index says, and it has no other keys."""
+        result = IndexFindings()
+        reader = table.key_reader()
+        by_partition = table.metadata.is_sectioned(self.partition)
+        row_count = 0
+        for slice_ in table.slices:
+            keys = pa.concat_arrays(table.engine.map(_Keys(reader), [slice_]))
+            row_count += len(keys)
+            if not len(keys):
+                continue
+            distinct = pc.unique(keys)
+            if len(distinct) < len(keys):
+                twice = len(keys) - len(distinct)
+                result.wrong(slice_.partition, f"{slice_.file_id} has {twice} keys more than once")
+                row_count -= twice
+            found = find_records(table.metadata, distinct)
+            if by_partition:
+                found = found.filter(pc.equal(found.column("partition"), slice_.partition))
+            missing = distinct.filter(pc.invert(pc.is_in(distinct, value_set=found.column("key").combine_chunks())))
+            if len(missing):
+                result.wrong(slice_.partition, f"{slice_.file_id}: {len(missing)} keys are missing: {some_keys(missing)}")
+            here = pc.and_(
+                pc.equal(found.column("partition"), slice_.partition), pc.equal(found.column("file_id"), slice_.file_id)
+            )
+            elsewhere = found.filter(pc.invert(here))
+            if elsewhere.num_rows:
+                other = elsewhere.slice(0, 1).to_pylist()[0]
+                shown = some_keys(elsewhere.column("key"))
+                result.wrong(
+                    slice_.partition,
+                    f"{slice_.file_id}: {elsewhere.num_rows} keys are said to be elsewhere: {shown}; the first in "
+                    f"{other['partition']!r}, {other['file_id']}",
+                )
+        indexed = sum(batch.num_rows for batch in scan_records(table.metadata))
+        if indexed > row_count:
+            result.wrong("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
+        result.looked_at = f"{indexed:,} keys, {row_count:,} rows"
+        return result
+
+
+def _keys_of_slices(
+    table: TableContext,
+    engine: Engine | None,
+    validity: InstantValidity,
+    slices: Iterable[FileSlice],
+    stored: pa.Schema,
+    time: str,
+    shard_count: int,
+    *,
+    deleted: bool,
+) -> tuple[KeySource, ...]:
+    """Write the keys of slices to side files of an instant.  stored: the table's columns with meta columns."""
+    heads = [RECORD_KEY]
+    if not table.config.populate_meta_fields:
+        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
+    reader = slice_reader(table, stored, validity, list(dict.fromkeys(heads)))
+    tasks = [KeysOfSlice(reader, slice_, time, shard_count, deleted) for slice_ in slices]
+    found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
+    zone = table.config.zone
+    return tuple(
+        replace(source, instant_ms=parse_instant_time(task.slice.base_instant, zone))
+        for source, task in zip(found, tasks, strict=True)
+        if source is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Reads the keys of a slice, as a task."""
+
+    reader: ReadSpec
+
+    def __call__(self, slice_: FileSlice) -> pa.StringArray:
+        return pa.concat_arrays([pa.array([], pa.string()), *read_live_keys(self.reader, slice_)])

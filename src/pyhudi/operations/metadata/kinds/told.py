@@ -1,0 +1,326 @@
+"""What kinds of index are told: of a write before it begins and before it takes the lock, of a commit, of a clean, and of the
+state that an index is built from.
+
+Whatever has to be loaded for an answer is loaded when the first kind asks for it, and once for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from pyhudi.errors import Internal
+from pyhudi.execute.engine import Engine
+from pyhudi.execute.indexing import FileIndexing
+from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.metadata_records import FilesToIndex, FoundFile, run_index_files
+from pyhudi.execute.read_slice import ReadSpec
+from pyhudi.execute.write_base import WriteStatus
+from pyhudi.format.actions.commit import CommitMetadata, Operation
+from pyhudi.format.instants import Instant
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
+from pyhudi.records.mergers import merge_rule
+from pyhudi.storage.base import FileInfo
+from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.indexes import find_files
+from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.plans import load_pending_compactions
+from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
+from pyhudi.table.snapshot import Snapshot, load_replaced_groups
+from pyhudi.timeline.timeline import Timeline
+
+FILES_PER_TASK = 16
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A write that is about to begin.
+
+    settings: the writer's; data_schema, before: the table's columns after the write and before it; moves_keys: whether the write
+    can.
+    """
+
+    context: TableContext
+    settings: MetadataSettings
+    data_schema: pa.Schema
+    before: pa.Schema | None
+    moves_keys: bool
+
+    @cached_property
+    def store(self) -> MetadataStore:
+        """The metadata table."""
+        return MetadataStore.open(self.context)
+
+
+@dataclass(frozen=True)
+class PlannedCommit:
+    """A commit whose files are written.
+
+    load: the table before it; schema: its columns after it, without meta columns, None where the commit does not touch them;
+    asked, statuses: what the tasks were asked for, and what they answered; operation: as its metadata says; replaced: partition
+    -> file groups that it replaces.
+    """
+
+    context: TableContext
+    engine: Engine | None
+    load: Callable[[], Snapshot]
+    schema: pa.Schema | None
+    asked: FileIndexing | None
+    statuses: Sequence[WriteStatus]
+    time: str
+    operation: Operation
+    replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @cached_property
+    def store(self) -> MetadataStore:
+        """The metadata table."""
+        return MetadataStore.open(self.context)
+
+    @cached_property
+    def snapshot(self) -> Snapshot:
+        """The table before the commit."""
+        return self.load()
+
+    @cached_property
+    def validity(self) -> InstantValidity:
+        """Which log blocks count before the commit."""
+        return InstantValidity.of(self.snapshot.timeline)
+
+    @property
+    def files(self) -> tuple[tuple[str, str, int], ...]:
+        """(partition path, path, bytes) of the files that it adds."""
+        return tuple((s.stat.partition_path or "", s.stat.path or "", s.stat.file_size_in_bytes) for s in self.statuses)
+
+
+class Commit:
+    """A commit that is about to be published, under the lock.
+
+    asked: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None where
+    it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; partitions: of
+    the metadata table.
+    """
+
+    def __init__(
+        self,
+        context: TableContext,
+        store: MetadataStore,
+        partitions: Sequence[str],
+        metadata: CommitMetadata,
+        now: Timeline,
+        time: str,
+        *,
+        asked: FileIndexing | None,
+        data_schema: pa.Schema | None,
+        statuses: Sequence[WriteStatus],
+    ) -> None:
+        self.context = context
+        self.store = store
+        self.partitions = tuple(partitions)
+        self.metadata = metadata
+        self.now = now
+        self.time = time
+        self.asked = asked
+        self.data_schema = data_schema
+        self.statuses = statuses
+        self.prepared: Mapping[str, Any] = {}
+        self._done: Instant | None = None
+        self._files: dict[str, list[FileInfo]] | None = None
+        self._shared: dict[type, Any] = {}
+
+    @property
+    def operation(self) -> Operation:
+        """As its metadata says."""
+        return self.metadata.operation
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns after it, with meta columns.  Raises Internal where it does not touch them."""
+        if self.data_schema is None:
+            raise Internal("statistics of columns without the columns")
+        return with_meta_fields(self.data_schema)
+
+    @cached_property
+    def reader(self) -> MetadataTable:
+        """The metadata table as it stands before the commit."""
+        return MetadataTable(self.context, self.now)
+
+    @property
+    def done(self) -> Instant:
+        """The commit as it will stand on the timeline."""
+        if self._done is None:
+            raise Internal("the commit has no completion time yet")
+        return self._done
+
+    def completes_as(self, done: Instant) -> None:
+        """Say how it will stand on the timeline."""
+        self._done = done
+
+    def drop(self, partitions: Iterable[str]) -> None:
+        """Drop partitions of the metadata table, which the next write builds anew."""
+        gone = set(partitions)
+        self.context = drop_partitions(self.context, gone)
+        self.partitions = tuple(p for p in self.partitions if p not in gone)
+        self.store = MetadataStore.open(self.context)
+
+    def shared(self, make: Callable[[Commit], S]) -> S:
+        """What several kinds work out of the commit together, made for the first of them.  make: a class."""
+        assert isinstance(make, type)
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        found: S = self._shared[make]
+        return found
+
+    @property
+    def reported(self) -> Iterator[tuple[str, str, WriteStatus]]:
+        """(partition path, bare name, status) of each file that a task wrote."""
+        return ((s.stat.partition_path or "", file_name_of(s.stat.path or ""), s) for s in self.statuses)
+
+    def added_files(self) -> dict[str, dict[str, int]]:
+        """The files of the commit: partition -> bare name -> size in bytes."""
+        added: dict[str, dict[str, int]] = {}
+        for partition, stats in self.metadata.partition_to_write_stats.items():
+            files = added.setdefault(partition, {})
+            for stat in stats:
+                files[file_name_of(stat.path or "")] = stat.file_size_in_bytes
+                for path, size_bytes in (stat.cdc_stats or {}).items():
+                    files[file_name_of(path)] = size_bytes
+        return added
+
+    def touched_files(self) -> dict[str, list[FileInfo]]:
+        """The files of the newest slices of the partitions that it touches, as they will be once it is there."""
+        if self._files is None:
+            replaced = self.metadata.partition_to_replace_file_ids or {}
+            names = tuple(dict.fromkeys((*self.metadata.partition_to_write_stats, *replaced)))
+            self._files = self._live_files(names) if names else {}
+        return self._files
+
+    def _live_files(self, touched: Sequence[str]) -> dict[str, list[FileInfo]]:
+        timeline = self.context.timeline
+        after = Timeline.of((*self.now.instants, self.done), self.now.archived_completions)
+        replaced = load_replaced_groups(timeline, self.now)
+        for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
+            replaced.update({(partition, file_id): self.time for file_id in file_ids})
+        state = SlicingState(after, replaced, load_pending_compactions(timeline, after))
+        listed: dict[str, dict[str, int]] = {partition: {} for partition in touched}
+        rows = find_files(self.reader, touched)
+        for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
+            listed[partition][name] = size_bytes
+        for partition, files in self.added_files().items():
+            listed[partition].update(files)
+        found: dict[str, list[FileInfo]] = {}
+        for partition, sizes in listed.items():
+            infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
+            slices = visible_slices(build_file_groups(partition, infos, state), state)
+            live = {file.path for s in slices for file in (*((s.base,) if s.base else ()), *s.logs)}
+            found[partition] = [info for info in infos if info.path in live]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What a clean deleted.
+
+    deleted: partition path -> bare names of files; gone: partitions that are no more.
+    """
+
+    context: TableContext
+    deleted: Mapping[str, Sequence[str]]
+    gone: Sequence[str]
+
+    @property
+    def deleted_bases(self) -> dict[str, list[str]]:
+        """As `deleted`, base files alone."""
+        return {partition: [name for name in names if not name.startswith(".")] for partition, names in self.deleted.items()}
+
+
+class BuiltFrom:
+    """The state of a table that indexes are built from.
+
+    columns: those with statistics; schema: the table's, with meta columns.
+    """
+
+    def __init__(
+        self, table: TableContext, engine: Engine, snapshot: Snapshot, columns: tuple[str, ...], schema: pa.Schema
+    ) -> None:
+        self.table = table
+        self.engine = engine
+        self.snapshot = snapshot
+        self.columns = columns
+        self.schema = schema
+        self._found: dict[FileIndexing, tuple[FoundFile, ...]] = {}
+
+    def of(self, table: TableContext) -> BuiltFrom:
+        """The same state, read by another handle of the table."""
+        return BuiltFrom(table, self.engine, replace(self.snapshot, context=table), self.columns, self.schema)
+
+    @cached_property
+    def slices(self) -> tuple[FileSlice, ...]:
+        """The newest slices."""
+        return tuple(s for found in self.snapshot.slices().values() for s in found)
+
+    @cached_property
+    def validity(self) -> InstantValidity:
+        """Which log blocks count."""
+        return InstantValidity.of(self.snapshot.timeline)
+
+    def files(self, *, logs: bool = True) -> list[tuple[str, str, int]]:
+        """(partition path, path, bytes) of the files of the newest slices."""
+        return [
+            (s.partition, file.path, file.size_bytes)
+            for s in self.slices
+            for file in (*((s.base,) if s.base else ()), *(s.logs if logs else ()))
+        ]
+
+    def listed(self) -> dict[str, dict[str, int]]:
+        """The files of completed instants, partition by partition."""
+        timeline = self.snapshot.timeline
+        listing = self.snapshot.listing
+        listed: dict[str, dict[str, int]] = {}
+        for partition, infos in listing.files(listing.partitions()).items():
+            files = listed.setdefault(partition, {})
+            for info in infos:
+                instant = parse_data_file_instant(info.name)
+                if instant is not None and info.size_bytes and timeline.is_completed(instant):
+                    files[info.name] = info.size_bytes
+        return listed
+
+    def look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
+        """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
+        if indexing not in self._found:
+            files, spec = self.files(logs=logs), self.table.storage.spec()
+            tasks = [
+                FilesToIndex(spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity)
+                for start in range(0, len(files), FILES_PER_TASK)
+            ]
+            self._found[indexing] = tuple(f for part in self.engine.map(run_index_files, tasks) for f in part)
+        return self._found[indexing]
+
+    def row_count(self) -> int:
+        """Rows of the base files of the newest slices."""
+        return sum(found.row_count for found in self.look(FileIndexing(), logs=False))
+
+
+def slice_reader(
+    context: TableContext, stored: pa.Schema, validity: InstantValidity, columns: Sequence[str] | None = None
+) -> ReadSpec:
+    """Reads slices of the table.  stored: its columns with meta columns; columns: those wanted, None for all."""
+    return ReadSpec(
+        storage=context.storage.spec(),
+        table_schema=stored,
+        output=stored if columns is None else pa.schema([stored.field(name) for name in columns]),
+        condition=None,
+        keys=context.config.keys,
+        rule=merge_rule(context.config.merge),
+        validity=validity,
+        populate_meta_fields=context.config.populate_meta_fields,
+    )
