@@ -40,7 +40,7 @@ from pyhudi.records.metadata_keys import (
     file_hashes,
     partition_stats_key,
 )
-from pyhudi.records.stats import NO_VALUES, ColumnRange
+from pyhudi.records.stats import NO_VALUES, ColumnRange, stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +334,8 @@ class _Rows:
         values = [
             pa.array(names, pa.string()),
             pa.repeat(pa.scalar(column, pa.string()), count),
-            wrap_stored([found.min for found in ranges], kind),
-            wrap_stored([found.max for found in ranges], kind),
+            wrap_stored([stated(found.min) for found in ranges], kind),
+            wrap_stored([stated(found.max) for found in ranges], kind),
             pa.array([found.value_count for found in ranges], pa.int64()),
             pa.array([found.null_count for found in ranges], pa.int64()),
             pa.array([found.total_size_bytes for found in ranges], pa.int64()),

@@ -40,6 +40,7 @@ from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.range_columns import RangeColumn, may_match
+from pyhudi.records.stats import believed_upper
 from pyhudi.table.slices import FileSlice
 
 MAX_KEYS = 100_000
@@ -219,7 +220,7 @@ def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, of_pa
     low, high = (unwrap(part.column(name).chunk(0), kind)[0] for name in ("min", "max"))
     if pa.types.is_floating(kind):
         doubtful = _may_hide_nan(low, high, part.column("file_name").chunk(0))
-        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, high))
+        low, high = (pc.if_else(doubtful, pa.scalar(None, kind), bound) for bound in (low, believed_upper(high)))
     bounds = [bound.take(spread) for bound in (low, high)]
     counts = [part.column(name).chunk(0).take(spread) for name in ("null_count", "value_count")]
     if of_partitions:
@@ -231,7 +232,8 @@ def _may_hide_nan(low: pa.Array, high: pa.Array, file_names: pa.StringArray) -> 
     """Where bounds of floating point may leave out a row group.
 
     When a row group of a base file holds NaN, the real Hudi takes it for one from 0 to 0, whatever its other values are.  So
-    bounds that have no zero between them are sound, and others may not be.  Log files have NaN as their upper bound.
+    bounds that have no zero between them are sound, and others may not be.  Log files have NaN as their upper bound, or what is
+    stated for it.
     """
     zero = pa.scalar(0.0, low.type)
     spans = pc.and_(pc.less_equal(low, zero), pc.greater_equal(high, zero))

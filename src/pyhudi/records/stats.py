@@ -9,6 +9,7 @@ Two sources, two rules (metadata table, column_stats):
 - A base file's range comes from its footer.  Parquet widens zeros: a smallest value of +0.0 is stated as -0.0, a largest of
   -0.0 as +0.0, and so do we.  The bounds of Arrow's footers leave NaN out, so a writer that has seen one adds it with `with_nan`.
 - A log file's range is collected while it is written and exact: -0.0 is below +0.0, and NaN above everything, as in Java.
+Indexes state NaN as +Infinity (`stated`), and what they state so is taken for NaN again (`believed_upper`).
 
 Nothing here knows which columns an index covers; see the metadata table for that.
 """
@@ -97,6 +98,22 @@ def covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
     if wide.min is None or wide.max is None:
         return False
     return _order(wide.min) <= _order(narrow.min) and _order(narrow.max) <= _order(wide.max)
+
+
+def stated(bound: Value | None) -> Value | None:
+    """A bound as it is written into indexes: +Infinity for NaN.
+
+    The real Hudi finds no row by a filter in a file or partition one of whose bounds is NaN, although it sorts NaN above every
+    number, and writes such bounds.
+    """
+    return math.inf if isinstance(bound, float) and math.isnan(bound) else bound
+
+
+def believed_upper(bounds: pa.Array) -> pa.Array:
+    """Upper bounds of indexes as readers have to take them: what is stated as +Infinity may be NaN, which is above it."""
+    if not pa.types.is_floating(bounds.type):
+        return bounds
+    return pc.if_else(pc.equal(bounds, math.inf), pa.scalar(math.nan, bounds.type), bounds)
 
 
 def has_range(type_: pa.DataType) -> bool:

@@ -40,7 +40,7 @@ from pyhudi.records.metadata_keys import (
     file_hashes,
     partition_stats_key,
 )
-from pyhudi.records.stats import ColumnRange, stored_value
+from pyhudi.records.stats import ColumnRange, believed_upper, stored_value
 from pyhudi.table.metadata.groups import KeyedCells
 from pyhudi.table.metadata.merge import STATS_SCHEMA, GroupCells, concat_cells, merge_column_stats, merge_files, newest_cells
 from pyhudi.table.metadata.records import MetadataTable
@@ -126,7 +126,7 @@ def find_partition_ranges(
         return {}
     (low, low_known), (high, high_known) = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
     result: dict[str, ColumnRange] = {}
-    named = zip(rows["file_name"].to_pylist(), low, high, (low_known & high_known).tolist(), strict=True)
+    named = zip(rows["file_name"].to_pylist(), low, believed_upper(high), (low_known & high_known).tolist(), strict=True)
     for place, (name, least, greatest, is_known) in enumerate(named):
         bounds = (stored_value(least), stored_value(greatest))
         if is_known and (bounds[0] is None) == (bounds[1] is None):

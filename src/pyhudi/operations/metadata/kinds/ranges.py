@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyhudi.format.metadata.partitions import COLUMN_STATS
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.records.hashing import name_hash
-from pyhudi.records.stats import ColumnRange
+from pyhudi.records.stats import ColumnRange, believed_upper
 from pyhudi.table.metadata.indexes import find_column_stats, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable
 
@@ -50,7 +50,7 @@ def stored_ranges(
             part.column("partition_hash").to_pylist(),
             part.column("file_name").to_pylist(),
             _stored_values(low),
-            _stored_values(high),
+            _stored_values(believed_upper(high)),
             *(part.column(name).to_pylist() for name in _FIGURES),
             usable.tolist(),
             strict=True,
