@@ -140,7 +140,6 @@ class CommitMirror:
     ) -> Commit:
         return Commit(
             context,
-            MetadataStore.open(context),
             partitions,
             metadata,
             now,

@@ -64,8 +64,8 @@ class RecordIndex(Index):
             wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
             found = write.snapshot.slices(list(write.replaced)).values()
             slices = [s for group in found for s in group if (s.partition, s.file_id) in wanted]
-            stored = with_meta_fields(write.schema)
-            left = _keys_of_slices(write.context, write.engine, write.validity, slices, stored, write.time, shards, deleted=True)
+            reader = _key_reader(write.context, with_meta_fields(write.schema), write.validity)
+            left = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
         return dict.fromkeys((index.partition for index in indexes), left)
 
     def of_commit(self, commit: Commit) -> Said:
@@ -83,11 +83,8 @@ class RecordIndex(Index):
         return settings.key_group_count(row_count())
 
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
-        return Said(
-            keys=_keys_of_slices(
-                state.table, state.engine, state.validity, state.slices, state.schema, time, shards, deleted=False
-            )
-        )
+        reader = _key_reader(state.table, state.schema, state.validity)
+        return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
 
     def check(self, table: CheckedTable) -> IndexFindings:
         """Every key of a row is where the index says, and it has no other keys."""
@@ -130,22 +127,25 @@ class RecordIndex(Index):
         return result
 
 
+def _key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity) -> ReadSpec:
+    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns."""
+    heads = [RECORD_KEY]
+    if not table.config.populate_meta_fields:
+        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
+    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)))
+
+
 def _keys_of_slices(
     table: TableContext,
     engine: Engine | None,
-    validity: InstantValidity,
+    reader: ReadSpec,
     slices: Iterable[FileSlice],
-    stored: pa.Schema,
     time: str,
     shard_count: int,
     *,
     deleted: bool,
 ) -> tuple[KeySource, ...]:
-    """Write the keys of slices to side files of an instant.  stored: the table's columns with meta columns."""
-    heads = [RECORD_KEY]
-    if not table.config.populate_meta_fields:
-        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
-    reader = slice_reader(table, stored, validity, list(dict.fromkeys(heads)))
+    """Write the keys of slices to side files of an instant."""
     tasks = [KeysOfSlice(reader, slice_, time, shard_count, deleted) for slice_ in slices]
     found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
     zone = table.config.zone

@@ -113,7 +113,6 @@ class Commit:
     def __init__(
         self,
         context: TableContext,
-        store: MetadataStore,
         partitions: Sequence[str],
         metadata: CommitMetadata,
         now: Timeline,
@@ -124,7 +123,7 @@ class Commit:
         statuses: Sequence[WriteStatus],
     ) -> None:
         self.context = context
-        self.store = store
+        self.store = MetadataStore.open(context)
         self.partitions = tuple(partitions)
         self.metadata = metadata
         self.now = now
