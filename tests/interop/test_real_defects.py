@@ -271,7 +271,7 @@ def test_nan_in_columns_with_statistics(hudi: RealHudi, tmp_path: Path) -> None:
     nan = float("nan")
     data = made("abcde", 1, city=pa.array(["x", "x", "y", "y", "z"]), fare=pa.array([1.0, 20.0, 20.0, nan, nan]))
     options: dict[str, Any] = {**OPTIONS, PARTITION: "city", "hoodie.metadata.enable": True}
-    statistics = {"hoodie.metadata.index.column.stats.enable": True}
+    statistics: dict[str, Any] = {"hoodie.metadata.index.column.stats.enable": True}
     hudi.write(data, tmp_path / "theirs", **options, **statistics)
     Table.create(tmp_path / "ours", record_key="id", ordering="ts", partition_by="city", options=options)
     Table(tmp_path / "ours").upsert(data, options=statistics)
