@@ -309,7 +309,7 @@ def _check_value(key: str, option: Option, text: str) -> str:
     if kind in (int, float):
         wanted = _WHOLE_NUMBER if kind is int else _NUMBER
         if not wanted.fullmatch(text.strip()):
-            raise InvalidRequest(f"option {key}={text!r} is no {'whole number' if kind is int else 'number'}")
+            raise InvalidRequest(f"option {key}={text!r} is not a {'whole number' if kind is int else 'number'}")
         smallest = option.at_least
         if smallest is not None and float(text) < smallest:
             raise InvalidRequest(f"option {key}={text} has to be {'positive' if smallest == 1 else f'{smallest} or more'}")

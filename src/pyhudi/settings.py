@@ -117,7 +117,7 @@ class Options:
         return {key: value for key, value in self.extra if key.startswith(prefixes)}
 
     def merged(self, values: Mapping[str, str], extra: Mapping[str, str] | None = None) -> Options:
-        """These options with canonical values, and with keys that are no options, laid over them."""
+        """These options with canonical values, and with keys that are not options, laid over them."""
         return Options(tuple({**dict(self.values), **values}.items()), tuple({**dict(self.extra), **(extra or {})}.items()))
 
 

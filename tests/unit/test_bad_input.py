@@ -120,7 +120,7 @@ def test_the_first_write_is_checked_as_well() -> None:
     for missing in ("id", "ts", "city"):
         uri = f"memory://bad-input-{next(_names)}/t"
         table = Table.create(uri, record_key="id", partition_by="city", ordering="ts", options=OPTIONS)
-        with pytest.raises(InvalidRequest, match=f"field '{missing}' is no column of the data; its columns are: "):
+        with pytest.raises(InvalidRequest, match=f"field '{missing}' is not a column of the data; its columns are: "):
             table.upsert(rows(**{missing: None}))
         assert not table.timeline().instants
 

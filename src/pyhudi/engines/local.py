@@ -583,7 +583,7 @@ def _reader(data: Any) -> pa.RecordBatchReader:
     try:
         return _opened(data)
     except (UnicodeEncodeError, pa.ArrowException) as error:
-        # Columns of frames that are no text, arrays that are no rows.
+        # Columns of frames that are not text, arrays that are not rows.
         raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
 
 

@@ -326,14 +326,14 @@ def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
     for text in task.log_names:
         name = parse_log_file(text)
         if name is None:
-            raise TableState(f"the compaction plan names {text!r}, which is no log file")
+            raise TableState(f"the compaction plan names {text!r}, which is not a log file")
         path = join_path(task.partition, text)
         logs.append(LogFile(path, name, check_size(storage, path, _size_bytes(storage, path), task.written)))
     base = None
     if task.base_name is not None:
         base_name = parse_base_file(task.base_name)
         if base_name is None:
-            raise TableState(f"the compaction plan names {task.base_name!r}, which is no base file")
+            raise TableState(f"the compaction plan names {task.base_name!r}, which is not a base file")
         path = join_path(task.partition, task.base_name)
         base = BaseFile(path, base_name, _size_bytes(storage, path))
     instant = base.name.instant_time if base else logs[0].name.instant_time

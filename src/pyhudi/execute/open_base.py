@@ -29,7 +29,7 @@ MAX_KEY = "hoodie_max_record_key"
 def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[pq.ParquetFile]:
     """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
 
-    Raises CorruptData that names the file when its bytes are no Parquet or not those that were written, now or while it is read;
+    Raises CorruptData that names the file when its bytes are not Parquet or not those that were written, now or while it is read;
     TableState when it is gone, Unsupported for a file of another format than Parquet.
     """
     check_is_parquet(path)

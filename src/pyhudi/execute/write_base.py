@@ -208,7 +208,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     storage = open_storage(spec.storage)
     old_name = parse_base_file(file_name_of(task.base_path))
     if old_name is None:
-        raise CorruptData(f"{task.base_path} is no base file name")
+        raise CorruptData(f"{task.base_path} is not a base file name")
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
     path = join_path(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)

@@ -20,7 +20,7 @@ _MOST_TYPES = 100_000
 def resolve_avro(text: str) -> dict[str, Any]:
     """The Avro record of a schema text, each reference replaced by what it names and each named type with its namespace.
 
-    Raises CorruptData when the text is no Avro record, Unsupported for recursive records and for more than 100,000 types, each
+    Raises CorruptData when the text is not an Avro record, Unsupported for recursive records and more than 100,000 types, each
     counted wherever it stands.
     """
     document = parse_json(text, "the schema is")

@@ -47,7 +47,7 @@ def avro_to_arrow(text: str) -> pa.Schema:
     A union with null, in either order, makes a nullable field; T alone one that is not.  An enum becomes string, a uuid
     string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64, fixed
     bytes fixed_size_binary, an array's item `element`.  A doc becomes the field's metadata entry `comment`.
-    Raises CorruptData when the text is no Avro record, Unsupported for recursive records, unions of several types and
+    Raises CorruptData when the text is not an Avro record, Unsupported for recursive records, unions of several types and
     logical types on which Arrow has nothing to say.  Source: storage format, Types and Avro schema naming.
     """
     return pa.schema(record_fields(resolve_avro(text)))

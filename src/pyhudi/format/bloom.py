@@ -101,7 +101,7 @@ class BloomFilter:
         """The filter that a footer's text holds.
 
         max_entries: the bound on growth for keys added later; it is a setting of the writer and is not stored.
-        Raises CorruptData for text that is no such filter, Unsupported for the Jenkins hash and the unversioned layout.
+        Raises CorruptData for text that is not such a filter, Unsupported for the Jenkins hash and the unversioned layout.
         """
         raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
         try:

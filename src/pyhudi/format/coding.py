@@ -34,7 +34,7 @@ def checked_text(text: str, what: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidRequest(f"{what} {text!r} holds half a character (a lone surrogate), which is no text") from error
+            raise InvalidRequest(f"{what} {text!r} holds half a character (a lone surrogate), which is not text") from error
     return text
 
 

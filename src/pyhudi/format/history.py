@@ -60,14 +60,14 @@ class HistoryFileName:
 
     def __post_init__(self) -> None:
         if not _FILE.fullmatch(self.text):
-            raise InvalidRequest(f"This is no name of a history file: {self.text}")
+            raise InvalidRequest(f"This is not a name of a history file: {self.text}")
 
     @property
     def text(self) -> str:
         return f"{self.min_time}_{self.max_time}_{self.level}.parquet"
 
     def may_hold(self, first: str | None, last: str | None) -> bool:
-        """Whether rows with first <= request time <= last may stand in the file; None is no bound."""
+        """Whether rows with first <= request time <= last may stand in the file; None means no bound."""
         low, high = min(self.min_time, self.max_time), max(self.min_time, self.max_time)
         return (last is None or low <= last) and (first is None or high >= first)
 

@@ -80,7 +80,7 @@ def column_stats_definition(columns: Iterable[str]) -> IndexDefinition:
 
 
 def parse_index_definitions(data: bytes) -> dict[str, IndexDefinition]:
-    """The definitions by name, in the order of the document.  Raises CorruptData when it is no such document."""
+    """The definitions by name, in the order of the document.  Raises CorruptData when it is not such a document."""
     document = parse_json(data, "the index definitions are")
     entries = document.get("indexDefinitions") if isinstance(document, dict) else None
     if not isinstance(entries, dict):
@@ -107,7 +107,7 @@ def format_index_definitions(definitions: Iterable[IndexDefinition]) -> bytes:
 
 def _parse_definition(name: str, entry: Any) -> IndexDefinition:
     if not isinstance(entry, dict):
-        raise CorruptData(f"the definition of index {name!r} is no object")
+        raise CorruptData(f"the definition of index {name!r} is not an object")
     kind, function = entry.get("indexType"), entry.get("indexFunction")
     fields, options = entry.get("sourceFields") or [], entry.get("indexOptions") or {}
     if not name or not isinstance(kind, str) or not kind or not isinstance(function, str | None):

@@ -67,7 +67,7 @@ def parse_action(word: str) -> Action:
     try:
         return Action(word)
     except ValueError:
-        raise CorruptData("this is no action of an instant", found=word) from None
+        raise CorruptData("this is not an action of an instant", found=word) from None
 
 
 class State(IntEnum):
@@ -227,21 +227,21 @@ def parse_instant_time(text: str, zone: tzinfo) -> int:
     """The moment of an instant time, in milliseconds since 1970 UTC.
 
     14 digits mean the last millisecond of that second; more than 17 are cut.  A time that a zone has twice is the first of
-    the two.  Raises InvalidRequest for digits that are no date (bootstrap and counter instants are none) and for other text.
+    the two.  Raises InvalidRequest for digits that are not a date (bootstrap and counter instants are none) and for other text.
     """
     moment = _moment(text, zone)
     if moment is None:
-        raise InvalidRequest(f"This instant time is no date: {text!r}")
+        raise InvalidRequest(f"This instant time is not a date: {text!r}")
     return moment
 
 
 def shift_instant_time(text: str, delta_ms: int, zone: tzinfo) -> str:
-    """The instant time `delta_ms` later; digits that are no date are shifted as the number they are, in 17 digits."""
+    """The instant time `delta_ms` later; digits that are not a date are shifted as the number they are, in 17 digits."""
     moment = _moment(text, zone)
     if moment is not None:
         return format_instant_time(moment + delta_ms, zone)
     if not _is_digits(text):
-        raise InvalidRequest(f"This is no instant time: {text!r}")
+        raise InvalidRequest(f"This is not an instant time: {text!r}")
     return f"{int(text) + delta_ms:017d}"
 
 

@@ -5,7 +5,7 @@
     content   int 3, int count, then for each entry an int size and one Avro datum
 
 `rows_of_entries` and `entries_of_row` turn instants of the archive into rows of the history of layout 2, and back.  What a row
-has no place for is lost on the way: documents of requested and inflight states that are no plans.
+has no place for is lost on the way: documents of requested and inflight states that are not plans.
 
 What this does not do: find the files, or put the rows in order.
 Source: storage format, "Reading version 6".

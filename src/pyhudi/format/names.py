@@ -86,7 +86,7 @@ class BaseFileName:
 
     def __post_init__(self) -> None:
         if not _BASE.fullmatch(self.text):
-            raise InvalidRequest(f"This is no base file name: {self.text}")
+            raise InvalidRequest(f"This is not a base file name: {self.text}")
 
     @property
     def text(self) -> str:
@@ -108,7 +108,7 @@ class LogFileName:
 
     def __post_init__(self) -> None:
         if not _LOG.fullmatch(self.text):
-            raise InvalidRequest(f"This is no log file name: {self.text}")
+            raise InvalidRequest(f"This is not a log file name: {self.text}")
 
     @property
     def text(self) -> str:
@@ -200,7 +200,7 @@ def format_file_id(prefix: str, index: int) -> str:
     """A file group id: the prefix (a UUID of lower case) and the 0-based number of the file within it."""
     file_id = f"{prefix}-{index}"
     if index < 0 or not _FILE_ID.fullmatch(file_id):
-        raise InvalidRequest(f"This is no file id: {file_id}")
+        raise InvalidRequest(f"This is not a file id: {file_id}")
     return file_id
 
 
@@ -208,7 +208,7 @@ def format_bucket_prefix(bucket: int, prefix: str) -> str:
     """The prefix (a UUID) of the file ids of a bucket, 0 to 99999999, of the simple bucket index."""
     digits = f"{bucket:0{_BUCKET_DIGITS}d}"
     if bucket < 0 or len(digits) != _BUCKET_DIGITS:
-        raise InvalidRequest(f"This is no bucket number: {bucket}")
+        raise InvalidRequest(f"This is not a bucket number: {bucket}")
     return digits + prefix[_BUCKET_DIGITS:]
 
 
@@ -227,7 +227,7 @@ def format_marker(data_path: str, kind: MarkerType) -> str:
 
 
 def parse_marker(path: str) -> tuple[str, MarkerType] | None:
-    """The data file's path and the marker's type; path: relative to the marker folder.  None when it is no marker."""
+    """The data file's path and the marker's type; path: relative to the marker folder.  None when it is not a marker."""
     match = _MARKER.fullmatch(path)
     return (match[1], MarkerType(match[2])) if match else None
 
@@ -249,6 +249,6 @@ def decode_marker_list(data: bytes) -> tuple[tuple[str, MarkerType], ...]:
         if line:
             marker = parse_marker(line)
             if marker is None:
-                raise CorruptData("a line of a marker list is no marker", found=line[:200])
+                raise CorruptData("a line of a marker list is not a marker", found=line[:200])
             markers.append(marker)
     return tuple(markers)

@@ -203,7 +203,7 @@ def unwrap_tuples(wrapped: pa.UnionArray, kinds: Sequence[pa.DataType]) -> tuple
     single = np.flatnonzero(~tuples & ~absent)
     if len(single):
         raise CorruptData(
-            "the ordering value of a delete is no tuple, and the table has several ordering fields",
+            "the ordering value of a delete is not a tuple, and the table has several ordering fields",
             expected=f"ArrayWrapper of {len(kinds)} values",
             found=Wrapper(int(branches[single[0]])).name,
         )

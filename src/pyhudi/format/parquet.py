@@ -100,7 +100,7 @@ def open_parquet(
     """A Parquet file whose pages are compared with their checksums when they are read, its footer now.
 
     columns_to_code: read as dictionaries.  metadata: a footer that was compared before.
-    Raises CorruptData for a footer that is not what was written, and pyarrow's errors for what is no Parquet, also later.
+    Raises CorruptData for a footer that is not what was written, and pyarrow's errors for what is not Parquet, also later.
     """
     if metadata is None:
         metadata = read_footer(source)

@@ -52,7 +52,7 @@ class PartitionMetadata:
         if not instant_time:
             raise CorruptData("a partition metadata file names no commit", expected=_COMMIT_TIME)
         if not (depth.isascii() and depth.isdigit() and len(depth) <= 6):
-            raise CorruptData("the depth of a partition is no number", found=depth[:100])
+            raise CorruptData("the depth of a partition is not a number", found=depth[:100])
         return cls(instant_time, int(depth))
 
 

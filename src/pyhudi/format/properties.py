@@ -12,7 +12,7 @@ the mapping.
 The checksum that Hudi keeps among the pairs covers the database and the table name and nothing else.  So the pairs of a table's
 file that PyHudi writes stand between two equal comments:
 
-    #pyhudi.pairs.crc32=1b2c3d4e      CRC-32 of all lines that are no comments
+    #pyhudi.pairs.crc32=1b2c3d4e      CRC-32 of all lines that are not comments
 
 Other readers know nothing of them, and Java's Properties leaves them out when another writer changes the file.  The line that
 says the format of base files is not in the sum: a reader refuses every format but the one that it expects.

@@ -92,7 +92,7 @@ def _load(data: bytes | str) -> Any:
 def _schema(document: Any) -> VersionedSchema:
     kind = _type(document, 0)
     if not isinstance(kind, RecordType):
-        raise CorruptData("a schema with column ids is no record")
+        raise CorruptData("a schema with column ids is not a record")
     return VersionedSchema(_int(document, "version_id"), _int(document, "max_column_id"), kind.columns)
 
 

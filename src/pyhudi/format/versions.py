@@ -4,7 +4,7 @@
     layout          0   1      2   2
 
 Readers and writers ask a version what it has; no other module compares version numbers.  A table whose properties name no
-table version has the current one, 8; one that names no layout is no table.  What this does not do: upgrade or downgrade.
+table version has the current one, 8; one that names no layout is not a table.  What this does not do: upgrade or downgrade.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class TableVersion(IntEnum):
 def parse_table_version(text: str | None) -> TableVersion:
     """The value of `hoodie.table.version`; None, for an absent key, is the current version.
 
-    Raises Unsupported for a version that does not exist yet, CorruptData for a text that is no number.
+    Raises Unsupported for a version that does not exist yet, CorruptData for a text that is not a number.
     """
     if text is None:
         return TableVersion.current()

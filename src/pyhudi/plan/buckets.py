@@ -54,7 +54,7 @@ class BucketLayout:
         return read_settings(cls, options)
 
     def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
-        """The hashed fields.  Raises InvalidRequest for fields that are no record key fields."""
+        """The hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
         fields = self.hash_fields or keys.record_fields
         unknown = [name for name in fields if name not in keys.record_fields]
         if unknown:

@@ -331,7 +331,7 @@ def _pattern(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
-        raise InvalidRequest(f"partition pattern {text!r} is no regular expression: {error}") from error
+        raise InvalidRequest(f"partition pattern {text!r} is not a regular expression: {error}") from error
 
 
 _UNKNOWN_BASE_BYTES = 125829120

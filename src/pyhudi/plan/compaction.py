@@ -72,7 +72,7 @@ class Strategy(StrEnum):
             return cls(name.strip().rsplit(".", 1)[-1])
         except ValueError:
             known = ", ".join(cls)
-            raise InvalidRequest(f"{STRATEGIES}={name} is no strategy of Hudi's; those are {known}") from None
+            raise InvalidRequest(f"{STRATEGIES}={name} is not a strategy of Hudi's; those are {known}") from None
 
 
 COMPACTION_TRIGGER = Option(
@@ -164,7 +164,7 @@ class CompactionRules:
         try:
             re.compile(self.partition_regex)
         except re.error as error:
-            raise InvalidRequest(f"{PARTITION_REGEX}={self.partition_regex!r} is no pattern: {error}") from None
+            raise InvalidRequest(f"{PARTITION_REGEX}={self.partition_regex!r} is not a pattern: {error}") from None
 
     @classmethod
     def of(cls, options: Options) -> CompactionRules:
@@ -239,7 +239,7 @@ def delta_commits_since(timeline: Timeline, last: Instant | None) -> tuple[Insta
 def kept_partitions(partitions: Iterable[str], settings: CompactionRules, time: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The partitions that the strategies look at, and those that they pass over.  time: the compaction's own.
 
-    Raises InvalidRequest when a day-based strategy meets a partition that is no day.
+    Raises InvalidRequest when a day-based strategy meets a partition that is not a day.
     """
     every = tuple(partitions)
     kept = every
@@ -396,7 +396,7 @@ def partition_day(partition: str) -> date:
     try:
         return datetime.strptime(text, "%Y/%m/%d").date()
     except ValueError:
-        raise InvalidRequest(f"partition {partition!r} is no day (yyyy/MM/dd), which the compaction strategy asks for") from None
+        raise InvalidRequest(f"partition {partition!r} is not a day (yyyy/MM/dd), as the compaction strategy asks for") from None
 
 
 def _today(time: str) -> date:

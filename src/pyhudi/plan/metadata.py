@@ -115,7 +115,7 @@ def files_records(
     """Records of the files partition.
 
     added: partition path -> bare file name -> size in bytes; a partition without files is listed all the same.  deleted:
-    partition path -> bare names.  deleted_partitions: those that are no partitions any more.
+    partition path -> bare names.  deleted_partitions: those that are no longer partitions.
     """
     partitions: list[str] = []
     names: list[str] = []

@@ -268,5 +268,5 @@ def _texts_of_fields(condition: Expr, keys: KeySpec, fields: Sequence[str], sche
     try:
         return record_keys(replace(keys, record_fields=tuple(fields)), batch)
     except InvalidRequest:
-        # An empty text is no key by itself; rows are looked for in the ordinary way then.
+        # An empty text is not a key by itself; rows are looked for in the ordinary way then.
         return None

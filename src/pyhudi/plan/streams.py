@@ -35,7 +35,7 @@ class StreamStep:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How much one batch reads at most; None is no limit."""
+    """How much one batch reads at most; None means no limit."""
 
     instants: Annotated[
         int | None, Option("pyhudi.stream.max.instants", int, None, "instants that a batch of a stream reads at most", at_least=1)

@@ -41,7 +41,7 @@ def parse_as_of(text: str) -> str:
                 break
             return digits
     raise InvalidRequest(
-        f"{text!r} is no time to travel to: write yyyyMMddHHmmssSSS, yyyyMMddHHmmss, 'yyyy-MM-dd HH:mm:ss.SSS', "
+        f"{text!r} is not a time to travel to: write yyyyMMddHHmmssSSS, yyyyMMddHHmmss, 'yyyy-MM-dd HH:mm:ss.SSS', "
         "'yyyy-MM-dd HH:mm:ss' or 'yyyy-MM-dd'"
     )
 

@@ -212,7 +212,7 @@ def _compactions(call: Call) -> Rows:
             try:
                 plan = load_compaction_plan(store, Instant(instant.request_time, Action.COMPACTION, State.REQUESTED))
             except (CorruptData, InstantNotFound):
-                # A commit that is no compaction has no plan; what a compaction without one would do nobody knows.
+                # A commit that is not a compaction has no plan; what a compaction without one would do nobody knows.
                 continue
             yield {
                 "timestamp": instant.request_time,
@@ -245,7 +245,7 @@ def _clusterings(call: Call) -> Rows:
 
 
 def _clustering_plan(context: TableContext, store: TimelineStore, instant: Instant) -> ClusteringPlan | None:
-    """The plan beside an instant, None for a replace commit that is no clustering."""
+    """The plan beside an instant, None for a replace commit that is not a clustering."""
     for action in (Action.CLUSTERING, Action.REPLACECOMMIT):
         data = store.read_state(instant.request_time, action, State.REQUESTED)
         if data:

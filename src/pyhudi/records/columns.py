@@ -15,7 +15,7 @@ from pyhudi.errors import InvalidRequest
 def field_at(schema: pa.Schema, name: str) -> pa.Field:
     """The field of a dotted name (`city`, `address.city`); nullable when it or a struct around it is.
 
-    Raises InvalidRequest with the nearest name when there is none, and when a part on the way is no struct.
+    Raises InvalidRequest with the nearest name when there is none, and when a part on the way is not a struct.
     """
     parts = name.split(".")
     fields: Sequence[pa.Field] = list(schema)
@@ -28,7 +28,7 @@ def field_at(schema: pa.Schema, name: str) -> pa.Field:
         if depth == len(parts) - 1:
             break
         if not pa.types.is_struct(found[0].type):
-            raise InvalidRequest(f"column {'.'.join(parts[: depth + 1])!r} is no struct: {name!r} cannot be found in it")
+            raise InvalidRequest(f"column {'.'.join(parts[: depth + 1])!r} is not a struct: {name!r} cannot be found in it")
         fields = list(found[0].type.fields)
     return found[0].with_name(name).with_nullable(nullable)
 

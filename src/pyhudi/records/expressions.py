@@ -12,7 +12,7 @@
     trim, ltrim, rtrim (trimString)         of text
     regexp_replace(pattern, replacement), regexp_extract(pattern, idx)   of text
 
-Null gives null, and so does text that is no date.  Timestamps with a zone are taken apart in the zone of the expression, which
+Null gives null, and so does text that is not a date.  Timestamps with a zone are taken apart in the zone of the expression, which
 has to be that of the queries, as in Spark, where it is the session's.
 
 Patterns of dates are Java's; the letters y M d H h m s S a E D are known, others are refused.  Regular expressions are Java's as
@@ -121,7 +121,7 @@ class IndexExpression:
     def evaluate(self, values: pa.Array) -> pa.Array:
         """The result for each value, in order.
 
-        Raises InvalidRequest when the function does not take values of this type or an option is no value of its kind,
+        Raises InvalidRequest when the function does not take values of this type or an option is not a value of its kind,
         Unsupported for patterns that are not understood.
         """
         result: pa.Array = _FUNCTIONS[self.function](self, values)
@@ -131,7 +131,7 @@ class IndexExpression:
         """An option that is a whole number."""
         text = self.option(name) or ""
         if re.fullmatch(r"[+-]?[0-9]{1,9}", text) is None:
-            raise InvalidRequest(f"option {name}={text!r} of {self.function} is no whole number")
+            raise InvalidRequest(f"option {name}={text!r} of {self.function} is not a whole number")
         return int(text)
 
 
@@ -175,7 +175,7 @@ def _from_unixtime(expression: IndexExpression, values: pa.Array) -> pa.Array:
     if not pa.types.is_integer(values.type):
         raise _fails(expression, values, "whole numbers")
     seconds = values.cast(pa.int64())
-    # Seconds that microseconds cannot hold are no time that Spark could print either.
+    # Seconds that microseconds cannot hold are not a time that Spark could print either.
     limit = np.iinfo(np.int64).max // _MICROS
     seconds = pc.if_else(pc.less_equal(pc.abs(seconds), limit), seconds, pa.scalar(None, pa.int64()))
     moments = pc.multiply(seconds, _MICROS).cast(pa.timestamp("us", "UTC"))
@@ -403,7 +403,7 @@ _FIELDS = {"yyyy": r"[0-9]{4}", "MM": "[0-9]{2}", "dd": "[0-9]{2}", "HH": "[0-9]
 
 
 def _parsed(texts: pa.StringArray, pattern: str) -> pa.Array:
-    """Text as timestamp[us] without a zone; null where it does not follow the pattern or is no time."""
+    """Text as timestamp[us] without a zone; null where it does not follow the pattern or is not a time."""
     expression, seen = "", []
     for letter, run in _tokens(pattern):
         if not letter:
@@ -436,7 +436,7 @@ def _cast_dates(texts: pa.StringArray) -> pa.Array:
 
 
 def _assembled(parts: dict[str, pa.StringArray], count: int) -> pa.Array:
-    """Digits of each field, all null together, as timestamp[us]; null where they are no time."""
+    """Digits of each field, all null together, as timestamp[us]; null where they are not a time."""
     is_there = np.asarray(parts["y"].is_valid(), dtype=np.bool_)
 
     def of(letter: str, default: int) -> npt.NDArray[np.int64]:

@@ -8,20 +8,18 @@ the column has another type, and lets the base row come back where it has; a bar
 
     by commit time   the last entry of a key wins, over the base row too
     by event time    of the entries after the last barrier the one with the largest ordering value wins, the later one on a tie;
-    null is smallest;
-                     the base row stays when its value is larger still and no barrier removed it
-    by modes         (table version 9) as by commit time or event time, but a delete without an ordering value is no barrier: what
-                     follows it replaces it and meets the base row by its ordering value; with an update mode each column comes
-                     from the entry whose value there is no gap (see `records.mode_rule`)
+                     null is smallest; the base row stays when its value is larger still and no barrier removed it
+    by modes         (table version 9) as by commit time or event time, but a delete without an ordering value is not a barrier:
+                     what follows it replaces it and meets the base row by its ordering value; with an update mode each column
+                     comes from the entry whose value there is no gap (see `records.mode_rule`)
     by a rule        entries are folded one after the other through the rule; a delete with an ordering value wins unless the
-    other one's is larger
+                     other one's is larger
     partial          from the first partial block on, columns that the winner lacks are taken from the loser; a record replaces a
                      delete, and a delete the base row, whatever their ordering values are; a merger merges what lacks columns
                      by its partial merge
 
 Entries meet by their record key, or by the row of the base file that they stand for where every block of the logs names those
-rows (its record
-positions): then no key is looked up, and the reader may leave the key column of the base file alone.
+rows (its record positions): then no key is looked up, and the reader may leave the key column of the base file alone.
 
 Whole columns throughout: the fold takes as many passes as a key has entries, not as many as there are keys.
 

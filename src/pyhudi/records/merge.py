@@ -37,7 +37,7 @@ IS_DELETED = "_hoodie_is_deleted"
 class DeleteMarker:
     """The column, and the text in it, that make a row a delete.  Source: reading and merging, "Delete signals".
 
-    field: a column of strings, whole numbers or booleans, whose values are compared as text; a null is no delete.
+    field: a column of strings, whole numbers or booleans, whose values are compared as text; a null is not a delete.
     beside_flag: rows with `_hoodie_is_deleted` are deletes too, as in reads; False: that column is not looked at, as in writes.
     """
 
@@ -49,7 +49,7 @@ class DeleteMarker:
         """Raises InvalidRequest when the schema lacks the column, Unsupported when its values are not compared as text."""
         if self.field not in schema.names:
             raise InvalidRequest(
-                f"hoodie.payload.delete.field={self.field} is no column of the table; columns: {', '.join(schema.names)}"
+                f"hoodie.payload.delete.field={self.field} is not a column of the table; columns: {', '.join(schema.names)}"
             )
         kind = schema.field(self.field).type
         if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):

@@ -9,7 +9,7 @@ Source: docs/formats/metadata-table.md, partitions and hash functions.
 
 H has 12 characters and M has 24, so the beginning of a key is a prefix of its own: H(column) finds a column in all files,
 H(column) + H(partition) in those of one partition.  Partitions are relative paths, empty in a table without partitions; files are
-bare names, those of log files with their leading dot.  Keys of record and secondary indexes are no hashes: see `format.metadata`.
+bare names, those of log files with their leading dot.  Keys of record and secondary indexes are not hashes: `format.metadata`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     binary; every timestamp microseconds in UTC.  A timestamp without a zone is taken as an instant in UTC: Hudi has no
     local timestamps, and refuses Spark's timestamp_ntz.
     Refused: uint64, decimal256, null, time, duration, interval, union, extension types but JSON, structs without fields,
-    maps whose keys are no strings, and two columns of one struct or table whose names are equal up to case.
+    maps whose keys are not strings, and two columns of one struct or table whose names are equal up to case.
     Nullability and the field metadata entry `comment` are kept; all other metadata is dropped.
     """
     problems: list[str] = []

@@ -47,7 +47,7 @@ class Ordering:
         return tuple(dict.fromkeys(field.split(".")[0] for field in self.fields))
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
-        """The ordering value of each row.  Raises InvalidRequest when a field is no column; not asked where there is none."""
+        """The ordering value of each row.  Raises InvalidRequest when a field is not a column; not asked where there is none."""
         columns = [self._filled(ordering_values(rows, field)) for field in self.fields]
         return columns[0] if len(columns) == 1 else _tuples(columns)
 
@@ -88,7 +88,7 @@ def ordering_values(rows: pa.Table, field: str) -> pa.ChunkedArray:
     column = rows.column(head)
     for name in rest:
         if not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
-            raise InvalidRequest(f"ordering field {field!r} is not a column: {name!r} is no field of the struct before it")
+            raise InvalidRequest(f"ordering field {field!r} is not a column: {name!r} is not a field of the struct before it")
         column = pc.struct_field(column, name)
     return column
 

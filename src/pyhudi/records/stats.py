@@ -305,7 +305,7 @@ def _footer_value(raw: Any, leaf: Any, type_: pa.DataType) -> Any:
     if is_binary_like(type_):
         return data
     try:
-        # A bound that was cut within a character is no bound of text.
+        # A bound that was cut within a character does not bound text.
         return data.decode()
     except UnicodeDecodeError:
         return None

@@ -165,7 +165,7 @@ def _scientific_text(values: pa.Array, shortest: pa.Array) -> pa.Array:
     significant = pc.utf8_ltrim(digits, characters="0")
     leading_zeros = pc.subtract(pc.utf8_length(digits), pc.utf8_length(significant))
     significant = pc.utf8_rtrim(significant, characters="0")
-    # A number without an exponent has an empty group, which is power 0; the plus sign is no part of an Arrow integer text.
+    # A number without an exponent has an empty group, which is power 0; the plus sign is not part of an Arrow integer text.
     power = pc.utf8_ltrim(pc.if_else(pc.equal(power, ""), "0", power), characters="+")
     exponent = pc.subtract(pc.add(pc.cast(power, pa.int32()), pc.subtract(pc.utf8_length(whole), 1)), leading_zeros)
     tail = pc.utf8_slice_codeunits(significant, 1)

@@ -132,7 +132,7 @@ class TimePattern:
         try:
             return _instant_ms(values, zone)
         except (ValueError, OverflowError) as error:
-            raise InvalidRequest(f"the time {text!r} is no point in time under the pattern {self.text!r}: {error}") from error
+            raise InvalidRequest(f"the time {text!r} is not a point in time under the pattern {self.text!r}: {error}") from error
 
 
 def parse_pattern(text: str) -> TimePattern:

@@ -81,7 +81,7 @@ def lanes(found: Sequence[Span]) -> str:
 
 
 def readable_time(digits: str | None) -> str:
-    """The digits of an instant as `2026-11-21 10:55:16.551`; digits that are no date as they are, '' for None."""
+    """The digits of an instant as `2026-11-21 10:55:16.551`; digits that are not a date as they are, '' for None."""
     if digits is None:
         return ""
     if len(digits) < 14 or not digits.isdigit():

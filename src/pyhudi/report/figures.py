@@ -83,7 +83,7 @@ class Amplification:
 def spans(timeline: pa.Table, commits: pa.Table) -> tuple[Span, ...]:
     """The instants, by request time.  timeline: TIMELINE_SCHEMA; commits: COMMITS_SCHEMA, which tells a compaction from a write.
 
-    Instants whose digits are no date (those of bootstraps) are left out.
+    Instants whose digits are not a date (those of bootstraps) are left out.
     """
     operations = dict(zip(commits["request_time"].to_pylist(), commits["operation"].to_pylist(), strict=True))
     found = []

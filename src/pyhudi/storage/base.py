@@ -115,7 +115,7 @@ class Storage(Protocol):
 
     def is_second_way(self, folder: str, mark: str) -> bool:
         """Whether `folder` is a symbolic link to what has a place without it: something inside the root or around it, or a folder
-        that has an entry named `mark` or lies below one that has.  False for whatever is no link, and where there are none.
+        that has an entry named `mark` or lies below one that has.  False for whatever is not a link, and where there are none.
         """
         ...
 

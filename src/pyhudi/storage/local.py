@@ -48,7 +48,7 @@ _TEMPORARY_PREFIX = ".pyhudi-"
 _TEMPORARY_SUFFIX = ".tmp"
 _UUID_LENGTH = 36
 
-# What open() says when the path is no file; as in an object store, a folder is none.
+# What open() says when the path is not a file; as in an object store, a folder is none.
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 
 # What link() says where the file system has no links.

@@ -47,7 +47,7 @@ class Markers:
         """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
 
         Data files need not exist, and those of a write that is under way may still be recorded meanwhile.
-        Raises CorruptData when something in the folder is no marker: it may hide one.
+        Raises CorruptData when something in the folder is not a marker: it may hide one.
         """
         top = self._storage.list(self._folder)
         lists = [info.path for info in top.files if _LIST_FILE.fullmatch(info.name)]
@@ -66,7 +66,7 @@ class Markers:
         # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
         found.extend(self._listed(lists))
         if strangers:
-            raise CorruptData("a file among the markers is no marker", path=self._storage.absolute(min(strangers)))
+            raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(strangers)))
         return _ordered(found)
 
     def delete(self) -> None:

@@ -219,7 +219,7 @@ class ObjectStorage:
             if isinstance(translated, TableState):
                 return Listing()
             raise translated from error
-        # The object `folder/` that Hadoop may have made stands for the folder and is no file in it.
+        # The object `folder/` that Hadoop may have made stands for the folder and is not a file in it.
         files = [self._info(meta) for meta in found["objects"] if meta["path"] != prefix]
         folders = [self._relative(path) for path in found["common_prefixes"]]
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))

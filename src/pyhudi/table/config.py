@@ -206,7 +206,7 @@ def load_table_config(storage: Storage) -> TableConfig:
             for key in ("hoodie.timeline.layout.version", "hoodie.table.checksum"):
                 # Every writer puts the checksum in; ours puts it last, so that a file which lost its end is known by it.
                 if key not in values:
-                    raise CorruptData(f"hoodie.properties has no {key}: this is no usable Hudi table")
+                    raise CorruptData(f"hoodie.properties has no {key}: this is not a usable Hudi table")
             config = TableConfig.from_properties(values)
             check_seal(data)
             return config

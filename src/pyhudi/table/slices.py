@@ -97,7 +97,7 @@ class SlicingState:
 def build_file_groups(
     partition: str, files: Iterable[FileInfo], state: SlicingState, *, change_logs: bool = False
 ) -> tuple[FileGroup, ...]:
-    """Sort the files of one partition into groups and slices.  Names that are no data files are passed over.
+    """Sort the files of one partition into groups and slices.  Names that are not data files are passed over.
 
     Groups are ordered by file id.  No file is filtered here: that depends on the query.  change_logs: `.cdc` files stand among
     the logs, as who deletes slices has to see them.

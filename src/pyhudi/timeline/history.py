@@ -55,7 +55,7 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """first <= time <= last; None is no bound."""
+    """first <= time <= last; None means no bound."""
 
     first: str | None = None
     last: str | None = None

@@ -187,7 +187,7 @@ def test_deletes_without_an_ordering_value_among_tuples() -> None:
     [
         (TWO, [pa.string()], "is a tuple, and the table has one"),
         (TWO, [pa.string(), pa.int64(), pa.int64()], "another number of values"),
-        ("0602", [pa.string(), pa.int64()], "is no tuple"),
+        ("0602", [pa.string(), pa.int64()], "is not a tuple"),
     ],
 )
 def test_tuples_of_another_length_are_damage(row: str, kinds: list[pa.DataType], what: str) -> None:

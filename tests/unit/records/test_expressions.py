@@ -47,7 +47,7 @@ MOMENT = datetime(2023, 11, 14, 22, 13, 20, 123456, UTC)
         ("unix_timestamp", {}, pa.string(), "2023-02-29 00:00:00", None),
         ("to_date", {}, pa.string(), " 2024-2-29 and more", date(2024, 2, 29)),
         ("to_date", {}, pa.string(), "2024", date(2024, 1, 1)),
-        ("to_date", {}, pa.string(), "no date", None),
+        ("to_date", {}, pa.string(), "not a date", None),
         ("to_date", {"format": "yyyyMMdd"}, pa.string(), "20240229", date(2024, 2, 29)),
         ("to_date", {"format": "yyyyMMdd"}, pa.string(), "20230229", None),
         (
@@ -107,7 +107,7 @@ def test_wrong_requests() -> None:
         IndexExpression("split", (("pattern", ","),))
     with pytest.raises(InvalidRequest, match=r"options of substring are pos, len; it got pos"):
         IndexExpression("substring", (("pos", "1"),))
-    with pytest.raises(InvalidRequest, match="no whole number"):
+    with pytest.raises(InvalidRequest, match="not a whole number"):
         evaluate("date_add", [date(2024, 1, 1)], pa.date32(), days="1.5")
     with pytest.raises(InvalidRequest, match="has 1 groups"):
         evaluate("regexp_extract", ["a"], pa.string(), pattern="(a)", idx="2")

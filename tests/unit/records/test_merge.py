@@ -68,7 +68,7 @@ def test_which_is_newer(small: Any, large: Any) -> None:
 def test_ordering_values_follow_a_path() -> None:
     table = pa.table({"meta": [{"at": {"ts": 5}}, {"at": None}, None]})
     assert ordering_values(table, "meta.at.ts").to_pylist() == [5, None, None]
-    with pytest.raises(InvalidRequest, match="'no' is no field"):
+    with pytest.raises(InvalidRequest, match="'no' is not a field"):
         ordering_values(table, "meta.no")
     with pytest.raises(InvalidRequest, match="is not a column"):
         ordering_values(table, "ts")

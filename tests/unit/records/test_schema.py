@@ -226,7 +226,7 @@ def test_columns_are_found_by_dotted_name() -> None:
     assert field_at(batch.schema, "s.a").name == "s.a"
     with pytest.raises(InvalidRequest, match=r"did you mean 's\.a'"):
         field_at(batch.schema, "s.A")
-    with pytest.raises(InvalidRequest, match="no struct"):
+    with pytest.raises(InvalidRequest, match="not a struct"):
         field_at(batch.schema, "c.x")
 
 

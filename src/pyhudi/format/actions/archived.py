@@ -43,7 +43,7 @@ SERVICE_DOCUMENTS: Mapping[Action, type[ServiceDocument]] = {
     Action.SAVEPOINT: SavepointMetadata,
     Action.INDEXING: IndexCommitMetadata,
 }
-"""What the completed file of the other actions holds; a schemacommit's is no Avro document."""
+"""What the completed file of the other actions holds; a schemacommit's is not an Avro document."""
 
 
 @dataclass(frozen=True, slots=True)

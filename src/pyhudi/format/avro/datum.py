@@ -27,7 +27,7 @@ def encode_datum(schema: Schema, value: Any) -> bytes:
 def decode_datum(schema: Schema, data: bytes | bytearray | memoryview, target: Schema | None = None) -> Any:
     """The one value that fills `data`, written with `schema`, in the shape of `target` (None: of `schema`).
 
-    Raises CorruptData for bytes that are no such value, or for schemas that do not fit together.
+    Raises CorruptData for bytes that are not such a value, or for schemas that do not fit together.
     """
     read = compiled_reader(schema, target)
     whole = bytes(data)

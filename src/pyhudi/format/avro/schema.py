@@ -133,7 +133,7 @@ def _parse_named(definition: dict[str, Any], kind: str, namespace: str, names: d
     if "." in name:
         own, _, name = name.rpartition(".")
     if not isinstance(own, str):
-        raise CorruptData("a namespace of an Avro schema is no text")
+        raise CorruptData("a namespace of an Avro schema is not text")
     full = f"{own}.{name}" if own else name
     if full in names:
         raise CorruptData("an Avro schema defines a name twice", found=full[:100])

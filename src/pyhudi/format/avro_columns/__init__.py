@@ -160,7 +160,7 @@ class AvroRecords:
 def avro_records(text: str) -> AvroRecords:
     """The codec of a record schema, kept for the next call with the same text.
 
-    Raises CorruptData when the text is no Avro record, Unsupported for what the head of this module leaves out.
+    Raises CorruptData when the text is not an Avro record, Unsupported for what the head of this module leaves out.
     """
     schema = avro_to_arrow(text)
     root = compile_node(resolve_avro(text), pa.struct(list(schema)))

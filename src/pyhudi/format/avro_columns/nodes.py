@@ -216,7 +216,7 @@ class EnumNode(Node):
         numbers = pc.index_in(array, self.symbols)
         if numbers.null_count:
             wrong = array.filter(numbers.is_null())[0].as_py()
-            raise InvalidRequest(f"{wrong!r} is no symbol of the enum {self.symbols.to_pylist()}")
+            raise InvalidRequest(f"{wrong!r} is not a symbol of the enum {self.symbols.to_pylist()}")
         return [varints(numbers.to_numpy().astype(np.int64))]
 
 

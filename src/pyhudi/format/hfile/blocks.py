@@ -60,7 +60,7 @@ def decode_block(window: memoryview, position: int, codec: Codec, *, window_offs
     """Decode the block that begins at `position` of `window`.
 
     window_offset: where the window begins in the file, for error messages.  Checksums are verified.
-    Raises CorruptData when the bytes are no whole block, Unsupported for a codec or checksum type that is not read.
+    Raises CorruptData when the bytes are not a whole block, Unsupported for a codec or checksum type that is not read.
     """
     offset = window_offset + position
     if not 0 <= position <= len(window) - HEADER_BYTES:

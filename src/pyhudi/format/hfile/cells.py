@@ -208,7 +208,7 @@ def _broken_entry(data: memoryview | bytes, start: int, offset: int | None) -> C
     if len(head) < _HEAD_BYTES or end >= len(data):
         return CorruptData(f"an entry {where} is cut short", offset=offset, expected=end + 1, found=len(data))
     if key_bytes > row_bytes + 12 or (key_bytes == row_bytes + 12 and data[start + 7 + key_bytes] != _PUT):
-        return Unsupported(f"the entry {where} has a column family or is no plain value: Hudi writes no such entries")
+        return Unsupported(f"the entry {where} has a column family or is not a plain value: Hudi writes no such entries")
     if key_bytes == row_bytes + 12 and data[end] != 0:
         return Unsupported(f"the entry {where} has a version number: Hudi writes no such entries")
     return CorruptData(f"lengths of the entry {where}", offset=offset, expected=row_bytes + 12, found=key_bytes)

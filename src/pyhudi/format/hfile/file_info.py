@@ -34,7 +34,7 @@ _MAGIC = b"PBUF"
 
 
 def decode_file_info(data: memoryview, *, offset: int = 0) -> dict[str, bytes]:
-    """Names and values.  offset: of the block, for error messages.  Raises CorruptData when the data is no file info."""
+    """Names and values.  offset: of the block, for error messages.  Raises CorruptData when the data is not file info."""
     cursor = Cursor(data, base=offset)
     cursor.expect(_MAGIC, "the magic of an HFile's file info")
     message = cursor.take(cursor.varint())
@@ -46,7 +46,7 @@ def decode_file_info(data: memoryview, *, offset: int = 0) -> dict[str, bytes]:
         try:
             name = pair.get(1, b"").decode()
         except UnicodeDecodeError as error:
-            raise CorruptData("a name in an HFile's file info is no UTF-8", offset=offset) from error
+            raise CorruptData("a name in an HFile's file info is not UTF-8", offset=offset) from error
         values[name] = pair.get(2, b"")
     return values
 

@@ -81,7 +81,7 @@ def decode_meta_index(data: memoryview, count: int, *, limit: int, offset: int =
     try:
         return {entry.row.decode(): entry for entry in entries}
     except UnicodeDecodeError as error:
-        raise CorruptData("a name in an HFile's meta index is no UTF-8", offset=offset) from error
+        raise CorruptData("a name in an HFile's meta index is not UTF-8", offset=offset) from error
 
 
 def decode_index(data: memoryview, *, limit: int, offset: int = 0) -> BlockIndex:

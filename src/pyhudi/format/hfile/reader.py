@@ -181,7 +181,7 @@ def open_hfile(read_range: ReadRange, size_bytes: int) -> HFile:
     """Open the file of `size_bytes` whose bytes [offset, offset + length) `read_range(offset, length)` returns.
 
     One read, or two when trailer and load-on-open section are longer than 64 KiB.
-    Raises CorruptData when the bytes are no HFile, Unsupported for versions, codecs and encodings that are not read.
+    Raises CorruptData when the bytes are not an HFile, Unsupported for versions, codecs and encodings that are not read.
     """
     tail_offset = max(0, size_bytes - _TAIL_BYTES)
     tail = _read_exactly(read_range, tail_offset, size_bytes - tail_offset)

@@ -49,7 +49,7 @@ class Trailer:
 def decode_trailer(data: memoryview | bytes, size_bytes: int) -> Trailer:
     """Decode the last TRAILER_BYTES of a file of `size_bytes`.
 
-    Raises CorruptData when they are no trailer or point outside the file, Unsupported for another major version, an encrypted
+    Raises CorruptData when they are not a trailer or point outside the file, Unsupported for another major version, an encrypted
     file, or a codec number that does not exist.
     """
     start = size_bytes - TRAILER_BYTES

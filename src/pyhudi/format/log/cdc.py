@@ -41,7 +41,7 @@ DELETE: Final = "d"
 def cdc_schema(mode: CdcMode, table_schema: str) -> str:
     """The Avro schema of the CDC blocks of a table.
 
-    table_schema: the table's Avro schema without meta columns.  Raises CorruptData when it is no record.
+    table_schema: the table's Avro schema without meta columns.  Raises CorruptData when it is not a record.
     """
     fields: list[dict[str, Any]]
     if mode is CdcMode.OP_KEY_ONLY:

@@ -46,7 +46,7 @@ def decode_positions(text: str, record_count: int | None = None) -> Positions:
     """The positions in a header, rising.
 
     record_count: how many records the block has, when that is known; another number of positions is damage.
-    Raises CorruptData for a text that is no bitmap.
+    Raises CorruptData for a text that is not a bitmap.
     """
     try:
         data = base64.b64decode(text.encode("utf-8", "replace"), validate=True)

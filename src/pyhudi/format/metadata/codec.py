@@ -149,7 +149,7 @@ class _AbsentNode(Node):
         return pa.nulls(len(rows))
 
     def walk(self, cursor: Cursor) -> None:
-        raise Internal("payloads are no items of an array")
+        raise Internal("payloads are not items of an array")
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         raise Internal("an absent payload is not encoded")
@@ -181,7 +181,7 @@ class _WrappedNode(Node):
         return pa.StructArray.from_arrays([pa.array(kinds), values], fields=list(WRAPPED))
 
     def walk(self, cursor: Cursor) -> None:
-        raise Internal("column bounds are no items of an array")
+        raise Internal("column bounds are not items of an array")
 
     def encode(self, array: pa.Array) -> list[pa.Array]:
         kinds, values = array.flatten()
@@ -211,7 +211,7 @@ class _NoneNode(Node):
 def _layout(schema: str, payload: Payload) -> _Layout:
     root = parse_schema(schema).root
     if not isinstance(root, avro.Record):
-        raise CorruptData("the schema of the metadata table is no record", found=root.kind)
+        raise CorruptData("the schema of the metadata table is not a record", found=root.kind)
     steps: list[tuple[str, Node]] = []
     wanted: NullableNode | None = None
     for field in root.fields:

@@ -100,7 +100,7 @@ def encode_column_stats(stats: pa.RecordBatch, kind: RecordType) -> pa.BinaryArr
     Raises InvalidRequest when a row has one bound without the other: readers would take the other for "all null".
     """
     if kind not in (RecordType.COLUMN_STATS, RecordType.PARTITION_STATS):
-        raise InvalidRequest(f"column statistics are no records of type {kind.name}")
+        raise InvalidRequest(f"column statistics are not records of type {kind.name}")
     kinds = [stats.column(name).field("kind") for name in ("min", "max")]
     one_sided = pc.not_equal(pc.equal(kinds[0], int(Wrapper.NULL)), pc.equal(kinds[1], int(Wrapper.NULL)))
     if pc.any(one_sided).as_py():

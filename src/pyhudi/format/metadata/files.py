@@ -68,7 +68,7 @@ def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> p
     try:
         partitions = keys.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise CorruptData("a key of the files partition is no UTF-8") from error
+        raise CorruptData("a key of the files partition is not UTF-8") from error
     return pa.RecordBatch.from_arrays(
         [
             partitions.take(pa.array(records)),

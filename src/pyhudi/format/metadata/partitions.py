@@ -65,7 +65,7 @@ _FILE_ID_PREFIXES = {
 
 
 def parse_partition(name: str) -> PartitionKind | None:
-    """What the partition of this name indexes; None for a name that is no partition known to us."""
+    """What the partition of this name indexes; None for a name that is not a partition known to us."""
     for prefix, kind in (
         (SECONDARY_INDEX_PREFIX, PartitionKind.SECONDARY_INDEX),
         (EXPRESSION_INDEX_PREFIX, PartitionKind.EXPRESSION_INDEX),
@@ -85,7 +85,7 @@ def format_file_id(partition: str, index: int) -> str:
 def parse_file_group_index(file_id: str) -> int:
     """The number of a file group from its file id; older tables leave the last `-0` away.
 
-    Raises CorruptData for a name that is no file id of the metadata table, Unsupported for one of a record index that has file
+    Raises CorruptData for a name that is not a file id of the metadata table, Unsupported for one of a record index that has file
     groups of its own for each partition of the table: keys are unique within a partition only, and numbers repeat.
     """
     section, index = parse_file_group(file_id)

@@ -167,7 +167,7 @@ COMMIT_SCHEMA = _text(_FIELDS)
 def has_our_layout(schema: str) -> bool:
     """Whether values written by this Avro schema have the same bytes as ours: the same fields and types in the same order.
 
-    Documentation, defaults and attributes say nothing of bytes.  False also for a text that is no JSON.
+    Documentation, defaults and attributes say nothing of bytes.  False also for a text that is not JSON.
     """
     try:
         return bool(_shape(json.loads(schema)) == _shape(json.loads(RECORD_SCHEMA)))

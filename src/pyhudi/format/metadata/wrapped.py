@@ -171,7 +171,7 @@ def wrap_stored(bounds: Sequence[Any], column: pa.DataType) -> pa.StructArray:
     try:
         array = pa.array(bounds, column if kind is Wrapper.DECIMAL else _TYPE_OF_KIND[kind])
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-        raise InvalidRequest(f"a column bound is no {column}: {error}") from error
+        raise InvalidRequest(f"a column bound is not a {column}: {error}") from error
     return wrap(array.view(column) if _is_number(column) else array)
 
 
@@ -180,7 +180,7 @@ def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.N
 
     Where it is known, null means that the column has no value but null there.  Where it is not known, the array is null too: the
     bound has another kind than the column's type, or does not fit into it, as happens after a column has changed its type.
-    Raises CorruptData when the bytes are no value of their kind.
+    Raises CorruptData when the bytes are not a value of their kind.
     """
     kinds: npt.NDArray[np.uint8] = bounds.field("kind").to_numpy()
     values = bounds.field("value")

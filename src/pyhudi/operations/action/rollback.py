@@ -462,7 +462,7 @@ def _path(context: TableContext, partition: str, file: str) -> str:
     path = planned_path(partition, file)
     if path is None:
         raise InvalidRequest(
-            f"the rollback plan names {file}, which is no file of partition {partition!r} of {context.storage.uri}; nothing "
+            f"the rollback plan names {file}, which is not a file of partition {partition!r} of {context.storage.uri}; nothing "
             "of it was deleted"
         )
     return path

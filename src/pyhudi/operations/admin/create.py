@@ -266,7 +266,7 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
     """Remove a table that this process has just made for a write which failed, unless somebody writes to it.  Whether it is gone.
 
     The write took itself back, so that its rollback alone may stand on the timeline.  The table goes with its properties; what a
-    crash leaves of it is no table, and the next creation builds on that.
+    crash leaves of it is not a table, and the next creation builds on that.
     """
     with context.locked(wait_ms) as held:
         if any(instant.action is not Action.ROLLBACK or instant.is_pending for instant in held.timeline.load().instants):
@@ -345,13 +345,13 @@ def parse_table_type(text: str) -> str:
 
 
 def check_columns(keys: KeySpec, ordering: str | None, schema: pa.Schema) -> None:
-    """Raises InvalidRequest when a key, partition or ordering field is no column of the schema."""
+    """Raises InvalidRequest when a key, partition or ordering field is not a column of the schema."""
     roles = [("record key", name) for name in keys.record_fields]
     roles += [("partition", name) for name in partition_columns(keys)]
     roles += [("ordering", ordering)] if ordering else []
     for role, name in roles:
         if not _has_column(schema, name):
-            raise InvalidRequest(f"{role} field {name!r} is no column of the data; its columns are: {', '.join(schema.names)}")
+            raise InvalidRequest(f"{role} field {name!r} is not a column of the data; its columns are: {', '.join(schema.names)}")
 
 
 def check_against_table(options: Options, config: TableConfig) -> None:

@@ -236,7 +236,7 @@ def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSetti
         yield RepairStep(RepairKind.ORPHANS, info.path, finding, "it is deleted")
     if doomed and not dry_run:
         with context.locked(settings.commit.lock_wait_ms) as held:
-            # What has come to the timeline since, by a rescue or a copy, is no orphan any more.
+            # What has come to the timeline since, by a rescue or a copy, is no longer an orphan.
             timeline = held.timeline.load()
             known = {instant.request_time for instant in timeline.instants}
             held.storage.delete(path for path, time in doomed if time not in known and _is_gone(timeline, time))

@@ -10,7 +10,7 @@
              2. - 4. as above, the other way round
 
 A crash before 3 leaves the table of the version that it had, and the next attempt begins anew; after it, one of the new version,
-and the next attempt removes what is left.  Instants that stand where their version does not look are no harm.
+and the next attempt removes what is left.  Instants that stand where their version does not look do no harm.
 
     instant file            version 6                         version 8
     name when completed     `t.commit`, time: the file's      `t_c.commit`

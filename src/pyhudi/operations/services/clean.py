@@ -9,7 +9,7 @@
 
 A heartbeat tells from before 3 on that the clean lives.  A crash leaves a pending clean, whose plan the next one carries out: at
 once when it was ours and its process is dead; one of another writer, which cannot be asked, when its newest file is old (see
-`has_died`).  Files that are gone already count as failed, as in the real Hudi's files, and are no error.
+`has_died`).  Files that are gone already count as failed, as in the real Hudi's files, and are not an error.
 
 Source: writing and services, "Cleaning".
 """
@@ -367,7 +367,7 @@ def _paths_by_partition(context: TableContext, plan: CleanerPlan) -> dict[str, t
             path = planned_path(partition, uri)
             if path is None:
                 raise InvalidRequest(
-                    f"the clean plan names {uri}, which is no file of partition {partition!r} of {context.storage.uri}; "
+                    f"the clean plan names {uri}, which is not a file of partition {partition!r} of {context.storage.uri}; "
                     "nothing of it was deleted"
                 )
             found.append(path)

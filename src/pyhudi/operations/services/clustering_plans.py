@@ -147,14 +147,14 @@ def _slice_of(context: TableContext, piece: SliceInfo, written: Mapping[str, int
         path = _below(context, piece, piece.data_file_path)
         name = parse_base_file(file_name_of(path))
         if name is None:
-            raise TableState(f"the clustering plan names {piece.data_file_path}, which is no base file")
+            raise TableState(f"the clustering plan names {piece.data_file_path}, which is not a base file")
         base = BaseFile(path, name, _size(context, path))
     logs = []
     for file in reversed(piece.delta_file_paths or ()):
         path = _below(context, piece, file)
         log_name = parse_log_file(file_name_of(path))
         if log_name is None:
-            raise TableState(f"the clustering plan names {file}, which is no log file")
+            raise TableState(f"the clustering plan names {file}, which is not a log file")
         logs.append(LogFile(path, log_name, check_size(context.storage, path, _size(context, path), written)))
     instant = base.name.instant_time if base else logs[0].name.instant_time if logs else ""
     return FileSlice(piece.partition_path or "", piece.file_id or "", instant, base, tuple(logs))
@@ -164,7 +164,7 @@ def _below(context: TableContext, piece: SliceInfo, uri: str) -> str:
     path = planned_path(piece.partition_path or "", uri)
     if path is None:
         raise TableState(
-            f"the clustering plan names {uri}, which is no file of partition {piece.partition_path!r} of {context.storage.uri}"
+            f"the clustering plan names {uri}, which is not a file of partition {piece.partition_path!r} of {context.storage.uri}"
         )
     return path
 

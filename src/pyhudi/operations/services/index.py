@@ -152,7 +152,7 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
         there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
         definitions = load_index_definitions(context)
         if name == FILES:
-            raise InvalidRequest("files is no index but the list of files: Table.drop_metadata_table() removes all")
+            raise InvalidRequest("files is not an index but the list of files: Table.drop_metadata_table() removes all")
         if name not in there and name not in definitions:
             raise InvalidRequest(f"the table at {context.storage.uri} has no index {name!r}; it has {', '.join(sorted(there))}")
         dependent = needing(name, there)

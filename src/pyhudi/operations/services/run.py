@@ -109,7 +109,7 @@ class PassSettings:
 
         names: of services; None for all, of which log compactions and clusterings are planned, and partitions expire, only where
         the options switch that on.  plan: whether new plans are made at all.
-        Raises InvalidRequest for a name that is no service.
+        Raises InvalidRequest for a name that is not a service.
         """
         known = tuple(service.name for service in registry.SERVICES)
         unknown = set(names or ()) - set(known)

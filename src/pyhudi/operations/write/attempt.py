@@ -60,7 +60,7 @@ class Written:
 
 @contextmanager
 def outdated_where_files_are_gone(snapshot: Snapshot) -> Iterator[None]:
-    """A file that is gone from a state which is no longer whole is no damage: the write is planned anew."""
+    """A file that is gone from a state which is no longer whole is not damage: the write is planned anew."""
     try:
         yield
     except TableState:

@@ -50,7 +50,7 @@ def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]
         tagged = _without_known(settings, tagged)
     profile = tagged.profile()
     if shape.finds_only:
-        # What is to be deleted or changed and stands nowhere is no insert.
+        # What is to be deleted or changed and stands nowhere is not inserted.
         profile = replace(profile, inserts={})
     attempt.phases.end("index")
     inserts: dict[str, tuple[InsertTarget, ...]] = {}

@@ -19,7 +19,7 @@ class WriteShape:
     looks_up: the index is asked where incoming keys stand.
     adds: rows are added whether their keys are there or not; in_bulk: and the inflight file says nothing of where.
     passes_over: of the rows to insert those whose keys are there are left out, or refused: `duplicate_policy`.
-    finds_only: what stands nowhere is no insert: deletes, and updates of some columns.
+    finds_only: what stands nowhere is not inserted: deletes, and updates of some columns.
     compares: incoming rows meet the stored ones of their keys, by their ordering values.
     places_nothing: rows go to new files, file group by file group as they come.
     replaces: file groups make way for the rows; everything: those of all partitions.

@@ -75,18 +75,18 @@ def micros_of_text(text: str) -> int:
             return (aware - _EPOCH) // timedelta(microseconds=1)
         except ValueError:
             pass
-    raise InvalidRequest(f"{text!r} is no time: write 2024-05-06 or 2024-05-06 07:08:09.123456, with +02:00 or Z for a zone")
+    raise InvalidRequest(f"{text!r} is not a time: write 2024-05-06 or 2024-05-06 07:08:09.123456, with +02:00 or Z for a zone")
 
 
 def _date_of(text: str) -> date:
     try:
         return date.fromisoformat(text.strip()) if re.fullmatch(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}\s*", text) else _no_date(text)
     except ValueError as error:
-        raise InvalidRequest(f"{text!r} is no date: {error}") from error
+        raise InvalidRequest(f"{text!r} is not a date: {error}") from error
 
 
 def _no_date(text: str) -> date:
-    raise InvalidRequest(f"{text!r} is no date: write 2024-05-06")
+    raise InvalidRequest(f"{text!r} is not a date: write 2024-05-06")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
     """A partition field's text as a value of its column's type, canonical as `records.normalise` makes it; None gives null.
 
     A timestamp is read from microseconds (what Hudi writes) and from `2024-05-06 07:08:09.123`.
-    Raises CorruptData when the text is no value of the type.
+    Raises CorruptData when the text is not a value of the type.
     """
     if text is None:
         return pa.scalar(None, type_)

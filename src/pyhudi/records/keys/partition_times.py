@@ -88,7 +88,7 @@ def _whole_numbers(array: pa.Array, name: str) -> pa.Int64Array:
         try:
             return pc.cast(pc.trunc(array), pa.int64())
         except pa.ArrowInvalid as error:
-            raise InvalidRequest(f"column {name!r} holds a number that is no time: {error}") from error
+            raise InvalidRequest(f"column {name!r} holds a number that is not a time: {error}") from error
     raise InvalidRequest(f"column {name!r} of type {type_} cannot be a time: use a number, a text, a date or a timestamp")
 
 
@@ -99,7 +99,7 @@ def _checked_range(
     if len(outside):
         row = outside[0]
         raise InvalidRequest(
-            f"column {name!r} holds {values[row]} in row {row} (counted from 0), which is no time in the years 1 to 9999: "
+            f"column {name!r} holds {values[row]} in row {row} (counted from 0), which is not a time in the years 1 to 9999: "
             "check the time type and unit"
         )
     return instants

@@ -81,7 +81,7 @@ class TimeRule:
         try:
             patterns = [part.strip() for part in re.split(delimiter, value("input.dateformat") or "")]
         except re.error as error:
-            raise InvalidRequest(f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is no pattern: {error}") from error
+            raise InvalidRequest(f"{TIME_PREFIXES[0]}input.dateformat.list.delimiter.regex is not a pattern: {error}") from error
         zone = value("timezone")
         return cls(
             type=TimeType(type_.upper()),

@@ -123,7 +123,7 @@ class GroupReader:
             for batch in wanted.read(opened):
                 yield Cells(batch.column("key"), batch.column("value"), schema)
         except UnicodeDecodeError as error:
-            raise CorruptData("the schema in an HFile is no UTF-8", path=self._files.absolute(file)) from error
+            raise CorruptData("the schema in an HFile is not UTF-8", path=self._files.absolute(file)) from error
         except CorruptData as error:
             raise error.with_path(self._files.absolute(file)) from error
 

@@ -254,4 +254,4 @@ def _text(keys: pa.BinaryArray) -> pa.StringArray:
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid as error:
-        raise CorruptData("a key of the metadata table is no UTF-8") from error
+        raise CorruptData("a key of the metadata table is not UTF-8") from error

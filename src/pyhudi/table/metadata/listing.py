@@ -30,7 +30,7 @@ from pyhudi.timeline.timeline import Timeline
 _LOG = logging.getLogger(__name__)
 
 DAMAGE = (CorruptData, TableState, Unsupported)
-"""What a metadata table that is missing, damaged or newer than this reader raises.  A store that does not answer is no damage."""
+"""What a metadata table that is missing, damaged or newer than this reader raises.  A store without an answer is not damage."""
 
 T = TypeVar("T")
 

@@ -1,6 +1,6 @@
 """The list of the table's files: which partitions there are, and which files of what size are in them.
 
-A commit adds its files; a clean removes those that it deleted, and partitions that are no more.
+A commit adds its files; a clean removes those that it deleted, and partitions that no longer exist.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class Commit:
 class Cleaned:
     """What a clean deleted.
 
-    deleted: partition path -> bare names of files; gone: partitions that are no more.
+    deleted: partition path -> bare names of files; gone: partitions that no longer exist.
     """
 
     context: TableContext
