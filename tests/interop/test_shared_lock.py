@@ -49,8 +49,8 @@ def test_the_real_one_lands_beside_busy_writers_of_ours_and_nobody_overwrites_un
     """Every commit replaces the newest file that was committed before it: an update that overwrote another one unseen would
     name an older one.
 
-    Newest is what has the greatest time, and the real Hudi takes its time long before it plans.  What it has built on a commit
-    that is younger by time lies below that, for every reader, and is not to be seen; the same befalls two of its own writers.
+    Newest is what has the greatest time, and the real Hudi takes its time long before it plans.  What the real 1.0.2 built on a
+    commit of ours that is younger by time lay below that, for every reader, and was not to be seen.
     """
     path = tmp_path / "t"
     table = Table.create(str(path), name="t", record_key="id", ordering="ts", options=OURS)
