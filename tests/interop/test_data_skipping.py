@@ -21,6 +21,8 @@ from pyhudi.table.metadata.listing import MetadataListing
 from pyhudi.table.metadata.records import MetadataTable
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows, without_meta
+from tests.unit.operations.test_changed_types import CHANGES
+from tests.unit.operations.test_changed_types import changed as with_changed_type
 
 pytestmark = pytest.mark.interop
 
@@ -224,3 +226,14 @@ def test_an_expression_index_answers_for_its_expression_alone(hudi: RealHudi, tm
     assert "expr_index_idx_low" in metadata.partitions
     assert Table(tmp_path).scan(filter="city = 'São Paulo'").count() > 0
     check_filters(hudi, tmp_path, (*ITS_DEFECTS, "city"))
+
+
+@pytest.mark.parametrize(("old", "new"), CHANGES, ids=[f"{old} to {new}" for old, new in CHANGES])
+def test_the_real_one_finds_rows_by_a_column_that_has_changed_its_type(
+    hudi: RealHudi, tmp_path: Path, old: pa.DataType, new: pa.DataType
+) -> None:
+    """A bound of the old type ends its query with a ClassCastException, also of a narrower number."""
+    table = with_changed_type(tmp_path / "t", "cow", old, new).scan().to_arrow()
+    for key, value in zip(table["id"].to_pylist(), table["n"].cast(pa.string()).to_pylist(), strict=True):
+        found = hudi.read(tmp_path / "t", columns=["id"], where=f"n = '{value}'")
+        assert found["id"].to_pylist() == [key], value

@@ -2,7 +2,8 @@
 
 Which columns have statistics stands in the index definitions, in an entry that holds for the statistics of partitions too.  A
 commit brings it to the columns that the writer asks for.  Where columns join that the table has had without statistics, the
-records of older files lack them, and the real Hudi passes over what lacks them: then both indexes are dropped and built anew.
+records of older files lack them, and the real Hudi passes over what lacks them; where a column changes its type, they have bounds
+of its former type, at which the real Hudi's queries end.  In both cases both indexes are dropped and built anew.
 
 Source: storage format, "Metadata table", column_stats and partition_stats.
 """
@@ -25,6 +26,7 @@ from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition, format_index_definitions
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
+from pyhudi.format.metadata.wrapped import wrapped_kind
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
@@ -127,13 +129,16 @@ class Statistics:
         """The columns that had statistics until now, and have none from this commit on."""
 
     def begin(self) -> None:
-        """Bring the definition to the columns that were asked for; both indexes are dropped where older files lack some."""
+        """Bring the definition to the columns that were asked for.
+
+        Both indexes are dropped where older files lack some of them, or have bounds of another type than the column is to have.
+        """
         commit = self._commit
         if self._has_begun or commit.asked is None or not commit.asked.columns or commit.data_schema is None:
             return
         self._has_begun = True
         asked = commit.asked.columns
-        if self._columns_join(asked):
+        if self._columns_join(asked) or self._types_change():
             commit.drop({COLUMN_STATS, PARTITION_STATS}.intersection(commit.partitions))
         self.left_columns = tuple(name for name in defined_columns(commit.context) if name not in asked)
         store_definition(commit.context, asked)
@@ -143,8 +148,7 @@ class Statistics:
         defined = load_index_definitions(context).get(COLUMN_STATS)
         if defined is None or set(asked) <= set(defined.source_fields):
             return False
-        before = load_schema(context.timeline, self._commit.now, context.config)
-        there = set(with_meta_fields(before.arrow).names) if before is not None else set()
+        there = set(self._before.names)
         late = [name for name in asked if name not in defined.source_fields and name.split(".")[0] in there]
         if late:
             _LOG.warning(
@@ -154,6 +158,35 @@ class Statistics:
                 context.storage.uri,
             )
         return bool(late)
+
+    def _types_change(self) -> bool:
+        """Whether a column with statistics is to have bounds of another type than it has had.
+
+        The real Hudi's queries that filter by a column end where they find bounds of its former type, also of a narrower number,
+        and it cannot merge these with others.
+        """
+        context, before = self._commit.context, self._before
+        changed = [
+            name
+            for name in columns_there(load_index_definitions(context).get(COLUMN_STATS), before)
+            if _has_column(self.schema, name)
+            and wrapped_kind(field_at(before, name).type) is not wrapped_kind(field_at(self.schema, name).type)
+        ]
+        if changed:
+            _LOG.warning(
+                "%s of %s changed to another type than the statistics of older files have; dropped column_stats and "
+                "partition_stats, to be built anew by the next write",
+                ", ".join(changed),
+                context.storage.uri,
+            )
+        return bool(changed)
+
+    @cached_property
+    def _before(self) -> pa.Schema:
+        """The table's columns before the commit, with meta columns; none where it had none."""
+        context = self._commit.context
+        found = load_schema(context.timeline, self._commit.now, context.config)
+        return with_meta_fields(found.arrow) if found is not None else pa.schema([])
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
