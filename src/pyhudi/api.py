@@ -157,12 +157,21 @@ class Table:
     ) -> Table:
         """Create a table and open it.
 
-        name: the folder's name when left out.  record_key: columns that name a record; none means generated keys.  partition_by:
-        columns, a kind may
-        follow (`day:TIMESTAMP`).  ordering: the column whose larger value is the newer record.  table_type: `cow` (default) or
-        `mor`.
-        schema: the columns; those of the first write when left out.  options: further `hoodie.*` settings.
-        Raises TableExists, InvalidRequest.
+        Args:
+            uri: Where the table is to lie.
+            name: Its name; the folder's name when left out.
+            record_key: Columns that name a record; none means generated keys.
+            partition_by: Columns; a kind may follow (`day:TIMESTAMP`).
+            ordering: The column whose larger value is the newer record.
+            table_type: `cow` (default) or `mor`.
+            schema: The columns; those of the first write when left out.
+            storage_options: Credentials and settings of the store, by the names that obstore gives them.
+            options: Further `hoodie.*` settings.
+            environment: Clock, identifiers and sleep; those of this machine by default.
+
+        Raises:
+            TableExists: There is a table at the URI.
+            InvalidRequest: An option is wrong or contradicts another, or a field is not a column of the schema.
         """
         storage = open_storage(uri, storage_options)
         given = parse_options(options)
@@ -219,7 +228,14 @@ class Table:
         return self._open.context
 
     def schema(self, *, meta_columns: bool = False) -> pa.Schema:
-        """The columns of the latest commit.  Raises TableState for a table without commits that was created without a schema."""
+        """The columns of the latest commit.
+
+        Args:
+            meta_columns: Whether the five `_hoodie_` columns are among them.
+
+        Raises:
+            TableState: The table has no commits and was created without a schema.
+        """
         return table_schema(self._open.snapshot(), meta_columns=meta_columns)
 
     def timeline(self) -> Timeline:
@@ -242,37 +258,79 @@ class Table:
     ) -> WriteResult:
         """Insert records with new keys and merge those whose keys are there, by the table's merge mode.
 
-        partial: the data holds key, partition and ordering fields and some other columns; columns that it lacks keep their
-        values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
-        schema_mode: what the data may change of the table's columns.  "strict": nothing.  "widen", the default: it may bring new
-        columns, and wider types that hold all values exactly (int32 to int64 or double, float to double).  "evolve": as Hudi
-        does, also whole numbers to floating point and numbers to text.  Record key, partition and ordering fields keep their
-        types.  The result tells what changed.  (Option `pyhudi.schema.mode`.)
+        Args:
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+            partial: The data holds key, partition and ordering fields and some other columns.  Columns that it lacks keep their
+                values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
+            schema_mode: What the data may change of the table's columns.  "strict": nothing.  "widen", the default: it may bring
+                new columns, and wider types that hold all values exactly (int32 to int64 or double, float to double).  "evolve":
+                as Hudi does, also whole numbers to floating point and numbers to text.  Record key, partition and ordering fields
+                keep their types.  The result tells what changed.  (Option `pyhudi.schema.mode`.)
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
         """
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
         return self._write(data, WriteOperation.UPSERT, _with_mode(options, schema_mode))
 
     def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
-        """Add records without looking for their keys; small files are filled up first.  schema_mode: as of `upsert`."""
+        """Add records without looking for their keys; small files are filled up first.
+
+        Args:
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
+        """
         return self._write(data, WriteOperation.INSERT, _with_mode(options, schema_mode))
 
     def bulk_insert(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Add records to new files only: the fastest way to fill a table.  schema_mode: as of `upsert`."""
+        """Add records to new files only: the fastest way to fill a table.
+
+        Args:
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
+        """
         return self._write(data, WriteOperation.BULK_INSERT, _with_mode(options, schema_mode))
 
     def insert_overwrite(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Replace all records of the partitions that the data touches.  schema_mode: as of `upsert`."""
+        """Replace all records of the partitions that the data touches.
+
+        Args:
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
+        """
         return self._write(data, WriteOperation.INSERT_OVERWRITE, _with_mode(options, schema_mode))
 
     def insert_overwrite_table(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
     ) -> WriteResult:
-        """Replace all records of the table.  schema_mode: as of `upsert`."""
+        """Replace all records of the table.
+
+        Args:
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+            schema_mode: What the data may change of the table's columns, as of `upsert`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
+        """
         return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, _with_mode(options, schema_mode))
 
     def delete(
@@ -285,8 +343,14 @@ class Table:
     ) -> WriteResult:
         """Delete records: those whose key fields are in `keys`, or those for which `where` is true.
 
-        keys: rows with the record key fields; with the partition fields too only those partitions are searched.
-        spark: with `where`, the records are searched and deleted on the cluster; the kind of `keys` says where those are.
+        Args:
+            keys: Rows with the record key fields; with the partition fields too only those partitions are searched.
+            where: SQL text or tuples, as the filter of `scan`.
+            spark: With `where`, the records are searched and deleted on the cluster; the kind of `keys` says where those are.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
         """
         if (keys is None) == (where is None):
             raise InvalidRequest("delete takes either keys= or where=")
@@ -309,9 +373,15 @@ class Table:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
-        """Delete all records of partitions, named by path; `*` stands for any characters.
+        """Delete all records of partitions.
 
-        spark: services that follow, and the upkeep of a record index, run on the cluster.
+        Args:
+            partitions: Paths; `*` stands for any characters.
+            spark: Table services that follow, and updates of a record index, run on the cluster.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
         """
         paths = [partitions] if isinstance(partitions, str) else list(partitions)
         parsed = self._open.parse(VERBS["delete_partitions"], options)
@@ -324,7 +394,14 @@ class Table:
     ) -> WriteResult:
         """Write a batch of a stream, unless it or a later one of the same stream is committed already.
 
-        The result has no instant when the batch had landed before.
+        Args:
+            data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
+            operation: What the write does.
+            batch: The stream and the number of the batch.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed; no instant when the batch had landed before.
         """
         parsed = self._open.parse(verb_of(operation), options)
         settings = replace(WriteSettings.of(parsed, operation), batch=batch)
@@ -337,10 +414,17 @@ class Table:
             return WriteResult(str(operation), None, None)
 
     def rollback(self, instant: str, *, options: Mapping[str, object] | None = None) -> RollbackResult:
-        """Undo the write requested at `instant`, completed or not.  Raises InstantNotFound, and TableState when later writes
-        build on it.
+        """Undo the write requested at `instant`, completed or not.
 
         Plans of compactions and clusterings are not writes: `unschedule_compaction` and `unschedule_clustering` drop those.
+
+        Args:
+            instant: The request time.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: The active timeline has no such write.
+            TableState: Later writes build on it.
         """
         parsed = self._open.parse(VERBS["rollback"], options)
         context = self._open.writable(parsed, keeps_indexes=False)
@@ -379,22 +463,43 @@ class Table:
         comments: str = "",
         options: Mapping[str, object] | None = None,
     ) -> SavepointResult:
-        """Keep the files of a completed write, None for the newest, from being cleaned, so that the table can be restored to it.
+        """Keep the files of a completed write from being cleaned, so that the table can be restored to it.
 
-        Raises InstantNotFound, and TableState when its files may be gone already.
+        Args:
+            instant: The request time of the write; None for the newest.
+            user: Who makes it, for the savepoint's file.
+            comments: Anything, for the savepoint's file.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: There is no such completed write.
+            TableState: It has a savepoint, or its files are gone or about to go.
         """
         parsed = self._open.parse(VERBS["savepoint"], options)
         settings = CommitSettings.of(parsed)
         return run_savepoint(self._open.now(parsed), settings, instant=instant, user=user, comments=comments)
 
     def delete_savepoint(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove a savepoint; later cleans may delete what it kept.  Raises InstantNotFound."""
+        """Remove a savepoint; later cleans may delete what it kept.
+
+        Args:
+            instant: The request time of the write that it keeps.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: There is no such savepoint.
+        """
         parsed = self._open.parse(VERBS["delete_savepoint"], options)
         run_delete_savepoint(self._open.now(parsed), CommitSettings.of(parsed), instant)
 
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
-        """Remove the metadata table: readers list directories from then on, and the next write builds it anew, unless its options
-        say `hoodie.metadata.enable=false`.
+        """Remove the metadata table.
+
+        Readers list directories from then on, and the next write builds it anew, unless its options say
+        `hoodie.metadata.enable=false`.
+
+        Args:
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["drop_metadata_table"], options)
         drop_metadata_table(self._open.now(parsed), CommitSettings.of(parsed).lock_wait_ms)
@@ -402,7 +507,15 @@ class Table:
     def restore(self, instant: str, *, options: Mapping[str, object] | None = None) -> RestoreResult:
         """Take the table back to a savepoint, or to any completed write whose files are all there; later writes are deleted.
 
-        A restore that died blocks writing until it is run again.  Raises InstantNotFound, TableState.
+        A restore that died blocks writing until it is run again.
+
+        Args:
+            instant: The request time of that write.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: There is no such completed write.
+            TableState: Another restore did not finish, files that this one needs are gone, or later writes are kept or archived.
         """
         parsed = self._open.parse(VERBS["restore"], options)
         return run_restore(self._open.now(parsed), CommitSettings.of(parsed), instant)
@@ -434,8 +547,12 @@ class Table:
     def validate(self, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
         """Compare the timeline, the data files, the metadata table and its indexes with one another.  Nothing is changed.
 
-        sample: how many base files to open for their footers; None for all.  keys: look for keys that stand twice in a partition
-        too, which reads the keys of all rows.
+        Args:
+            sample: How many base files to open for their footers; None for all.
+            keys: Look for keys that stand twice in a partition too, which reads the keys of all rows.
+
+        Returns:
+            What was compared, what was found, and what was passed over.
         """
         engine = LocalEngine(self._open.options.integer(THREADS))
         return run_validate(self._open.context.reloaded(), engine, sample=sample, keys=keys)
@@ -452,10 +569,15 @@ class Table:
         dry_run: bool = True,
         options: Mapping[str, object] | None = None,
     ) -> RepairResult:
-        """Mend what is broken around the data, or say what that would take.
+        """Repair what is broken around the data, or say what that would take.
 
-        kinds: any of properties, pending (what died), partition-metadata, orphans, metadata-table; None for all.  dry_run: change
-        nothing.  Raises InvalidRequest for another kind.
+        Args:
+            kinds: Any of properties, pending (what died), partition-metadata, orphans, metadata-table; None for all.
+            dry_run: Change nothing.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InvalidRequest: There is no such kind.
         """
         known = [kind.value for kind in RepairKind]
         chosen = known if kinds is None else list(kinds)
@@ -487,12 +609,15 @@ class Table:
         *,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """The table's rows as of now.  columns: data columns by default; meta columns (`_hoodie_...`) may be named too, and "*"
-        is all of both.
+        """The table's rows as of now.
 
-        filter: SQL text such as `"fare > 10 and city = 'sf'"`, or tuples such as `[("city", "=", "sf")]`.  as_of: an instant or a
-        time.
         Nothing is read until one of the scan's `to_...` methods is called.
+
+        Args:
+            columns: Data columns by default; meta columns (`_hoodie_...`) may be named too, and "*" is all of both.
+            filter: SQL text such as `"fare > 10 and city = 'sf'"`, or tuples such as `[("city", "=", "sf")]`.
+            as_of: An instant or a time.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["scan"], options)
         query = plan_snapshot_query(
@@ -512,7 +637,13 @@ class Table:
         *,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """The rows of base files alone; on a copy-on-write table the same as `scan`."""
+        """The rows of base files alone; on a copy-on-write table the same as `scan`.
+
+        Args:
+            columns: As of `scan`.
+            filter: As of `scan`.
+            options: `hoodie.*` options of this call.
+        """
         parsed = self._open.parse(VERBS["read_optimized"], options)
         settings = ReadSettings.of(parsed)
         query = plan_snapshot_query(
@@ -529,8 +660,13 @@ class Table:
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, *, options: Mapping[str, object] | None = None) -> Scan:
         """The rows of some keys, in no order; keys that the table does not have give none.
 
-        keys: record keys as texts (a list, or an Arrow array), or rows with the record key fields: with the partition fields
-        too, a key is only looked for in its partition.  The record index finds the files where the table has one.
+        The record index finds the files where the table has one.
+
+        Args:
+            keys: Record keys as strings (a list, or an Arrow array), or rows with the record key fields: with the partition
+                fields too, a key is only looked for in its partition.
+            columns: As of `scan`.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["lookup"], options)
         query = plan_lookup(
@@ -554,12 +690,18 @@ class Table:
     ) -> Scan:
         """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
 
-        start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.  Deletes do not appear.
-        In a table of version 9 `start` is left out, as its real Hudi does.
-        Tables of version 6 store no completion times: there `start` (left out) and `end` are request times.
+        Deletes do not appear.  In a table of version 9 `start` is left out, as its real Hudi does.  Tables of version 6 store no
+        completion times: there `start` (left out) and `end` are request times.
 
         With the option `hoodie.datasource.query.incremental.format=cdc` it is Hudi's query of change data: the columns of
         `changes`, and `start` (left out) and `end` are request times.
+
+        Args:
+            start: A completion time (a result's `completion_time`) or "earliest".
+            end: A completion time; None for now.
+            columns: As of `scan`.
+            filter: As of `scan`.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["incremental"], options)
         if parsed.word(INCREMENTAL_FORMAT) == "cdc":
@@ -588,13 +730,25 @@ class Table:
         typed: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
-        """Every change that instants made which completed from `start` to `end`: also the deletes, and each of several changes of
-        one record.  Both ends are included; in a table of version 9 the start is left out, as its real Hudi does.
+        """Every change by instants that completed from `start` to `end`: also deletes, and each of several changes of a record.
 
-        The table needs `hoodie.table.cdc.enabled=true` from its creation on.  Columns: op (`i`, `u`, `d`), ts_ms (request time of
-        the instant), before and after: the record without meta columns as JSON text, or as a struct when `typed`; null where
-        there is none.  start: a completion time (a result's `completion_time`) or "earliest"; end: None for now.
-        Raises TableState when files that tell the changes were cleaned.
+        Both ends are included; in a table of version 9 the start is left out, as its real Hudi does.  The table needs
+        `hoodie.table.cdc.enabled=true` from its creation on.
+
+        Args:
+            start: A completion time (a result's `completion_time`) or "earliest".
+            end: A completion time; None for now.
+            columns: Some of the columns below; all by default.
+            filter: As of `scan`, over the columns below.
+            typed: Give the images as structs instead of JSON.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            Columns op (`i`, `u`, `d`), ts_ms (request time of the instant), before and after: the record without meta columns as
+            JSON text, or as a struct; null where there is none.
+
+        Raises:
+            TableState: Files that tell the changes were cleaned.
         """
         parsed = self._open.parse(VERBS["changes"], options)
         settings = ReadSettings.of(parsed)
@@ -644,7 +798,7 @@ def _keys(keys: Any) -> pa.Table | pa.StringArray:
         return pa.array([checked_text(key, "the key") for key in keys], pa.string())
     if isinstance(keys, pa.Array):
         if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type) or pa.types.is_string_view(keys.type)):
-            raise InvalidRequest(f"record keys are texts, not {keys.type}; give rows with the key fields otherwise")
+            raise InvalidRequest(f"record keys are strings, not {keys.type}; give rows with the key fields otherwise")
         return keys.cast(pa.string())
     try:
         return pa.table(keys)

@@ -328,7 +328,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
             finding = f"an archival is due: {len(timeline.completed_writes()):,} writes stand on the timeline"
             yield overdue(finding, f"pyhudi archive {table.uri}")
     except HudiError as error:
-        yield Finding(Severity.ERROR, "services", f"cannot be planned: {error}", "mend that first, then ask again")
+        yield Finding(Severity.ERROR, "services", f"cannot be planned: {error}", "repair that first, then ask again")
     for instant in timeline.pending(*SERVICE_ACTIONS):
         waited_ms = now_ms - parse_instant_time(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:

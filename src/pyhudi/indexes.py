@@ -47,11 +47,19 @@ class Indexes:
         function_options: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> IndexInfo:
-        """Build an index; what it is then.  One whose building died is built anew.
+        """Build an index; one whose building died is built anew.
 
-        kind: `record_index`, `column_stats` (columns: with statistics; the table's first when left out), `partition_stats`,
-        `bloom_filters`, `secondary_index` (one column).  function: makes `column_stats` or `bloom_filters` an expression index
-        over one column, with function_options such as `format`.  name: of a secondary or expression index.
+        Args:
+            kind: `record_index`, `column_stats`, `partition_stats`, `bloom_filters` or `secondary_index`.
+            columns: Of `column_stats`, those with statistics (the table's first when left out); of `secondary_index` and with
+                `function`, the one column.
+            name: Of a secondary or expression index.
+            function: Makes `column_stats` or `bloom_filters` an expression index over one column.
+            function_options: Of the function, such as `format`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            What the index is then.
         """
         request = self._request(kind, columns, name, function, function_options)
         create_index(*self._call("create", options), request)
@@ -72,9 +80,18 @@ class Indexes:
         return schedule_index(*self._call("schedule", options), request)
 
     def run(self, instant: str, *, options: Mapping[str, object] | None = None) -> Instant:
-        """Build a planned index, also one whose building died; the completed instant.
+        """Build a planned index, also one whose building died.
 
-        Raises InstantNotFound, TableState when another process builds it.
+        Args:
+            instant: The request time of the plan.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The completed instant.
+
+        Raises:
+            InstantNotFound: There is no such plan.
+            TableState: Another process builds it.
         """
         return run_index(*self._call("run", options), instant)
 
@@ -89,7 +106,7 @@ class Indexes:
         drop_index(self._open.now(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
 
     def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """Build an index anew from the table's files, or the whole metadata table; what was built.  Mends what is damaged."""
+        """Build an index anew from the table's files, or the whole metadata table; what was built.  Repairs what is damaged."""
         return rebuild_index(*self._call("rebuild", options), name)
 
     def list(self) -> tuple[IndexInfo, ...]:

@@ -68,8 +68,10 @@ class Services:
     ) -> CleanResult:
         """Delete file slices that no query within the retention (`hoodie.clean...` options) still needs.
 
-        dry_run: only say what would be deleted; False deletes it, after carrying out cleans that died.  spark: delete on the
-        cluster.
+        Args:
+            dry_run: Only say what would be deleted; False deletes it, after carrying out cleans that died.
+            spark: Delete on the cluster.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["clean"], options)
         settings = CleanSettings.of(parsed)
@@ -94,9 +96,16 @@ class Services:
     ) -> CompactionResult:
         """Merge the log files of a merge-on-read table into base files: run what is planned, then plan and run a new compaction.
 
-        instant: run only the plan of that instant.  spark: run the tasks on the cluster.  What is compacted, and what first, is
-        up to the `hoodie.compaction...` options; writers may go on meanwhile.
-        Raises InstantNotFound, and TableState for a copy-on-write table and for a plan that another process carries out.
+        What is compacted, and what first, is up to the `hoodie.compaction...` options; writers may go on meanwhile.
+
+        Args:
+            instant: Run only the plan of that instant.
+            spark: Run the tasks on the cluster.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: There is no such plan.
+            TableState: The table is copy on write, or another process carries the plan out.
         """
         parsed = self._open.parse(VERBS["compact"], options)
         settings = CompactSettings.of(parsed)
@@ -105,7 +114,9 @@ class Services:
     def schedule_compaction(self, *, if_due: bool = False, options: Mapping[str, object] | None = None) -> CompactionResult:
         """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
 
-        if_due: only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
+        Args:
+            if_due: Only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["schedule_compaction"], options)
         return schedule_compaction(self._open.now(parsed), CompactSettings.of(parsed), if_due=if_due)
@@ -124,7 +135,16 @@ class Services:
     ) -> CompactionResult:
         """Merge the log files of each slice that has `hoodie.log.compaction.blocks.threshold` blocks into one log file.
 
-        Cheaper than a compaction where base files are large; reading gets faster, base files stay.  Otherwise as `compact`.
+        Cheaper than a compaction where base files are large; reading gets faster, base files stay.
+
+        Args:
+            instant: Run only the plan of that instant.
+            spark: Run the tasks on the cluster.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: There is no such plan.
+            TableState: The table is copy on write, or another process carries the plan out.
         """
         parsed = self._open.parse(VERBS["log_compact"], options)
         settings = CompactSettings.of(parsed)
@@ -135,7 +155,9 @@ class Services:
     ) -> CompactionResult:
         """Plan a log compaction and leave it on the timeline, to be run by `log_compact(instant)`, here or elsewhere.
 
-        spark: look at the logs on the cluster.
+        Args:
+            spark: Look at the logs on the cluster.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["schedule_log_compaction"], options)
         settings = CompactSettings.of(parsed)
@@ -152,7 +174,12 @@ class Services:
     ) -> ClusteringResult:
         """Rewrite file groups in a better order and size: plan and run, or run the plan of `instant`.
 
-        order_by: columns to sort by; layout: "linear" (default), "zorder" or "hilbert".  spark: run the tasks on the cluster.
+        Args:
+            instant: Run only the plan of that instant.
+            order_by: Columns to sort by.
+            layout: "linear" (default), "zorder" or "hilbert".
+            spark: Run the tasks on the cluster.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["cluster"], options)
         settings = _clustering_options(order_by, layout, parsed)
@@ -175,8 +202,15 @@ class Services:
         return schedule_clustering(self._open.now(parsed), self._open.engine(spark, parsed), settings)
 
     def unschedule_clustering(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
-        """Drop a pending clustering, with what a dead executor left of it.  Raises InstantNotFound, TableState when it is under
-        way.
+        """Drop a pending clustering, with what a dead executor left of it.
+
+        Args:
+            instant: The request time of its plan.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            InstantNotFound: There is no such plan.
+            TableState: It is being carried out.
         """
         parsed = self._open.parse(VERBS["unschedule_clustering"], options)
         context = self._open.writable(parsed, keeps_indexes=False)
@@ -203,11 +237,17 @@ class Services:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Mapping[str, str]:
-        """One pass of table services: what is pending is carried out, then what is due; service -> what it did.
+        """One pass of table services: what is pending is carried out, then what is due.
 
-        services: of clean, metadata, archive, compact, log_compact, cluster, ttl.  None is all of them; clusterings and log
-        compactions are then planned, and partitions expire, only where the options switch that on.  plan: False makes no new
-        plans of compactions and clusterings.  spark: run the tasks on the cluster.
+        Args:
+            services: Any of clean, metadata, archive, compact, log_compact, cluster, ttl.  None is all of them; clusterings and
+                log compactions are then planned, and partitions expire, only where the options switch that on.
+            plan: False makes no new plans of compactions and clusterings.
+            spark: Run the tasks on the cluster.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            Service -> what it did.
         """
         parsed = self._open.parse(VERBS["run_services"], options)
         _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
@@ -224,10 +264,19 @@ class Services:
         options: Mapping[str, object] | None = None,
         on_pass: Callable[[Mapping[str, str]], None] | None = None,
     ) -> None:
-        """Run services again and again until `stop` is set, resting `rest_seconds` between passes; otherwise as `run`.
+        """Run services again and again until `stop` is set.
 
-        When `stop` is set, the plan that is being carried out is carried to its end, and no other begun.  As many processes may
-        serve a table as wanted: they take different plans.  on_pass: called with the outcomes of each pass.
+        When `stop` is set, the plan that is being carried out is completed, and no other begun.  As many processes may serve a
+        table as wanted: they take different plans.
+
+        Args:
+            stop: Ends the loop.
+            services: As of `run`.
+            rest_seconds: The rest between two passes.
+            plan: As of `run`.
+            spark: Run the tasks on the cluster.
+            options: `hoodie.*` options of this call.
+            on_pass: Called with the outcomes of each pass.
         """
         parsed = self._open.parse(VERBS["serve"], options)
         _, run = self._run_pass(services, self._open.engine(spark, parsed), parsed, plan=plan)
@@ -251,9 +300,15 @@ class Services:
     ) -> BackgroundServices:
         """Services in a thread beside the writes of this object: `with table.background_services(): table.upsert(...)`.
 
-        The thread looks after each commit, and every `rest_seconds`.  Writes of this object plan what the thread carries out and
-        leave the rest to it; an error that ended the thread is raised by the next write.  The end of the block waits until all
-        that is pending is done.  Arguments as of `run`.
+        Writes of this object plan what the thread carries out and leave the rest to it; an error that ended the thread is raised
+        by the next write.  The end of the block waits until all that is pending is done.
+
+        Args:
+            services: As of `run`.
+            rest_seconds: The thread looks after each commit, and after each such rest.
+            plan: As of `run`.
+            spark: Run the tasks on the cluster.
+            options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["background_services"], options)
         if self._open.background is not None:

@@ -55,13 +55,18 @@ def read(
 ) -> DataFrame:
     """The rows of a table.
 
-    columns: all by default, the `_hoodie_` columns among them, as Hudi's own source gives them.  filter: SQL text such as
-    `"fare > 10 and city = 'sf'"` or tuples; partitions that cannot match are not read.  options: `hoodie.datasource.query.type`
-    with the options of each
-    type, `as.of.instant`, `pyhudi.columns`, `pyhudi.filter`.  storage_options: credentials for PyHudi's own access; Spark's
-    scan
-    takes its own from the session.
-    Raises TableNotFound, InvalidRequest for a filter or column that does not fit.
+    Args:
+        spark: The session.
+        path: Where the table lies.
+        columns: All by default, the `_hoodie_` columns among them, as Hudi's own source gives them.
+        filter: SQL text such as `"fare > 10 and city = 'sf'"` or tuples; partitions that cannot match are not read.
+        options: `hoodie.datasource.query.type` with the options of each type, `as.of.instant`, `pyhudi.columns`,
+            `pyhudi.filter`.
+        storage_options: Credentials for PyHudi's own access; Spark's scan takes its own from the session.
+
+    Raises:
+        TableNotFound: There is no table at the path.
+        InvalidRequest: A filter or column does not fit.
     """
     parsed = parse_options(options)
     check_standing(VERBS["pyhudi.spark.read"], parsed)
@@ -81,15 +86,22 @@ def write(
 ) -> WriteResult:
     """Write a DataFrame to a table, creating it from the options when there is none.
 
-    mode: append; overwrite; errorifexists; ignore.  overwrite replaces the table's rows and columns in one commit, after every
-    check, so `df` may have been read from the table itself; what the table is (type, key, partitioning, merging) stays, and an
-    option that says otherwise is refused.  With insert_overwrite_table columns evolve, as with append.
-    options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
-    key).
     A first write that fails, for rows that do not fit among others, leaves no table.
-    Raises TableExists under errorifexists, InvalidRequest for options or columns that do not fit the table, WriteConflict when
-    other
-    writers won.
+
+    Args:
+        df: The rows.
+        path: Where the table lies.
+        mode: append; overwrite; errorifexists; ignore.  overwrite replaces the table's rows and columns in one commit, after
+            every check, so `df` may have been read from the table itself; what the table is (type, key, partitioning, merging)
+            stays, and an option that says otherwise is refused.  With insert_overwrite_table columns evolve, as with append.
+        options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
+            key).
+        storage_options: Credentials for PyHudi's own access.
+
+    Raises:
+        TableExists: There is a table, under errorifexists.
+        InvalidRequest: Options or columns do not fit the table.
+        WriteConflict: Other writers won.
     """
     save_mode = _MODES.get(mode.strip().lower())
     if save_mode is None:
@@ -146,10 +158,16 @@ def write_stream(
     Each micro-batch becomes one commit, exactly once: its number stands in the commit, so a restart from the checkpoint, wherever
     the last run died, loses and repeats nothing.  Compactions and clusterings that the batches plan run in a thread beside.
 
-    checkpoint: Spark's checkpoint location; required unless the session has a default one.  output_mode: append, update, or
-    complete (each batch replaces the table).  trigger: arguments of `DataStreamWriter.trigger`, such as `{"availableNow": True}`.
-    options: Hudi's; `hoodie.datasource.write.streaming.checkpoint.identifier` names the stream in commits, and is the query's id
-    in its checkpoint when left out.
+    Args:
+        df: The streaming DataFrame.
+        path: Where the table lies.
+        options: Hudi's; `hoodie.datasource.write.streaming.checkpoint.identifier` names the stream in commits, and is the query's
+            id in its checkpoint when left out.
+        storage_options: Credentials for PyHudi's own access.
+        checkpoint: Spark's checkpoint location; required unless the session has a default one.
+        output_mode: append, update, or complete (each batch replaces the table).
+        trigger: Arguments of `DataStreamWriter.trigger`, such as `{"availableNow": True}`.
+        query_name: The query's name in Spark.
     """
     sink = StreamSink(path, options, storage_options, output_mode=output_mode)
     return start(sink, df, output_mode=output_mode, checkpoint=checkpoint, trigger=trigger, query_name=query_name)
@@ -168,7 +186,18 @@ def call(
     """Run one of Hudi's procedures on the table at `path`, or on the table of the session's catalog with that name.
 
     Names, arguments and columns are those of Hudi's `CALL`; `pyhudi.procedures.NAMES` lists them.  Compactions and clusterings
-    run their tasks on the session.  Raises InvalidRequest for a name, table or argument that there is not.
+    run their tasks on the session.
+
+    Args:
+        spark: The session.
+        procedure: The name of the procedure.
+        table: A table of the session's catalog.
+        path: Where the table lies, in place of `table`.
+        storage_options: Credentials for PyHudi's own access.
+        arguments: The procedure's own arguments.
+
+    Raises:
+        InvalidRequest: There is no such procedure, table or argument.
     """
     if (table is None) == (path is None):
         raise InvalidRequest(f"procedure {procedure} takes either table= or path=")
@@ -179,11 +208,15 @@ def call(
 
 
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
-    """Register `format("pyhudi")` in a session, under `alias` too, and let its filters reach the reader.
+    """Register `format("pyhudi")` in a session, and let its filters reach the reader.
 
     `format("pyhudi")` works without this call where Spark finds the package by itself; the alias, for jobs that say
-    `format("hudi")`, needs it, and
-    goes only where Hudi's own bundle is not on the class path.  Sets `spark.sql.python.filterPushdown.enabled` in this session.
+    `format("hudi")`, needs it, and goes only where Hudi's own bundle is not on the class path.  Sets
+    `spark.sql.python.filterPushdown.enabled` in this session.
+
+    Args:
+        spark: The session.
+        alias: Another name to register it under.
     """
     register(spark, alias)
 

@@ -37,7 +37,7 @@ def open_for_call(uri: str, storage: list[str] | None, options: list[str] | None
 
 
 def parse_pairs(pairs: list[str] | None) -> dict[str, str]:
-    """`KEY=VALUE` texts as a mapping.  Raises InvalidRequest for a text without `=`."""
+    """`KEY=VALUE` strings as a mapping.  Raises InvalidRequest for a string without `=`."""
     found: dict[str, str] = {}
     for number, pair in enumerate(pairs or [], 1):
         key, separator, value = pair.partition("=")

@@ -1,4 +1,4 @@
-"""Commands that find and mend what is wrong, and Hudi's procedures by name."""
+"""Commands that find and repair what is wrong, and Hudi's procedures by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def repair(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Mend what is broken around the data: properties, dead writes, partition marks, orphan files, the metadata table.
+    """Repair what is broken around the data: properties, dead writes, partition marks, orphan files, the metadata table.
 
     Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.
     """

@@ -5,7 +5,7 @@
     before    the record as it was; null for `i`
     after     the record as it is; null for `d`
 
-Images are JSON texts (records/json_text.py), or structs of the table's data columns where a query asks for them.  (The real
+Images are JSON strings (records/json_text.py), or structs of the table's data columns where a query asks for them.  (The real
 reader mixes three forms of text, with meta columns in some of them, and has the text `null` for some absent images.)
 
 Memory: one row group, and the changed rows of one file group; for change logs that lack images, some blocks at a time.

@@ -1,8 +1,7 @@
 """Tasks of clustering: read ranges of file slices for planning, and rewrite one group of slices in a new order.
 
 Rows keep their meta columns but for the file name.  Beyond the memory budget they lie in an Arrow file on local disk, mapped into
-memory; what is held are the
-ranks of the sort columns and one row group on its way out.
+memory; what is held are the ranks of the sort columns and one row group on its way out.
 
 Source: writing and services, "Clustering, Execution"; clustering design.
 """

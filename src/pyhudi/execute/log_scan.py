@@ -227,8 +227,8 @@ class LogContents:
 def count_log(storage: Storage, log: LogFile) -> LogContents:
     """Read a log file of a completed instant to its end, to be compared with what its commit says.
 
-    Every block is checked, framing and content; its rows are decoded.  Raises CorruptData naming the
-    file for one that is not whole or cannot be decoded, Unsupported for blocks that are not read.
+    Every block is checked, framing and content; its rows are decoded.  Raises CorruptData naming the file for one that is not
+    whole or cannot be decoded, Unsupported for blocks that are not read.
     """
     records = deletes = size_bytes = 0
     instants: set[str] = set()

@@ -32,7 +32,7 @@ _KNOWN = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptio
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One index.  options: in the order of the document; other: fields of later versions as JSON texts."""
+    """One index.  options: in the order of the document; other: fields of later versions as JSON strings."""
 
     name: str
     kind: str

@@ -118,7 +118,7 @@ class HistoryMerge:
 
 
 def reason_not_to_archive(timeline: Timeline, settings: ArchivalRules) -> str | None:
-    """Why archival is not due, as far as a glance at the timeline tells."""
+    """Why archival is not due, as far as the timeline alone tells."""
     count = len(timeline.completed_writes())
     if count <= settings.max_commits:
         return f"{count} completed writes, up to {settings.max_commits} are kept"

@@ -95,7 +95,7 @@ _LOOKED_AT = (*sorted(WRITE_ACTIONS), Action.COMPACTION, Action.CLUSTERING, Acti
 def schema_to_commit(own: str, start: str, now: str) -> str | None:
     """The schema that a completing write carries; None when the table's schema and the write's went different ways.
 
-    own: the write's; start: the table's when the write was planned; now: the table's now.  Avro texts, '' for none.
+    own: the write's; start: the table's when the write was planned; now: the table's now.  Avro schemas as JSON, '' for none.
     """
     if now in (start, own):
         return own

@@ -2,7 +2,7 @@
 
     2026-11-21 05:45:07.123   20261121054507123    that millisecond
     2026-11-21 05:45:07                            that second, its last millisecond included
-    20261121054507                                 before that second: texts are compared, and a longer one is larger
+    20261121054507                                 before that second: strings are compared, and a longer one is larger
     2026-11-21                                     midnight, so nothing of that day
 
 A moment is compared with request times, digit by digit, in the zone in which the table writes them; nothing is converted.

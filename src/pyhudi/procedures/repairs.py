@@ -1,4 +1,4 @@
-"""Procedures that mend: partition metadata, hoodie.properties, damaged cleans, markers, the metadata table."""
+"""Procedures that repair: partition metadata, hoodie.properties, damaged cleans, markers, the metadata table."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Orders of rows by several columns: lexicographic, Z-order and Hilbert, from the ranks of the values.
 
 Ranks, not values, enter the curves, so that skewed columns share the key's bits evenly.  A curve key is one unsigned number for
-each row; sorting by it puts rows
-that are near in all columns near each other.
+each row; sorting by it puts rows that are near in all columns near each other.
 
     Z-order   the bits of the ranks, interleaved, highest bit first
     Hilbert   the distance along the Hilbert curve of the same bits: neighbours on it are always neighbours in space
@@ -86,9 +85,8 @@ def _transposed(axes: Sequence[Keys], bits: int) -> list[Keys]:
     """Turn coordinates into the bit planes of the Hilbert index.
 
     From the highest bit down, each axis whose bit is set reflects the lower bits of the first axis, and one whose bit is clear
-    swaps them with it: that turns
-    the sub-cube so that the curve enters and leaves it where its neighbours do.  A Gray code over the axes then numbers the
-    cells.
+    swaps them with it: that turns the sub-cube so that the curve enters and leaves it where its neighbours do.  A Gray code over
+    the axes then numbers the cells.
     """
     planes = [axis.copy() for axis in axes]
     one = np.uint64(1)

@@ -2,10 +2,10 @@ r"""Arrow values as JSON text, a whole column at a time.
 
     struct               {"a": 1, "b": null}     all fields in order, nulls too; a blank after each colon and comma
     list                 [1, 2]
-    map                  {"key": 1}              keys as texts, in their order
+    map                  {"key": 1}              keys as strings, in their order
     string               "text"                  quotes, backslashes and control characters escaped, everything else as it is
     boolean, integer     true, 1
-    float                1.5, 1.0E10             as Java prints it; NaN and the infinities as texts: "NaN"
+    float                1.5, 1.0E10             as Java prints it; NaN and the infinities as strings: "NaN"
     decimal              12.50                   a number
     date                 days since the epoch    a number; times and timestamps are milliseconds or microseconds, as the type
     binary               "\u0000é"               a character for each byte, of the same number
@@ -74,7 +74,7 @@ def _struct(values: pa.StructArray) -> pa.StringArray:
 
 
 def _texts(values: pa.Array) -> pa.StringArray:
-    """The texts of values inside others, where a null is the word."""
+    """The text of values inside others, where a null is the word."""
     return pc.fill_null(json_text(values), "null")
 
 

@@ -3,8 +3,8 @@
 Entries arrive in merge order: rows of data blocks (whole or partial), and deletes.  A delete without an ordering value is a
 *barrier*: it removes whatever stood
 before it, the base row included, and only entries after it count.  (The real reader gives such deletes the ordering value 0 of
-type int, fails where
-the column has another type, and lets the base row come back where it has; a barrier is what the delete meant.)
+type int, fails where the column has another type, and lets the base row come back where it has; a barrier is what the delete
+meant.)
 
     by commit time   the last entry of a key wins, over the base row too
     by event time    of the entries after the last barrier the one with the largest ordering value wins, the later one on a tie;

@@ -16,8 +16,7 @@
                                                                              change did not carry keep the stored value
 
 DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes.  In log files deletes are settled
-by ordering value before a
-payload is asked (see `records.log_merge`).
+by ordering value before a payload is asked (see `records.log_merge`).
 
 Source: reading and merging, "Payload classes", with its truth table.
 """

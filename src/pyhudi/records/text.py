@@ -19,7 +19,7 @@ as 9.999999999999999E22; such numbers make no good keys on any of them.
 Everything runs on Arrow kernels and numpy.  Only subnormal numbers of one digit, of which there are few different ones,
 pass through Python.
 
-It does not format `java.sql.Timestamp` texts (see keys/values.py) and does not format nested values.
+It does not format `java.sql.Timestamp` strings (see keys/values.py) and does not format nested values.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def value_text(array: pa.Array) -> pa.StringArray:
 
 
 def java_order(texts: pa.StringArray) -> pa.BinaryArray:
-    """Bytes that compare as Java compares the texts, by UTF-16 units; nulls stay null.  `text_in_java_order` undoes it.
+    """Bytes that compare as Java compares the strings, by UTF-16 units; nulls stay null.  `text_in_java_order` undoes it.
 
     The order differs from that of UTF-8, which Arrow and Python have, only where a text goes beyond U+FFFF: such a character is
     a pair of surrogates, which stand before U+E000.  So the first bytes of such characters change places with those of the last

@@ -1,4 +1,4 @@
-"""Joda-Time patterns: texts to instants and instants to texts, for the timestamp based key generator.
+"""Joda-Time patterns: strings to instants and instants to strings, for the timestamp based key generator.
 
 A pattern is a run of one letter per field, text in single quotes, and any other character as itself (two quotes are one):
 

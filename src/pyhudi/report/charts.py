@@ -18,7 +18,7 @@ from pyhudi.report.figures import LANES, Span
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One row.  cells: texts before the bar; parts: (class, value) from left to right, on one scale for all rows."""
+    """One row.  cells: strings before the bar; parts: (class, value) from left to right, on one scale for all rows."""
 
     cells: tuple[str, ...]
     parts: tuple[tuple[str, float], ...]

@@ -9,7 +9,7 @@ What all of them promise, and `tests/conformance/storage_suite.py` checks:
 1. A reader sees the old content of a file or the new one, whole, never a part (`put`, `put_if_absent`, `put_if_matches`,
    `open_output`).  The exceptions, and how they are told, stand with the implementations.
 2. What one call has written, the next call of any process reads and lists.
-3. Absence is a value: `read`, `stat` and `read_versioned` give None, `list` and `walk` give nothing, `delete` is content.
+3. Absence is a value: `read`, `stat` and `read_versioned` give None, `list` and `walk` give nothing, `delete` goes on.
 4. Errors are those of `pyhudi.errors`: InvalidRequest for a path, option or permission that the caller must change,
    TableState for a file that must exist and does not, StorageUnavailable for a store that did not answer.  After
    StorageUnavailable from a writing call the effect may have happened all the same: look before the step is repeated.
@@ -139,11 +139,11 @@ class Storage(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Remove files; those that are absent are content.  Not atomic: after an error some may be gone."""
+        """Remove files; one that is absent is not an error.  Not atomic: after an error some may be gone."""
         ...
 
     def delete_folder(self, path: str) -> None:
-        """Remove a folder with everything below it ('' for the whole storage); absent is content.  Not atomic."""
+        """Remove a folder with everything below it ('' for the whole storage); an absent one is not an error.  Not atomic."""
         ...
 
     def make_folder(self, path: str) -> None:

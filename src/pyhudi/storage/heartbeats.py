@@ -1,9 +1,9 @@
 """Heartbeats: how a writer says that it is alive, so that others do not roll its instant back.
 
 The file `.hoodie/.heartbeat/<request time>` holds what `storage.liveness` puts there (real Hudi's is empty and never read); its
-modification time is the heartbeat.  The writer replaces it each
-interval and deletes it when its instant is complete or rolled back.  A writer counts as dead when the file is older than
-`interval * tolerable misses`, or absent.  Real Hudi uses it with the LAZY policy for failed writes only.
+modification time is the heartbeat.  The writer replaces it each interval and deletes it when its instant is complete or rolled
+back.  A writer counts as dead when the file is older than `interval * tolerable misses`, or absent.  Real Hudi uses it with the
+LAZY policy for failed writes only.
 
 What this does not do: it decides no rollback, and compares the store's clock with ours without correcting either.
 """
@@ -148,5 +148,5 @@ def list_heartbeats(storage: Storage) -> tuple[str, ...]:
 
 
 def delete_heartbeat(storage: Storage, request_time: str) -> None:
-    """Remove an instant's heartbeat file, as after its rollback; absent is content."""
+    """Remove an instant's heartbeat file, as after its rollback; one that is absent is not an error."""
     storage.delete([heartbeat_path(request_time)])

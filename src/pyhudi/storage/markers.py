@@ -40,7 +40,7 @@ class Markers:
         return self._folder
 
     def create(self, data_path: str, kind: MarkerType) -> None:
-        """Record that the data file is about to be created.  A marker that is there already is content."""
+        """Record that the data file is about to be created.  A marker that is there already is not an error."""
         self._storage.put_if_absent(join_path(self._folder, format_marker(data_path, kind)), b"")
 
     def list(self) -> tuple[tuple[str, MarkerType], ...]:
@@ -54,23 +54,23 @@ class Markers:
         if any(info.name == _TYPE_FILE for info in top.files):
             return _ordered(self._listed(lists))
         found: list[tuple[str, MarkerType]] = []
-        strangers: list[str] = []
+        others: list[str] = []
         for info in self._storage.walk(self._folder):
             if info.path in lists:
                 continue
             marker = parse_marker(info.path[len(self._folder) + 1 :])
             if marker is None:
-                strangers.append(info.path)
+                others.append(info.path)
             else:
                 found.append(marker)
         # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
         found.extend(self._listed(lists))
-        if strangers:
-            raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(strangers)))
+        if others:
+            raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(others)))
         return _ordered(found)
 
     def delete(self) -> None:
-        """Remove all markers of this instant, when it is complete or rolled back.  Absent is content."""
+        """Remove all markers of this instant, when it is complete or rolled back.  Absent ones are not an error."""
         self._storage.delete_folder(self._folder)
 
     def _listed(self, paths: Sequence[str]) -> Sequence[tuple[str, MarkerType]]:

@@ -394,7 +394,7 @@ class ObjectStorage:
         try:
             obstore.delete(self._stores.patient, keys)
         except (FileNotFoundError, NotFoundError):
-            # S3 is content with absent objects, GCS and Azure are not, and leave unsaid which of the others are gone.
+            # S3 takes absent objects without an error; GCS and Azure do not, and leave unsaid which of the others are gone.
             for key in keys:
                 try:
                     obstore.delete(self._stores.patient, key)

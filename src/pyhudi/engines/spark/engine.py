@@ -10,9 +10,8 @@ A write in jobs:
                   `mapInArrow` merges and writes group after group (tasks.py); the driver collects write statuses only
 
 Duplicates are combined where the rows of a key meet anyway: in the writing task, after a sort by key, so that combining costs
-no shuffle
-of its own.  Only under a global index, where rows of one key may be bound for different partitions, is there a shuffle by key
-before.
+no shuffle of its own.  Only under a global index, where rows of one key may be bound for different partitions, is there a shuffle
+by key before.
 
 Of two rows with one key and equal ordering values the later one in the DataFrame's own order wins, which Spark does not promise
 to keep.

@@ -1,8 +1,7 @@
 """Python tasks on the cluster, and errors on their way back.
 
 A task is a pickled value, a result is a pickled value; both travel as binary rows of a small DataFrame through `mapInArrow`.
-One Spark
-task runs one task, so Spark's own retry and speculation apply to each.
+One Spark task runs one task, so Spark's own retry and speculation apply to each.
 
 Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `carried`).  A native expression
 refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  A job that failed

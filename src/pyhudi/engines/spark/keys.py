@@ -1,11 +1,9 @@
 """Record keys and partition paths as native columns, letter for letter those of `records.keys`.
 
 Native expressions cover SIMPLE, COMPLEX, NON_PARTITION and GLOBAL_DELETE over booleans, whole numbers, strings, binaries,
-dates, decimals
-with up to six decimals and timestamps as microseconds.  Everything else (times formatted by a pattern, floating point numbers,
-finer
-decimals, `timestamp_ntz`, timestamps as Java prints them) goes through an Arrow UDF over the key columns that calls
-`records.keys` itself.
+dates, decimals with up to six decimals and timestamps as microseconds.  Everything else (times formatted by a pattern, floating
+point numbers, finer decimals, `timestamp_ntz`, timestamps as Java prints them) goes through an Arrow UDF over the key columns
+that calls `records.keys` itself.
 
 A null or empty key, and a path that no store can hold, make the job fail with a refusal (see jobs.py).
 """
@@ -152,7 +150,7 @@ def _through_arrow(function: Callable[[KeySpec, pa.RecordBatch], pa.Array], spec
     def texts(*columns: pa.Array) -> pa.Array:
         return function(spec, pa.RecordBatch.from_arrays(list(columns), names=heads))
 
-    # Annotations are given as objects: PySpark resolves them, and this module's annotations are texts.
+    # Annotations are given as objects: PySpark resolves them, and this module's annotations are strings.
     texts.__annotations__ = {"columns": pa.Array, "return": pa.Array}
     udf = F.arrow_udf(texts, "string")  # type: ignore[attr-defined]  # exported without a stub
     found: Column = udf(*[column(name) for name in heads])

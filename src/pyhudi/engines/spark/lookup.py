@@ -256,8 +256,7 @@ def _run_question(question: _Question) -> tuple[Ints, Ints, tuple[tuple[str, str
 
 def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:
     """Hits of all keys of the rows: RECORD_KEY, unless the keys are global also PARTITION_PATH, and FILES (array of int,
-    sorted); for
-    global keys HOMES, too (array of string, sorted).
+    sorted); for global keys HOMES, too (array of string, sorted).
     """
     names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
     asked = rows.select(*names)

@@ -6,13 +6,11 @@
     `mapInArrow`
 
 "Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows, and
-files whose
-name Spark would take for a pattern.  All parts are united; the filter is applied to each, and Spark pushes it into its own
-scans.
+files whose name Spark would take for a pattern.  All parts are united; the filter is applied to each, and Spark pushes it into
+its own scans.
 
 Which schema a file has is known from the commit that wrote it; footers are read only for files of commits that left the
-timeline, and only
-when the table's schema changed since.
+timeline, and only when the table's schema changed since.
 """
 
 from __future__ import annotations
@@ -102,8 +100,7 @@ def plan_query(
     context: TableContext, options: Options, columns: Sequence[str] | None, condition: Filter | None
 ) -> Query | ChangeQuery:
     """The query that Hudi's read options describe.  columns, condition: those of `pyhudi.columns` and `pyhudi.filter` when
-    None, else
-    every column, the `_hoodie_` columns among them, and every row.
+    None, else every column, the `_hoodie_` columns among them, and every row.
     """
     chosen: Sequence[str] = columns if columns is not None else (options.names(COLUMNS) or ["*"])
     wanted = condition if condition is not None else options.text(FILTER)

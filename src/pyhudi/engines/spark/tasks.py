@@ -7,8 +7,7 @@
     AskRecordIndex     keys, sorted by the record index's file group; each with its place, where it has one
 
 Each is a callable for `mapInArrow`.  In memory are the incoming rows of one file group, up to a budget; beyond it they lie in
-an Arrow file
-of the worker's temporary folder that is mapped into memory.
+an Arrow file of the worker's temporary folder that is mapped into memory.
 
 A repeated or speculative attempt writes files of its own, because the write token holds the attempt's number; what an attempt
 wrote that

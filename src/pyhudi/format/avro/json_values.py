@@ -12,7 +12,7 @@ from pyhudi.format.avro.schema import Schema
 
 
 def from_json(target: Schema, value: Any) -> Any:
-    """A value that was parsed from JSON (numbers, texts, lists, dicts), in the shape of `target`, fields by name.
+    """A value that was parsed from JSON (numbers, strings, lists, dicts), in the shape of `target`, fields by name.
 
     Unions stand without their branch's name, as Jackson writes them.  Raises CorruptData where it does not fit.
     """

@@ -7,7 +7,7 @@ Source: docs/formats/log-file.md, DELETE block; the form itself from bytes that 
     class         0 null | 1 and a name (first time: its number and its text; later its number alone) | 2 + registered number
     mark          0 null | 1 new | 2 + number of an object that came before; wrappers of numbers have none
     DeleteRecord  hoodieKey (an object), orderingVal (an object)
-    HoodieKey     partitionPath, recordKey (marks and texts, no classes)
+    HoodieKey     partitionPath, recordKey (marks and strings, no classes)
     text          ASCII whose last byte has its top bit set | length + 1, then the UTF-16 units in one to three bytes each
 
 Each thing stands right after the one before it and nothing gives its size, so this goes record by record; such blocks are

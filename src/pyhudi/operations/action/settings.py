@@ -54,8 +54,7 @@ class CommitSettings:
     """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
 
     clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
-    the timeline, so
-    the wait is only for writers that do not look there; it is 0 unless the option asks for it.
+    the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]

@@ -111,7 +111,7 @@ class RepairSettings:
 
 @observed("repair")
 def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool = True) -> RepairResult:
-    """Find what is wrong and, unless `dry_run`, mend it.
+    """Find what is wrong and, unless `dry_run`, repair it.
 
     Raises Unsupported, before anything is changed, for a table version that is not written, and what the steps raise.
     """
@@ -174,7 +174,7 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
     if instant.action is Action.RESTORE:
         return RepairStep(RepairKind.PENDING, path, "a restore died", "run `restore` again: until then the table is not written")
     if instant.action is Action.ROLLBACK:
-        return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is carried to its end")
+        return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is completed")
     if instant.action is Action.CLEAN:
         return RepairStep(RepairKind.PENDING, path, "a clean died", "the next `clean` carries it out")
     if _lives(context, settings, instant):

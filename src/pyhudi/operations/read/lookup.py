@@ -1,6 +1,6 @@
 """Looking records up by key: from keys to a query that gives their rows.
 
-    record keys   texts as `_hoodie_record_key` has them
+    record keys   strings as `_hoodie_record_key` has them
     rows          the record key fields, and the partition fields too where a key is only looked for in its partition
 
 A lookup is a snapshot query with a filter on keys, so it finds files as any query does: by the record index where there is one;

@@ -5,8 +5,7 @@
                `<t>_<c>.replacecommit` with the new file groups and those that they replace
 
 While a plan is pending, PyHudi's writers refuse to update its file groups; inserts go elsewhere.  An executor that died leaves
-the inflight file; the next one
-removes what it wrote and starts again.
+the inflight file; the next one removes what it wrote and starts again.
 
 Source: writing and services, "Clustering"; clustering design.
 """

@@ -101,7 +101,7 @@ def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> st
     except (TableState, PlanOvertaken) as error:
         return str(error)
     except CorruptData:
-        # Whoever runs it is told; damage may be mended.
+        # Whoever runs it is told; damage may be repaired.
         return None
     return None
 

@@ -184,7 +184,7 @@ def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
 def rebuild_index(context: TableContext, engine: Engine, settings: IndexSettings, name: str | None) -> tuple[str, ...]:
     """Build an index anew from the table's files, or, when the name is None or `files`, all of the metadata table.
 
-    Nothing of what is there is believed, so this mends what is damaged.  Statistics of columns and of partitions are built
+    Nothing of what is there is believed, so this repairs what is damaged.  Statistics of columns and of partitions are built
     together.  Returns what was built.  The lock is held meanwhile.  Raises InvalidRequest when the table has no such index.
     """
     check_writable(context)

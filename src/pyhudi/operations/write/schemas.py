@@ -170,7 +170,7 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
 
 
 def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema) -> None:
-    """Keys of another type are other keys: 1.0 and 1 are two texts, and a delete of either does not find the other."""
+    """Keys of another type are other keys: 1.0 and 1 are two strings, and a delete of either does not find the other."""
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
     for name in (*keys.record_fields, *partition_columns(keys)):

@@ -18,7 +18,7 @@ from pyhudi.records.timestamps import MAX_INSTANT_MS, MIN_INSTANT_MS, TimePatter
 
 
 def time_parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:
-    """For each row the number of its formatted time, and the distinct texts; null is the time 1 ms after the epoch."""
+    """For each row the number of its formatted time, and the distinct strings; null is the time 1 ms after the epoch."""
     if field.kind is PartitionKind.UNKNOWN:
         raise InvalidRequest(
             f"the kind of the partition field {field.name!r} is not known: say {field.name}:SIMPLE or :TIMESTAMP"

@@ -31,7 +31,7 @@ class TimeType(StrEnum):
 
     @property
     def takes_text(self) -> bool:
-        """Whether the values are texts to be parsed."""
+        """Whether the values are strings to be parsed."""
         return self in (TimeType.DATE_STRING, TimeType.MIXED)
 
 
@@ -40,7 +40,7 @@ class TimeRule:
     """How a time field becomes a part of the path.  Source: storage format, Timestamp-based generator.
 
     type: what the values are; scalar_unit: their unit when type is SCALAR (DAYS ... NANOSECONDS); input_patterns: Joda
-    patterns that are tried in order for texts; output_pattern: the Joda pattern of the path; zones by identifier.
+    patterns that are tried in order for strings; output_pattern: the Joda pattern of the path; zones by identifier.
     """
 
     type: TimeType

@@ -1,6 +1,6 @@
 """Amazon DynamoDB, as real Hudi's DynamoDBBasedLockProvider: the protocol of Amazon's lock client, over boto3.
 
-The lock is the item of a table whose hash key is `key`; all attributes are texts:
+The lock is the item of a table whose hash key is `key`; all attributes are strings:
 
     key                     name of the lock
     ownerName               host and a uuid
@@ -265,7 +265,7 @@ _NO = frozenset({"ConditionalCheckFailedException", "ResourceNotFoundException",
 
 
 def _texts(values: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Values as DynamoDB writes texts."""
+    """Values as DynamoDB writes strings."""
     return {name: {"S": value} for name, value in values.items()}
 
 
