@@ -7,8 +7,9 @@ key-values is
     pyhudi.footer.crc32   eight hexadecimal digits: CRC-32 of the footer, its length and the magic after it, these digits taken
                           as zeros; ten more: where the footer begins
 
-Other readers pass over a key that they do not know, and files of others have none: those are read as they are.  So are files of
-others that copied the key-values of one of ours, whose footer begins elsewhere.
+Other readers pass over a key that they do not know, and files of others have none: of those it is checked that the footer holds
+what the format says, for Arrow ends the process on some that do not.  So it is of files of others that copied the key-values of
+one of ours, whose footer begins elsewhere.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.parquet_footer import check_footer
 
 _KEY: Final = b"pyhudi.footer.crc32"
 _NO_SUM: Final = b"0" * 8
@@ -133,12 +135,14 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
 def _check(footer: bytes, offset: int) -> None:
     at = _find_seal(footer)
     if at is None:
+        check_footer(footer[: -_END.size], offset)
         return
     place = int(footer[at + len(_NO_SUM) :][: len(_NO_PLACE)], 16)
     expected, actual = int(footer[at:][: len(_NO_SUM)], 16), zlib.crc32(footer[:at] + _NO_SUM + footer[at + len(_NO_SUM) :])
     if expected != actual:
         if place != offset:
             # Another writer copied the key-values of a file of ours.
+            check_footer(footer[: -_END.size], offset)
             return
         raise CorruptData("checksum of a Parquet footer", offset=offset, expected=expected, found=actual)
     if place != offset:

@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import ast
+import io
 import math
+import subprocess
+import sys
+import zipfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.parquet import open_parquet
 from pyhudi.format.parquet_footer import closing_without
+from tests.golden_tables import ROOT
 
 NESTED = pa.array([{"x": 1.0, "y": [2.0]}, {"x": math.nan, "y": None}, None])
 ROWS = pa.table({"a": [1.5, math.nan, None], "b": [1, 2, 3], "c": ["x", None, "z"], "s": NESTED, "flag": [True, False, None]})
@@ -68,3 +75,78 @@ def test_damage_is_found() -> None:
             closing_without(bytes(flipped), {"a"})
         except CorruptData:
             continue
+
+
+def files_of_others() -> dict[str, bytes]:
+    """Every Parquet file of the tables that the real Hudi wrote."""
+    found = {}
+    for table in sorted(ROOT.glob("hudi-*/*/*.zip")):
+        with zipfile.ZipFile(table) as archive:
+            for name in archive.namelist():
+                if name.endswith(".parquet"):
+                    found[f"{table.parent.name}/{name}"] = archive.read(name)
+    return found
+
+
+def look_at(content: bytes) -> None:
+    """Everything that a footer says of columns, and the rows."""
+    file = open_parquet(pa.BufferReader(content))
+    for group in range(file.metadata.num_row_groups):
+        for place in range(file.metadata.row_group(group).num_columns):
+            chunk = file.metadata.row_group(group).column(place)
+            _ = chunk.compression, chunk.encodings, chunk.statistics and chunk.statistics.has_min_max
+    file.read(use_threads=False)
+
+
+def test_footers_of_others_hold_what_is_checked() -> None:
+    found = files_of_others()
+    assert len(found) > 100
+    for content in found.values():
+        open_parquet(pa.BufferReader(content))
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "brotli", "lz4", "zstd"])
+def test_footers_of_columns_that_pack_well_hold_what_is_checked(codec: str) -> None:
+    rows = pa.table(
+        {
+            "n": pa.array([0] * 2_000_000, pa.int64()),
+            "t": pa.repeat("x" * 50, 2_000_000),
+            "none": pa.nulls(2_000_000, pa.date32()),
+        }
+    )
+    for data in (rows, rows.slice(0, 0), rows.slice(0, 1)):
+        for dictionary in (True, False):
+            sink = io.BytesIO()
+            pq.write_table(data, sink, compression=codec, use_dictionary=dictionary, write_page_index=dictionary)
+            look_at(sink.getvalue())
+
+
+MUTANTS = """
+import random, sys
+from pyhudi.errors import CorruptData
+from tests.unit.format.test_parquet_footer import files_of_others, look_at, written
+import pyarrow as pa
+found, seen = [*list(files_of_others().values())[::40], written()], {"read": 0, "refused": 0, "arrow": 0}
+choice = random.Random(7)
+for number in range(600):
+    content = bytearray(found[number % len(found)])
+    length = int.from_bytes(content[-8:-4], "little")
+    for _ in range(choice.randint(1, 3)):
+        content[-9 - choice.randrange(length)] = choice.choice((0, 1, 255, 127, choice.randrange(256)))
+    try:
+        look_at(bytes(content))
+    except CorruptData:
+        seen["refused"] += 1
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        seen["arrow"] += 1
+    else:
+        seen["read"] += 1
+print(seen)
+"""
+
+
+def test_no_damaged_footer_of_others_ends_the_process() -> None:
+    done = subprocess.run([sys.executable, "-c", MUTANTS], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"ended by {done.returncode}: {done.stderr[-1000:]}"
+    seen = ast.literal_eval(done.stdout)
+    assert sum(seen.values()) == 600 and seen["refused"] > 100, seen
