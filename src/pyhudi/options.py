@@ -15,7 +15,7 @@ On which verbs an honoured option acts stands in `pyhudi.verbs`.
 Table properties (`hoodie.table.*` and their like) may stand among the options too, as Spark jobs write them; they are checked
 against the table.
 
-Source: writing and services, "Options a data source user really sets".
+Source: docs/moving-from-hudi.md, "Honoured".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 Spark notes a batch as done after the function returned.  Whatever dies in between, Spark hands the same rows in again under the
 same number, and the commit says that they are there: nothing is lost, nothing is there twice.
 
-Source: writing and services, "Streaming sink".
+Source: docs/formats/writing.md, "Streaming sink".
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ has a column `_hoodie_is_deleted`, for which that reader looks beyond the end of
 A delete without an ordering value is written only where the table orders by commit time, or where no value can be had: readers of
 mixed types stumble over it.
 
-Source: storage format, "Log file format"; reading and merging, "Deletes: the default ordering value 0 rule"; writing and
-services, "Handles".
+Source: docs/formats/log-file.md; docs/formats/reading.md, "Deletes"; docs/formats/writing.md, "Files of a write".
 """
 
 from __future__ import annotations

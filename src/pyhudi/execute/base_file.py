@@ -3,7 +3,7 @@
 Rows arrive as tables in the stored layout but for `_hoodie_file_name`, which the writer fills in.  They are cut into row groups
 of bounded size, so the memory of a writer is one row group however large the file grows.
 
-Source: data files, "Parquet base file"; the footer keys stand in "Footer key-values".
+Source: docs/formats/base-file.md, "Footer".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows to the file groups of their buckets, by the simple bucket index; groups that do not exist yet get a file id.
 
-Source: writing and services, "BUCKET, SIMPLE engine".
+Source: docs/formats/writing.md, "Bucket index".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ out, and its readers miss the delete; here it is written.
 
 Appends to log files need none: readers compare the slice before with the records of the log.
 
-Source: reading and merging, "CDC"; storage format, "Log file format", CDC block.
+Source: docs/formats/reading.md, "Change data"; docs/formats/log-file.md, "Change logs".
 """
 
 from __future__ import annotations

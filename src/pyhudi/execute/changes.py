@@ -10,7 +10,7 @@ reader mixes three forms of text, with meta columns in some of them, and has the
 
 Memory: one row group, and the changed rows of one file group; for change logs that lack images, some blocks at a time.
 
-Source: reading and merging, "CDC".
+Source: docs/formats/reading.md, "Change data".
 """
 
 from __future__ import annotations

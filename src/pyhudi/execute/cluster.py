@@ -3,7 +3,7 @@
 Rows keep their meta columns but for the file name.  Beyond the memory budget they lie in an Arrow file on local disk, mapped into
 memory; what is held are the ranks of the sort columns and one row group on its way out.
 
-Source: writing and services, "Clustering, Execution"; clustering design.
+Source: docs/formats/writing.md, "Clustering".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ compaction writes, in this order:
 so that readers find after it what they found before.  Where there were partial updates, one data block is marked so even when no
 record is partial any more, as a reader settles deletes otherwise then: at the worst one without records.
 
-Source: writing and services, "Compaction"; timeline document, "HoodieWriteStat fields"; storage format, "Log file format".
+Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Commit metadata"; docs/formats/log-file.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Also here: what becomes of a record that a global index finds in another partition.
 
-Source: data files, "Record keys and partition paths"; writing and services, "Global index and partition change".
+Source: docs/formats/record-keys.md; docs/formats/writing.md, "Indexes used for writing".
 """
 
 from __future__ import annotations

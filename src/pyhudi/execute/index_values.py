@@ -9,7 +9,7 @@ from nothing but values.  Only record keys and the indexes' columns are read.
 
 Memory: the pairs of one file group before and after; one row group of one column.
 
-Source: storage format, "Metadata table", secondary_index and expression index.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ statistics of some columns and not of others for one that holds nothing in the o
 The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that the task
 that writes one file group reads one batch of each.  It lies in the metadata table's own folder for what is passing.
 
-Source: storage format, "Metadata table", column_stats, bloom_filters and record_index.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

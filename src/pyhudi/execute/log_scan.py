@@ -8,7 +8,7 @@
 
 Contents are read one block at a time.
 
-Source: reading and merging, "Block scan" and "Position buffer"; storage format, "Log file format".
+Source: docs/formats/reading.md, "One slice"; docs/formats/log-file.md, "Which blocks count" and "Positions".
 """
 
 from __future__ import annotations

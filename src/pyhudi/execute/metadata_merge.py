@@ -7,7 +7,7 @@
 Held are the logs' cells and one batch of the base file.  Values whose schema is laid out as ours are copied; others, of later
 versions of Hudi, are decoded and encoded anew.
 
-Source: storage format, "Metadata table", merge rules.
+Source: docs/formats/metadata-table.md, "Which record counts".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
 Keys that come to a file group win over the same keys leaving another one in the same instant: that is a record that moved.
 Memory: the keys of one file group of the index.
 
-Source: storage format, "HFile data blocks inside log files", "Metadata table", record_index and compaction.
+Source: docs/formats/metadata-table.md; docs/formats/hfile.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Base files being read: opened with what is wrong with them said in our errors, and what their footers say beside the columns.
 
-Source: data files, "Parquet base file"; the footer keys stand in "Footer key-values".
+Source: docs/formats/base-file.md, "Footer".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ applied after merging.  Columns that a file lacks are null; columns whose type w
 
 Memory: the merged log records of one slice in the wanted columns, and one row group.
 
-Source: reading and merging, "Snapshot read of one slice" and "Schema".
+Source: docs/formats/reading.md, "One slice" and "Schema".
 """
 
 from __future__ import annotations

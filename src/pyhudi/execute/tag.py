@@ -11,7 +11,7 @@ Neither the ranges nor the filters of base files know these keys.  A key that th
 
 Answers are pairs, because a key may stand in several files (inserts may duplicate keys), and each copy is updated.
 
-Source: writing and services, "Indexes used for writing".
+Source: docs/formats/writing.md, "Indexes used for writing".
 """
 
 from __future__ import annotations

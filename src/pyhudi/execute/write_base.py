@@ -7,7 +7,7 @@ there are deletes without a row, `_pyhudi_delete` (boolean, true for such a dele
 A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group; rows that
 were spilled stay on disk, memory-mapped, and only their keys are held.
 
-Source: writing and services, "Handles"; timeline document, "HoodieWriteStat fields".
+Source: docs/formats/writing.md, "Files of a write"; docs/formats/timeline.md, "Commit metadata".
 """
 
 from __future__ import annotations

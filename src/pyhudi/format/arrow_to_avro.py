@@ -40,7 +40,7 @@ from pyhudi.format.meta_columns import is_meta_field
 def sanitized_name(table_name: str) -> str:
     """The table's name as Avro takes it: each character that Avro does not allow becomes two underscores.
 
-    Source: storage format, Avro schema naming.
+    Source: docs/formats/base-file.md, "Types".
     """
     if not table_name:
         raise InvalidRequest("the table name is empty")
@@ -57,7 +57,7 @@ def arrow_to_avro(schema: pa.Schema, table_name: str, previous: str | None = Non
     column whose type it already states keeps that statement, so that fixed types keep the names by which log blocks find
     them.  A table without columns is allowed.
     Raises InvalidRequest for names Avro forbids and types that Hudi cannot hold.
-    Source: storage format, Types and Avro schema naming.
+    Source: docs/formats/base-file.md, "Types".
     """
     record: Json | None = None
     if previous is not None:

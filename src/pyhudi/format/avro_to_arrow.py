@@ -1,4 +1,4 @@
-"""Table schemas, Avro to Arrow.  Source: storage format, Types.
+"""Table schemas, Avro to Arrow.  Source: docs/formats/base-file.md, "Types".
 
 Avro has more types than `arrow_to_avro` writes: enums (string), uuid strings, bytes decimals, fixed, millisecond timestamps,
 times and local timestamps are read, too.
@@ -48,7 +48,7 @@ def avro_to_arrow(text: str) -> pa.Schema:
     string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64, fixed
     bytes fixed_size_binary, an array's item `element`.  A doc becomes the field's metadata entry `comment`.
     Raises CorruptData when the text is not an Avro record, Unsupported for recursive records, unions of several types and
-    logical types on which Arrow has nothing to say.  Source: storage format, Types and Avro schema naming.
+    logical types on which Arrow has nothing to say.  Source: docs/formats/base-file.md, "Types".
     """
     return pa.schema(record_fields(resolve_avro(text)))
 

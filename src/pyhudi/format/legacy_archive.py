@@ -8,7 +8,7 @@
 has no place for is lost on the way: documents of requested and inflight states that are not plans.
 
 What this does not do: find the files, or put the rows in order.
-Source: storage format, "Reading version 6".
+Source: docs/formats/timeline.md, "Version 6".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The meta columns that Hudi puts in front of a table's own.  Source: storage format, Meta fields."""
+"""The meta columns that Hudi puts in front of a table's own.  Source: docs/formats/base-file.md."""
 
 from __future__ import annotations
 

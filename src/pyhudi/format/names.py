@@ -12,7 +12,7 @@ The instant is the request time of the action that wrote the file, never its com
 nor `.`.  This is the only place that builds or splits these names; a name that is not ours is None, except that of an
 externally created file (`.._hudiext`): to pass over one would hide its rows, so it is refused.
 
-Source: storage format, "File names".
+Source: docs/formats/base-file.md; docs/formats/log-file.md.
 """
 
 from __future__ import annotations

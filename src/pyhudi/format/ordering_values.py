@@ -1,6 +1,6 @@
 """Values that carry their type with them: the wrapper records of deletes and of column statistics.
 
-Source: storage format, "Wrapped Avro values".  The field is an Avro union of null and records with one field `value`:
+Source: docs/formats/log-file.md, "Ordering values".  The field is an Avro union of null and records with one field `value`:
 
     branch  record                  Avro value        Arrow child
     0       null                                      null

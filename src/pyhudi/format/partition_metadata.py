@@ -8,7 +8,7 @@
 It is written before the first data file, only where it is absent.  Some tables keep the two values in the footer of a Parquet
 or ORC file instead; readers look for the text first.  What this does not do: open that footer.
 
-Source: storage format, "Partition metadata".
+Source: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations

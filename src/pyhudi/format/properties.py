@@ -17,7 +17,7 @@ file that PyHudi writes stand between two equal comments:
 Other readers know nothing of them, and Java's Properties leaves them out when another writer changes the file.  The line that
 says the format of base files is not in the sum: a reader refuses every format but the one that it expects.
 
-Source: storage format, "hoodie.properties".
+Source: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ A column keeps its id through renames and moves, so a file is read by the ids of
 the request time of the instant that made the schema, as a number; 0 is the schema before the first change.  The same text,
 for one schema, stands in the extra metadata of commits under `latest_schema`.
 
-What it does not do: turn types into Arrow's, or apply a change.  Source: storage format, "Other actions".
+What it does not do: turn types into Arrow's, or apply a change.  Source: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations

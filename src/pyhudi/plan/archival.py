@@ -13,7 +13,7 @@ each bound of step 2 keeps a file that nobody should read from coming back.
 
 Pure.  What this does not do: read or delete anything.
 
-Source: timeline document, "Which instants are archived" and "Compaction and cleaning of the history".
+Source: docs/formats/timeline.md, "Which instants are archived" and "History".
 """
 
 from __future__ import annotations

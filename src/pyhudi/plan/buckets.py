@@ -6,7 +6,7 @@ the file group of each key without reading anything, and a filter on the hashed 
 The table does not say how it is bucketed: all its writers have to agree on the number of buckets and on the hashed fields.  What
 file ids tell is checked here, and what the footers of some files tell before each write.
 
-Source: writing and services, "BUCKET, SIMPLE engine".
+Source: docs/formats/writing.md, "Bucket index".
 """
 
 from __future__ import annotations

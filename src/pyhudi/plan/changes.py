@@ -14,7 +14,7 @@ change no record, and give nothing.
 
 Everything here is pure: commits and listings in, values out.
 
-Source: reading and merging, "CDC"; storage format, "CDC block".
+Source: docs/formats/reading.md, "Change data"; docs/formats/log-file.md, "Change logs".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@
 
 Everything here is pure.  What this does not do: find the files, or delete them.
 
-Source: writing and services, "Cleaning".
+Source: docs/formats/writing.md, "Cleaning".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ When a clustering follows commits by itself is here too: by the number of writes
 
 Pure: slices, ranges and settings in, a plan out.
 
-Source: clustering design; writing and services, "Clustering".
+Source: docs/formats/writing.md, "Clustering".
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ A log compaction merges the blocks of a slice's log files into one log file; it 
 
 Everything here is pure.  What this does not do: list files, look into logs, or carry a plan out.
 
-Source: writing and services, "Compaction"; storage format, "Path conventions".
+Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Under a bucket index a write has read of a bucket that it has no file group; two
 The timeline may have moved on so far that instants which completed since the write's start are in the history by now; they are
 met there.
 
-Source: writing and services, "OCC check".
+Source: docs/formats/writing.md, "Conflicts".
 """
 
 from __future__ import annotations

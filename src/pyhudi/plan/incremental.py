@@ -5,7 +5,7 @@
 
 `earliest` means the beginning of history.  (The real Spark reader finds nothing for it.)
 
-Source: reading and merging, "Incremental".
+Source: docs/formats/reading.md, "Incremental queries".
 """
 
 from __future__ import annotations

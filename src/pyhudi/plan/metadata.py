@@ -12,7 +12,7 @@ records of one key are merged by request time, so an instant that was requested 
 Everything here is a value: file names, sizes and ranges in, `MetadataRecords` out.  Keys of the record index do not come this
 way, there are too many of them: see `execute.metadata_records`.
 
-Source: storage format, "Metadata table", partitions.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

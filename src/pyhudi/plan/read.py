@@ -1,6 +1,6 @@
 """Which file slices a query reads, decided from partition paths alone, and what was passed over.
 
-Source: reading and merging, "Partitions and path filters".
+Source: docs/formats/reading.md, "Partitions and path filters".
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ log files are kept.
     record keys                literals for all record key fields, of types whose text is beyond doubt, as record keys
     buckets                    the bucket of such literals, when the caller says how the table is bucketed
 
-Source: storage format, "Metadata table", read-time use and what real readers get wrong; reading and merging, "Data skipping".
+Source: docs/formats/reading.md, "Data skipping".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A stream's position is a completion time: everything that completed up to it was read.  A batch is what completed after its start
 and up to its end, whole instants only, at least one.  So a limit may be passed by the first instant of a batch, and by no other.
 
-Pure: what completed is handed in.  Source: reading and merging, "Streaming source".
+Pure: what completed is handed in.  Source: docs/formats/reading.md, "Streaming source".
 """
 
 from __future__ import annotations

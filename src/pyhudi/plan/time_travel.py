@@ -7,7 +7,7 @@
 
 A moment is compared with request times, digit by digit, in the zone in which the table writes them; nothing is converted.
 
-Source: reading and merging, "Time travel".
+Source: docs/formats/reading.md, "Time travel".
 """
 
 from __future__ import annotations

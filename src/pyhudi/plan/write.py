@@ -3,7 +3,7 @@
 Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target
 size; split what is left over new file groups.
 
-Source: writing and services, "Upsert partitioner" and "Record size estimate".
+Source: docs/formats/writing.md, "Which file group takes a row".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Batches fitted to a schema: columns by name, values cast without loss, nested types field by field.
 
-Source: write path, Writer schema; reading, Schema.
+Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     a date or decimal column is parsed, finer timestamps are rounded down.  Nested types are conformed field by field.
     A batch that fits already is returned without copying.
     Raises InvalidRequest when a value cannot be cast without loss, and when a target column that is not nullable is missing
-    or holds a null.  Source: write path, Writer schema; reading, Schema.
+    or holds a null.  Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
     """
     if batch.schema.equals(target) and not any(_has_required_part(field) for field in target):
         return batch

@@ -6,7 +6,7 @@ each row; sorting by it puts rows that are near in all columns near each other.
     Z-order   the bits of the ranks, interleaved, highest bit first
     Hilbert   the distance along the Hilbert curve of the same bits: neighbours on it are always neighbours in space
 
-Source: clustering design; writing and services, "Clustering, Execution".
+Source: docs/formats/writing.md, "Clustering".
 """
 
 from __future__ import annotations

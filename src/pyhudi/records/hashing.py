@@ -31,7 +31,7 @@ _NAME_SEED = 0xFFFFFFFFDABADABA
 def java_string_hash(texts: pa.StringArray) -> np.ndarray:
     """`String.hashCode` of each text, int32; 0 for null and for the empty text.
 
-    A character above U+FFFF counts as its two UTF-16 units.  Source: metadata table, Key to file group.
+    A character above U+FFFF counts as its two UTF-16 units.  Source: docs/formats/metadata-table.md.
     """
     result = np.zeros(len(texts), dtype=np.int32)
     for start in range(0, len(texts), _SLICE_ROWS):
@@ -56,7 +56,7 @@ def bucket_ids(
     """The bucket, 0 to bucket_count - 1, of each record key (int32).
 
     hash_fields: the fields of `hoodie.bucket.index.hash.field`; empty for all record key fields, else some of them.
-    Raises InvalidRequest when they are not.  Source: write path, BUCKET, SIMPLE engine.
+    Raises InvalidRequest when they are not.  Source: docs/formats/writing.md, "Bucket index".
     """
     _require_positive(bucket_count, "bucket_count")
     hashes = _list_hashes(_hash_parts(keys, record_fields, hash_fields))
@@ -66,7 +66,7 @@ def bucket_ids(
 def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str] = ()) -> np.ndarray:
     """The place of each record key on the ring of a consistent hashing index, 0 to 2^31 - 1 (int64).
 
-    Arguments and errors as of `bucket_ids`.  Source: write path, BUCKET, CONSISTENT_HASHING engine.
+    Arguments and errors as of `bucket_ids`.  Source: docs/formats/writing.md, "Bucket index".
     """
     parts = _hash_parts(keys, record_fields, hash_fields)
     joined = pc.binary_join(pc.fill_null(parts, pa.scalar([], parts.type)), "") if parts.null_count else pc.binary_join(parts, "")
@@ -81,7 +81,7 @@ def xxh32(texts: pa.StringArray) -> np.ndarray:
 def name_hash(text: str) -> str:
     """The 12 characters that stand for a column or partition name in keys of the metadata table; `""` counts as `.`.
 
-    Source: metadata table, Hash functions, H.
+    Source: docs/formats/metadata-table.md.
     """
     return base64.b64encode(xxhash.xxh64(_or_root(text).encode(), seed=_NAME_SEED).digest()).decode()
 
@@ -89,7 +89,7 @@ def name_hash(text: str) -> str:
 def path_hash(path: str) -> str:
     """The 16 hexadecimal digits, upper case, that stand for a table's base path in the names of locks.
 
-    Source: lock providers, H.
+    Source: docs/formats/writing.md, "Conflicts".
     """
     return xxhash.xxh64(path.encode(), seed=_NAME_SEED).hexdigest().upper()
 

@@ -13,7 +13,7 @@ r"""Arrow values as JSON text, a whole column at a time.
 This is the text of Avro's generic records, which Hudi gives in change data, but for decimals: those stand there as lists of
 bytes.  A value that is null gives null, not the text.
 
-Source: reading and merging, "CDC".
+Source: docs/formats/reading.md, "Change data".
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ rows (its record positions): then no key is looked up, and the reader may leave 
 
 Whole columns throughout: the fold takes as many passes as a key has entries, not as many as there are keys.
 
-Source: reading and merging, "Applying blocks", "Position buffer", "Deletes" and "Partial updates".
+Source: docs/formats/reading.md, "Merging", "Deletes" and "Partial updates"; docs/formats/log-file.md, "Positions".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ the table.  A rule never looks at one row: it is given aligned columns of the ol
 
 Not here: partial updates and log scans (see `records.log_merge`), payload classes and custom mergers (see `records.payloads`).
 
-Source: record mergers; reading and merging, "Exact comparison rules".
+Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ IS_DELETED = "_hoodie_is_deleted"
 
 @dataclass(frozen=True, slots=True)
 class DeleteMarker:
-    """The column, and the text in it, that make a row a delete.  Source: reading and merging, "Delete signals".
+    """The column, and the text in it, that make a row a delete.  Source: docs/formats/reading.md, "Deletes".
 
     field: a column of strings, whole numbers or booleans, whose values are compared as text; a null is not a delete.
     beside_flag: rows with `_hoodie_is_deleted` are deletes too, as in reads; False: that column is not looked at, as in writes.

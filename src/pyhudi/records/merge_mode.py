@@ -4,7 +4,7 @@ A table stores all three (`hoodie.record.merge.mode`, `hoodie.record.merge.strat
 they must agree, or real readers refuse the table.  `infer_merge_settings` completes what the caller left open and refuses what
 contradicts.
 
-Source: record mergers; timeline document, "Merge mode, strategy ids, payload".
+Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 """
 
 from __future__ import annotations

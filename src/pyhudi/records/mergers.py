@@ -31,7 +31,7 @@ refused.
 For rules that think in single records, `record_by_record` wraps functions of two dictionaries; it is convenient and slow.  A
 table's property never imports code.
 
-Source: record mergers; reading and merging, "Record merger API".
+Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 """
 
 from __future__ import annotations

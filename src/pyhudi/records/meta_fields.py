@@ -6,7 +6,7 @@
     _hoodie_partition_path   the partition path, '' in a table without partitions
     _hoodie_file_name        the file that holds the row (in log records: the file id)
 
-Source: data files, "Columns".
+Source: docs/formats/base-file.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     with an update mode    the values of the winner that stand for none are taken from the other record, in both directions,
                            where neither of the two is a delete
 
-Source: version 9, "Merging".  The folding of log records is in `records.log_merge`.
+Source: docs/formats/reading.md, "Table version 9".  The folding of log records is in `records.log_merge`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A null is smaller than every value.  Where tables count one as zero (`null_is_ze
 bits at most, which is what Hudi's Integer 0 can be compared with; elsewhere it stays the smallest.  Floats compare as Java
 compares them: NaN is the largest and equals itself, -0.0 is smaller than 0.0.
 
-Source: reading and merging, "Exact comparison rules"; version 9, "Ordering values with several fields".
+Source: docs/formats/reading.md, "Merging" and "Table version 9".
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@
 DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes.  In log files deletes are settled
 by ordering value before a payload is asked (see `records.log_merge`).
 
-Source: reading and merging, "Payload classes", with its truth table.
+Source: docs/formats/reading.md, "Payload classes".
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The table's next schema: what a write may change of its columns.  Source: write path, Writer schema; reading, Schema."""
+"""The table's next schema: what a write may change of its columns.  Source: docs/formats/writing.md, "Writer schema";
+docs/formats/reading.md, "Schema".
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,7 @@ def evolve(
     Anything else is one InvalidRequest that lists each column, both types and the option that would allow it.  Timestamp to
     long, binary to string and back, and changes of a decimal's precision or scale in the table are always refused: Hudi's
     readers misread files on either side of such a change.
-    Source: write path, Writer schema; reading, Schema.
+    Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
     """
     incoming = normalise(incoming)
     if table is None:

@@ -73,7 +73,7 @@ def value_text(array: pa.Array) -> pa.StringArray:
     """The text of each value, as Java's `toString` on Hudi's Avro value gives it; nulls stay null, order is kept.
 
     array: any type for which `has_text` holds; a timestamp is printed as microseconds since the epoch.
-    Raises InvalidRequest for any other type.  Source: storage format, Record keys, value to text.
+    Raises InvalidRequest for any other type.  Source: docs/formats/record-keys.md, "Values as text".
     """
     type_ = array.type
     if pa.types.is_string(type_):

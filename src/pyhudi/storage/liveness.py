@@ -7,7 +7,7 @@ heartbeat has expired.  A writer without a heartbeat (real Hudi under the EAGER 
 The content is one line of JSON: host, boot id, the namespace that process ids are counted in, process id, the process's start
 time, an id of this module's load.  Real Hudi reads only the file's time.
 
-Source: timeline document, "Heartbeats"; the content is PyHudi's own.
+Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content is PyHudi's own.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Below `.hoodie/.temp/<request time>/` there is one of two layouts:
 PyHudi writes the direct layout and reads both.  A marker comes before its data file: a data file without a marker outlives
 the rollback of its write, and is later taken for committed data by real Hudi.
 
-Source: Timeline, "Markers, rollback, heartbeats".
+Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 
 What this does not do: it neither looks for the data files nor deletes them.
 """

@@ -5,8 +5,8 @@
     bootstrapped          METADATA_ONLY: base files hold meta columns alone, and the rows lie in files outside of the table
     no partition columns  `hoodie.datasource.write.drop.partition.columns`: files lack columns that only paths tell
 
-What can be told without rows (properties, the timeline) stays open.  Source: storage format, "Other actions" (schema commits);
-writing and services, "Bootstrap".
+What can be told without rows (properties, the timeline) stays open.  Source: docs/formats/timeline.md, "Other files
+of a table"; docs/formats/writing.md, "Bootstrap".
 """
 
 from __future__ import annotations

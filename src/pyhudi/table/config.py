@@ -3,7 +3,7 @@
 A change is crash-safe by the backup rule: the new content goes to `hoodie.properties.backup` first, then replaces the file; a
 reader that finds the file missing or its checksum wrong takes the backup.
 
-Source: storage format, "Table properties"; timeline document, "hoodie.properties".
+Source: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ a directory.
 A table's tree is its folder with everything below, apart from `.hoodie` and from what belongs to somebody else: a folder with a
 `.hoodie` of its own is another table, down to its last file.  Partitions lie at any depth, also below one another.
 
-Source: timeline document, "Partition metadata"; storage format, "Data layout".
+Source: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plans that stand in requested files of the timeline, and which file groups wait for them.
 
-Source: timeline document, "Compaction plan".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 Everything here is pure: listings and a timeline in, values out.
 
-Source: storage format, "File slices"; reading and merging, "File groups and slices".
+Source: docs/formats/reading.md, "File groups and slices".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Files are listed when they are asked for.  What a clean took away between the loading of the timeline and the listing is found out
 and raised as `SnapshotOutdated`, so nobody ever plans on half a state.
 
-Source: storage format, "File slices" and "Table schema"; reading and merging, sections 1 and 7.
+Source: docs/formats/reading.md, "File groups and slices" and "Schema".
 """
 
 from __future__ import annotations

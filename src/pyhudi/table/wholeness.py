@@ -13,7 +13,7 @@ word.  So whoever has listed files looks at the timeline once more:
 
 A clean that the state knows was planned on an older state, so it leaves the newest slice of every file group that counts here.
 
-Source: writing and services, "Cleaning".
+Source: docs/formats/writing.md, "Cleaning".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every file is created by put-if-absent and never changed; the completed file is the atomic publication of an action.
 
-Source: timeline document, "Write protocol".
+Source: docs/formats/timeline.md, "Writing a state".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One entry stands for each instant, in its highest state.  Queries are pure.  Times are compared as strings, as Hudi does.
 
-Source: timeline document, "Timeline files"; reading and merging, "File groups and slices".
+Source: docs/formats/timeline.md; docs/formats/reading.md, "File groups and slices".
 """
 
 from __future__ import annotations

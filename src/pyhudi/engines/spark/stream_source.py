@@ -9,7 +9,7 @@ Restart    a batch that was begun is planned again over the same two offsets, so
 
 The driver's Python worker plans; a partition carries how it is read, and executors read it into Arrow.
 
-Source: reading and merging, "Streaming source".
+Source: docs/formats/reading.md, "Streaming source".
 """
 
 from __future__ import annotations

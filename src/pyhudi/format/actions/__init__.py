@@ -8,5 +8,5 @@ about byte equality pass their own.
 Decoding resolves by field name, so files of other writers and versions are read as well; what breaks the format is
 CorruptData, whose path the caller adds.
 
-Source: storage format, "Avro schemas" and "Meaning of the values".
+Source: docs/formats/timeline.md.
 """

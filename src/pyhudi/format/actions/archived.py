@@ -6,7 +6,7 @@
                document in the field of its kind
 
 What it does not do: read the history's Parquet files, or the blocks of the archive's log files.
-Source: docs/formats/timeline.md, "History"; storage format, "Reading version 6".
+Source: docs/formats/timeline.md, "Version 6"; docs/formats/timeline.md, "History".
 """
 
 from __future__ import annotations

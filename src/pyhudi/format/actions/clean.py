@@ -3,7 +3,7 @@
 Versions are 2 and never null; `is_partition_deleted` is never null.  The plan names files by full URI, the result by their
 names; the metadata table takes `delete_path_patterns` as the files that are gone.  A clean that finds nothing has no instant.
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 It stands inside the requested metadata of a clustering (`replace.py`).  Paths are full URIs (`file:/...`), log files newest
 first, `bootstrap_file_path` is "", lists and maps are empty rather than None.  What it does not do: carry out the plan.
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Timelines of layout 1 hold the same as JSON; `decode` tells them apart.  A file 
 the partitions and the extra metadata are maps, never null, and the operation is one of the format's names, or readers fail.
 
 What this does not do: check that the stats agree with the files they speak of.
-Source: storage format, "Commit metadata rules" and "Write stats".
+Source: docs/formats/timeline.md, "Commit metadata".
 """
 
 from __future__ import annotations

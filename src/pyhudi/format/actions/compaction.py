@@ -3,7 +3,7 @@
 Version 2: paths are file names, without folders; version 1, of old writers: full paths.  Log files stand oldest first.
 A compaction has no strategy; a log compaction names one and keeps the meta columns.
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

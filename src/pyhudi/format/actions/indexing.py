@@ -1,6 +1,6 @@
 """Which partitions of the metadata table an indexing builds (requested file) and has built (completed file).
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Instants stand newest first, pending clusterings before the others.  The rollbacks inside a restore have no files of their own
 on the timeline.
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

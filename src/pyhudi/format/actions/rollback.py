@@ -3,7 +3,7 @@
 A plan made from markers names files by full URI and knows each file id; one made from a listing gives paths without a scheme,
 and "" as file id and instant.  Since table version 8 whole log files are deleted, so the three maps of log blocks are empty.
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a savepoint keeps: the base and log files of the latest slices at its instant.
 
-Source: storage format, "Path conventions".
+Source: docs/formats/timeline.md, "Paths in documents".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deleted keys as tables before version 8 stored them: Java objects in the form of the Kryo library, version 4.
 
-Source: docs/formats/log-file.md, DELETE block; the form itself from bytes that Hudi wrote.
+Source: docs/formats/log-file.md, DELETE block.  The form itself from bytes that Hudi wrote.
 
     array         class, reference mark, varint length + 1, elements
     object        class, reference mark, fields by name, or the value

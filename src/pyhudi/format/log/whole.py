@@ -1,4 +1,4 @@
-"""What readers may pass over in a log file, and what is damage.  Source: docs/formats/log-file.md; table version 8.
+"""What readers may pass over in a log file, and what is damage.  Source: docs/formats/log-file.md, "Damage".
 
 A writer that died leaves torn blocks behind, which belong to nobody.  What a completed instant wrote belongs to the table, and
 a reader that passed a part of it over would give old rows for new ones; a compaction would do so for good.  From table version 8

@@ -1,4 +1,4 @@
-"""Bounds of columns: a union of wrapper records, as Arrow arrays of (kind, bytes).  Source: storage format, "Column statistics".
+"""Bounds of columns: a union of wrapper records, as Arrow arrays of (kind, bytes).  Source: docs/formats/metadata-table.md.
 
     column type                      kind        bytes
     boolean                          BOOLEAN     one byte

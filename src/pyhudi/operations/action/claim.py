@@ -6,7 +6,7 @@
 Whoever dies after the heartbeat leaves it behind, and with it the word that the plan was begun: the next writer or service that
 meets such a plan may settle it.  A plan without a heartbeat waits for somebody to begin it.
 
-Source: timeline document, "Timeline files" and "Heartbeats".
+Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 """
 
 from __future__ import annotations

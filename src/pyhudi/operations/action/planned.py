@@ -10,7 +10,7 @@
 An action is an instance of `PlannedAction`: what it plans and what carrying that out means.  All else is here, once.  Those that
 write file groups anew are instances of `Rewriting`, and say no more than which tasks do it and what must still hold at the end.
 
-Source: timeline document, "Timeline files"; writing and services, "Compaction" and "Clustering".
+Source: docs/formats/timeline.md; docs/formats/writing.md, "Compaction" and "Clustering".
 """
 
 from __future__ import annotations

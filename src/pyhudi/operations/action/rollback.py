@@ -10,7 +10,7 @@ A rollback that died is found by its pending instant and finished from its plan,
 step may be repeated.  A write cannot complete while a rollback of it is pending (see `transaction`).  Log files are deleted
 like base files (table version 8).
 
-Source: writing and services, "Rollback"; timeline document, "Rollback policy".
+Source: docs/formats/writing.md, "Rollback".
 """
 
 from __future__ import annotations

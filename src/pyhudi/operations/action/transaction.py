@@ -11,7 +11,7 @@ A crash at any point leaves a table that every reader reads as before: data file
 completed file.  The next writer rolls the rest back.  Outcomes: committed; `WriteConflict` (this write was taken back);
 `CommitUnknown` (the store did not say).
 
-Source: timeline document, "Write protocol"; writing and services, "Commit: exact order".
+Source: docs/formats/timeline.md, "Writing a state"; docs/formats/writing.md, "Completing a commit".
 """
 
 from __future__ import annotations

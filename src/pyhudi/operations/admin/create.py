@@ -1,6 +1,7 @@
 """Creating a table: options become `hoodie.properties`; and checking that later options agree with it.
 
-Source: timeline document, "Keys a version-8 table carries"; writing and services, "Data source rules around the call".
+Source: docs/formats/timeline.md, "Other files of a table"; docs/formats/writing.md, "Options against the
+table".
 """
 
 from __future__ import annotations

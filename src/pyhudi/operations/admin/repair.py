@@ -13,7 +13,7 @@ Steps are found and carried out in this order, each on the state that the one be
 is read: a file that is seen then belongs to an instant that is seen too, so no file of a writer at work looks like an orphan.
 Data rows are never changed.  What this does not do: bring lost data files back.
 
-Source: timeline document, "Rollback policy"; storage format, "Partition metadata", "hoodie.properties" and "Metadata table".
+Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other files of a table"; docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

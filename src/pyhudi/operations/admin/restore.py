@@ -12,7 +12,7 @@ A file belongs to the instant in its name, so log files of a write that was requ
 compaction stay, and belong again to the slice before the compaction.  Once the timeline does not have an instant, no reader
 counts its files: a crash leaves a pending restore, which running it again carries to its end.
 
-Source: writing and services, "Restore to savepoint S".
+Source: docs/formats/writing.md, "Savepoint and restore".
 """
 
 from __future__ import annotations

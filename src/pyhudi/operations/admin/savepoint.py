@@ -6,7 +6,7 @@
 t is the request time of the write itself.  Creation holds the lock while it lists, so that no clean can be requested between the
 listing and the savepoint.
 
-Source: writing and services, "Savepoint".
+Source: docs/formats/writing.md, "Savepoint and restore".
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ and the next attempt removes what is left.  Instants that stand where their vers
 Completion times of an upgraded table are the modification times of its files, one millisecond apart at least; a downgrade gives
 the files their completion times back, where the store lets it.
 
-Source: timeline document, "Versions 6 and 9".
+Source: docs/formats/timeline.md, "Version 6".
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ What is there and cannot be checked is passed over: nothing is known to be wrong
 
 Memory: names and sizes of all files, and the keys of one file slice, or of one partition when doubled keys are looked for.
 
-Source: storage format, "Metadata table"; timeline document, "Timeline files".
+Source: docs/formats/metadata-table.md; docs/formats/timeline.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     plans    the files that pending compactions read are there
     keys     no key stands twice in a partition; asked for, as it reads the keys of every row
 
-Source: storage format, "Log file format"; writing and services.
+Source: docs/formats/log-file.md; docs/formats/writing.md.
 """
 
 from __future__ import annotations

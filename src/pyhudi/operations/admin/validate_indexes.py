@@ -9,7 +9,7 @@
     secondary index    every pair of value and record key of the rows is there; none besides
     expression index   ranges and filters of files against the functions computed anew, those of partitions against their files
 
-Source: storage format, "Metadata table", partitions.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

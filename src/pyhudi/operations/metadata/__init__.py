@@ -1,4 +1,4 @@
-"""The metadata table (MDT) of a table, as its writers keep it.  Source: storage format, "Metadata table".
+"""The metadata table (MDT) of a table, as its writers keep it.  Source: docs/formats/metadata-table.md.
 
     kinds/         the kinds of indexes in it, one file each, behind one interface
     settings.py    which indexes a writer wants, and how large

@@ -9,7 +9,7 @@
 slices: footers, log blocks, and for the record index their keys.  A crash leaves a partition that no property names; it is wiped
 and built again by the next write.
 
-Source: storage format, "Metadata table", initialisation of a partition.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

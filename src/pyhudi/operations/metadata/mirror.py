@@ -10,7 +10,7 @@ the metadata table has changed since the tasks were planned, so that something w
 What the kinds of indexes have to say stands in `kinds`; `overlap` says how that stands beside what commits say whose times
 overlap.
 
-Source: storage format, "Metadata table", sections partitions, and protocol for a foreign writer.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ for ever when the write dies, pass nothing over that should be read.
 Bounds of two types cannot be merged by the real Hudi, whose queries fail on them.  Where a column has changed its type between
 two such commits the index is dropped, and the next write builds it anew.
 
-Source: storage format, "Metadata table", merge rules.
+Source: docs/formats/metadata-table.md, "Which record counts".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 
 The table's own archival waits for the compaction of its metadata table, as real Hudi's does.
 
-Source: storage format, "Metadata table", table services; timeline document, "LSM history".
+Source: docs/formats/metadata-table.md; docs/formats/timeline.md, "History".
 """
 
 from __future__ import annotations

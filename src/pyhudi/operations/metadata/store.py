@@ -6,7 +6,7 @@
 
 The instant of a delta commit is that of the table's own instant; readers leave it out as long as that one is pending.
 
-Source: storage format, "Metadata table", timeline and instants, and protocol for a foreign writer.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 Archived instants count as long as their files are there.
 
-Source: reading and merging, "CDC".
+Source: docs/formats/reading.md, "Change data".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 A lookup is a snapshot query with a filter on keys, so it finds files as any query does: by the record index where there is one;
 else by buckets, Bloom filters and key ranges; and then by the key column, which is read before the others.
 
-Source: writing and services, "Indexes used for writing"; reading and merging, "Data skipping".
+Source: docs/formats/writing.md, "Indexes used for writing"; docs/formats/reading.md, "Data skipping".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 
 An engine takes a `Query` and reads; nothing below decides which files belong to a query.
 
-Source: reading and merging, "Query types".
+Source: docs/formats/reading.md, "Time travel" and "Incremental queries".
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ function `identity` alone are asked; the others never are.
 Whatever fails in here, the read goes on without skipping and says so in a warning, unless
 `hoodie.fileIndex.dataSkippingFailureMode` is `strict`.
 
-Source: storage format, "Metadata table", read-time use; reading and merging, "Data skipping".
+Source: docs/formats/reading.md, "Data skipping".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a stream that reads a table asks it: what completed after a position, and the query of one batch.
 
-Source: reading and merging, "Streaming source".
+Source: docs/formats/reading.md, "Streaming source".
 """
 
 from __future__ import annotations

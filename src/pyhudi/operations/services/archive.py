@@ -12,7 +12,7 @@ All under the table lock:
 A crash between 3 and 4 leaves instants in both places; the active timeline wins, and the next archival removes them.  A crash
 within 4 leaves the newer part of them, as completed as before.
 
-Source: timeline document, "LSM history"; writing and services, "Archival triggers".
+Source: docs/formats/timeline.md, "History" and "Which instants are archived".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ A heartbeat tells from before 3 on that the clean lives.  A crash leaves a pendi
 once when it was ours and its process is dead; one of another writer, which cannot be asked, when its newest file is old (see
 `has_died`).  Files that are gone already count as failed, as in the real Hudi's files, and are not an error.
 
-Source: writing and services, "Cleaning".
+Source: docs/formats/writing.md, "Cleaning".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What cleans and savepoints on the timeline say: the last clean, the plan of a pending one, the files that savepoints keep.
 
-Source: writing and services, "Cleaning".
+Source: docs/formats/writing.md, "Cleaning".
 """
 
 from __future__ import annotations

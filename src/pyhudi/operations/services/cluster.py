@@ -7,7 +7,7 @@
 While a plan is pending, PyHudi's writers refuse to update its file groups; inserts go elsewhere.  An executor that died leaves
 the inflight file; the next one removes what it wrote and starts again.
 
-Source: writing and services, "Clustering"; clustering design.
+Source: docs/formats/writing.md, "Clustering".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Other writers' plans are read the same way.  A plan is overtaken, and can never run, when files that it reads are gone or a write
 has changed one of its file groups since.
 
-Source: writing and services, "Clustering"; clustering design.
+Source: docs/formats/writing.md, "Clustering".
 """
 
 from __future__ import annotations

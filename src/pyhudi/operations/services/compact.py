@@ -8,7 +8,7 @@
 All of it is that of `planned`.  Writers go on all the while: what completes after `t` belongs to the slice that the compaction
 makes.  An attempt whose process died is undone by its markers and the plan carried out anew.
 
-Source: writing and services, "Compaction"; timeline document, "Timeline files".
+Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md.
 """
 
 from __future__ import annotations

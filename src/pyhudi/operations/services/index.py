@@ -3,7 +3,7 @@
 What dropping does first: the table's properties forget a partition before its folder goes, so readers are never sent to what is
 not there; the definition of a secondary or expression index goes before both, or real Hudi's next writer would build it again.
 
-Source: storage format, "Metadata table", async indexing protocol, index definitions, and when real writers rebuild it.
+Source: docs/formats/metadata-table.md, "Building an index while others write" and "Index definitions".
 """
 
 from __future__ import annotations

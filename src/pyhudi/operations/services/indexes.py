@@ -12,7 +12,7 @@ BUCKET only, so the others refuse file groups without a base file.  One kind of 
 look for them: a key that was deleted before a compaction was planned, and written again before it was carried out, stands in a
 log alone after it.  (The real Hudi does not find it, and inserts it a second time.)
 
-Source: writing and services, "Indexes used for writing".
+Source: docs/formats/writing.md, "Indexes used for writing".
 """
 
 from __future__ import annotations

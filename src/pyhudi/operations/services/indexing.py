@@ -13,7 +13,7 @@ Writers go on all the while.  While a partition is being built the metadata tabl
 comes later than its logs must not be older than another one.  A crash leaves a partition that is kept up to date and not read;
 running the instant again wipes it and builds it anew.
 
-Source: storage format, "Metadata table", async indexing protocol.
+Source: docs/formats/metadata-table.md, "Building an index while others write".
 """
 
 from __future__ import annotations

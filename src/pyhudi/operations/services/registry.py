@@ -7,7 +7,8 @@
 
 `run` iterates `SERVICES`, for writes as for passes, threads and processes; to add a service is to add its row.
 
-Source: writing and services, "Commit: exact order", "Cleaning", "Archival triggers" and "Deployment models".
+Source: docs/formats/writing.md, "Completing a commit", "Cleaning" and "Deployment"; docs/formats/timeline.md, "Which instants are
+archived".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ under the table lock, and whoever finds it claimed takes the next one.  A pass t
 from its heartbeat and starts it anew.  Errors of the table or the store end one service of one pass, and the next pass tries
 again; any other error ends the pass.
 
-Both iterate the rows of `registry.SERVICES`.  Source: writing and services, "Commit: exact order" and "Deployment models".
+Both iterate the rows of `registry.SERVICES`.  Source: docs/formats/writing.md, "Completing a commit" and "Deployment".
 """
 
 from __future__ import annotations

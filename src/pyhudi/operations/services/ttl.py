@@ -3,7 +3,7 @@
 A partition's age counts from the newest instant of its latest file slices, as real Hudi's KEEP_BY_TIME, or from the instant that
 created it (KEEP_BY_CREATION_TIME), as its metadata file says.  The deletion is that of `delete_partitions`.
 
-Source: writing and services, "Replace commits".
+Source: docs/formats/writing.md, "Replace commits".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Errors of the table or the store end one service of one pass; any other error ends the loop.
 
-Source: writing and services, "Deployment models".
+Source: docs/formats/writing.md, "Deployment".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 A batch whose number a commit of the same identifier has reached is not written again.  That is looked up before the write, in the
 active timeline and then the history, and once more under the lock of the commit, so that of two attempts at one batch one lands.
 
-Source: writing and services, "Streaming sink".
+Source: docs/formats/writing.md, "Streaming sink".
 """
 
 from __future__ import annotations

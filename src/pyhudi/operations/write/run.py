@@ -6,7 +6,7 @@
     4. the engine writes file groups, one task each
     5. commit; when another writer won, take this attempt back and plan again from 3 with the same rows
 
-Source: writing and services, sections 1 and 2.
+Source: docs/formats/writing.md.
 """
 
 from __future__ import annotations

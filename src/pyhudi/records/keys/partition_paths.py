@@ -36,7 +36,7 @@ def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
 
     Raises InvalidRequest, naming field and row, for a column that is missing or has no text form, a time that cannot be
     parsed, and a value that makes a path no store can hold (`..`, an empty folder name, a colon in the first folder).
-    Source: storage format, Partition path formatting and Timestamp-based generator.
+    Source: docs/formats/record-keys.md, "Partition paths" and "Formatted times".
     """
     if not spec.partition_fields:
         return pa.array([""], pa.string()).take(pa.array(np.zeros(batch.num_rows, dtype=np.int64)))
@@ -58,7 +58,7 @@ def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
 
 
 def encode_partition_value(text: str) -> str:
-    """Percent-encode one value of a path.  Source: storage format, Partition path formatting."""
+    """Percent-encode one value of a path.  Source: docs/formats/record-keys.md, "Partition paths"."""
     return text.translate(_ENCODED)
 
 
@@ -73,7 +73,7 @@ def parse_partition_path(spec: KeySpec, path: str) -> tuple[str | None, ...]:
     With one field the whole path is its value, slashes included.  With several, each takes one folder (a timestamp field as
     many as its pattern has), unless every field is found as `field=`, when all up to the next `field=` belongs to it.
     A value that begins with its own field name and `=` is taken as Hive style whatever the table says, as Hudi does.
-    Raises TableState when the folders do not fit the fields.  Source: reading, Partitions and path filters.
+    Raises TableState when the folders do not fit the fields.  Source: docs/formats/reading.md, "Partitions and path filters".
     """
     fields = spec.partition_fields
     if not fields:

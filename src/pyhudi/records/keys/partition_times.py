@@ -1,4 +1,4 @@
-"""The parts of partition paths that timestamp fields make.  Source: storage format, Timestamp-based generator."""
+"""The parts of partition paths that timestamp fields make.  Source: docs/formats/record-keys.md, "Formatted times"."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def record_keys(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
     """The record key of each row, never null or empty, in the order of the rows.
 
     Raises InvalidRequest, naming field and row, for a null or empty key (in a composite key: when every part is), and for
-    a key column that is missing or has no text form.  Source: storage format, Generators and value to text.
+    a key column that is missing or has no text form.  Source: docs/formats/record-keys.md, "Record keys" and "Values as text".
     """
     if spec.generates_keys:
         raise InvalidRequest("the table has no record key fields: its keys are generated, name hoodie.table.recordkey.fields")
@@ -54,7 +54,7 @@ def split_record_keys(keys: pa.StringArray) -> pa.ListArray:
 
     A key without both `,` and `:` is one part with a null name.  Otherwise a value ends at the last comma before the next
     `name:`, so it may hold commas and colons.  `__null__` becomes null and `__empty__` the empty string; null stays null.
-    Source: storage format, split rule; write path, bucket index.
+    Source: docs/formats/record-keys.md, "Record keys"; docs/formats/writing.md, "Bucket index".
     """
     simple = _split_simple_keys(keys)
     if simple is not None:

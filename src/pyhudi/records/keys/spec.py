@@ -224,7 +224,7 @@ class KeySpec:
 
 
 def infer_key_generator(record_fields: Sequence[str], partition_fields: Sequence[str]) -> KeyGenerator:
-    """The generator that the fields call for.  Source: storage format, Generators.
+    """The generator that the fields call for.  Source: docs/formats/record-keys.md, "Record keys".
 
     No partition field: NON_PARTITION; a kind in a partition field (`day:TIMESTAMP`): CUSTOM; one partition field and at
     most one key field: SIMPLE; else COMPLEX.

@@ -1,7 +1,7 @@
 """How a time field becomes a part of the partition path: the settings of the timestamp generator.
 
 Hudi takes the time zone of its JVM where a timestamp generator names none; a table must not depend on where a job ran, so
-UTC is taken here, which is what Hudi documents.  Source: storage format, Timestamp-based generator.
+UTC is taken here, which is what Hudi documents.  Source: docs/formats/record-keys.md, "Formatted times".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TimeType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeRule:
-    """How a time field becomes a part of the path.  Source: storage format, Timestamp-based generator.
+    """How a time field becomes a part of the path.  Source: docs/formats/record-keys.md, "Formatted times".
 
     type: what the values are; scalar_unit: their unit when type is SCALAR (DAYS ... NANOSECONDS); input_patterns: Joda
     patterns that are tried in order for strings; output_pattern: the Joda pattern of the path; zones by identifier.

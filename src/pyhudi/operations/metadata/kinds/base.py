@@ -16,7 +16,7 @@ A kind is a class, an index of a table is an instance of it.  `Table` has one of
 
 A new kind is a file in this folder, its name in `KINDS`, and the codec of its values in `format.metadata`.
 
-Source: storage format, "Metadata table", partitions.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ commit brings it to the columns that the writer asks for.  Where columns join th
 records of older files lack them, and the real Hudi passes over what lacks them; where a column changes its type, they have bounds
 of its former type, at which the real Hudi's queries end.  In both cases both indexes are dropped and built anew.
 
-Source: storage format, "Metadata table", column_stats and partition_stats.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A function can be computed from nothing but values, so the files that a commit adds are read before it takes the lock.  The
 ranges of the partitions that it touches are made under the lock, as those of partition statistics are.
 
-Source: storage format, "Metadata table", expression index.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations

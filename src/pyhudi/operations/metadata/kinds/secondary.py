@@ -3,7 +3,7 @@
 A record is a pair of value and record key; which pairs came and which left is found out by reading each file group that a commit
 writes or replaces, before it and after it.  Compactions and clusterings change none.
 
-Source: storage format, "Metadata table", secondary_index.
+Source: docs/formats/metadata-table.md.
 """
 
 from __future__ import annotations
