@@ -28,6 +28,7 @@ from collections.abc import Mapping
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import FileSettings
+from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import THREADS
 from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
@@ -264,17 +265,20 @@ def parse_options(*layers: Mapping[str, object] | None) -> Options:
                 checked = _check_value(key, option, text)
                 before = told.get(option.key)
                 if before is not None and before[1] != checked:
-                    raise InvalidRequest(f"options {before[0]}={before[1]} and {key}={text} mean the same setting and disagree")
+                    raise InvalidRequest(
+                        f"options {before[0]}={shown(before[0], before[1])} and {key}={shown(key, text)} mean the same "
+                        "setting and disagree"
+                    )
                 told[option.key] = (key, checked)
                 values[option.key] = checked
             elif key in REFUSED:
                 reason, neutral = REFUSED[key]
                 if text not in neutral:
-                    raise Unsupported(f"option {key}={text} is refused: {reason}")
+                    raise Unsupported(f"option {key}={shown(key, text)} is refused: {reason}")
             elif key in FLINK:
                 ours = FLINK[key]
                 hint = f"say {ours}" if ours else "nothing here goes by it; leave it out"
-                raise InvalidRequest(f"option {key}={text} is one of Hudi's Flink connector: {hint}")
+                raise InvalidRequest(f"option {key}={shown(key, text)} is one of Hudi's Flink connector: {hint}")
             elif key not in MOOT:
                 extra[key] = text
                 if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith(PASSED_THROUGH):
@@ -296,23 +300,23 @@ def _to_text(raw: object) -> str:
 
 
 def _check_value(key: str, option: Option, text: str) -> str:
-    kind = option.kind
+    kind, said = option.kind, shown(key, text)
     if isinstance(kind, tuple):
         for word in kind:
             if text.strip().lower() == word.lower():
                 return word
-        raise InvalidRequest(f"option {key}={text!r} is none of {', '.join(kind)}")
+        raise InvalidRequest(f"option {key}={said!r} is none of {', '.join(kind)}")
     if kind is bool:
         if text.strip().lower() not in ("true", "false"):
-            raise InvalidRequest(f"option {key}={text!r} is neither true nor false")
+            raise InvalidRequest(f"option {key}={said!r} is neither true nor false")
         return text.strip().lower()
     if kind in (int, float):
         wanted = _WHOLE_NUMBER if kind is int else _NUMBER
         if not wanted.fullmatch(text.strip()):
-            raise InvalidRequest(f"option {key}={text!r} is not a {'whole number' if kind is int else 'number'}")
+            raise InvalidRequest(f"option {key}={said!r} is not a {'whole number' if kind is int else 'number'}")
         smallest = option.at_least
         if smallest is not None and float(text) < smallest:
-            raise InvalidRequest(f"option {key}={text} has to be {'positive' if smallest == 1 else f'{smallest} or more'}")
+            raise InvalidRequest(f"option {key}={said} has to be {'positive' if smallest == 1 else f'{smallest} or more'}")
         return text.strip()
     return text
 

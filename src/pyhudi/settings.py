@@ -20,6 +20,7 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.properties import shown
 
 S = TypeVar("S")
 
@@ -79,6 +80,10 @@ class Options:
 
     values: tuple[tuple[str, str], ...]
     extra: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        pairs = (f"{key}={shown(key, value)}" for key, value in (*self.values, *self.extra))
+        return f"Options({', '.join(pairs)})"
 
     def given(self, option: Option | str) -> str | None:
         """The caller's text for an option, None when it was not given."""

@@ -21,6 +21,7 @@ from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.base_file import CODEC
+from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import THREADS, CommitSettings
 from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.admin.repair import RepairSettings
@@ -89,17 +90,17 @@ def spark_write_verb(operation: WriteOperation) -> Verb:
 def check_given(verb: Verb, options: Options) -> None:
     """Raises InvalidRequest for options of a call that have no effect on its verb, or name another one."""
     for key, value in options.values:
-        option = HONOURED[key]
+        option, said = HONOURED[key], f"{key}={shown(key, value)}"
         if option in verb.means:
             _check_meaning(verb, option, value)
         elif not verb.acts(option):
-            raise InvalidRequest(f"option {key}={value} has no effect on {verb.name}, so it is refused there; {_places(option)}")
+            raise InvalidRequest(f"option {said} has no effect on {verb.name}, so it is refused there; {_places(option)}")
 
 
 def check_standing(verb: Verb, options: Options) -> None:
     """Raises InvalidRequest for standing options that choose what a read or a write does, and that this verb does not go by."""
     for key, value in options.values:
-        option = HONOURED[key]
+        option, said = HONOURED[key], f"{key}={shown(key, value)}"
         concerned = verb.family is Family.WRITE or (verb.family is Family.READ and option.chooses == "read")
         if not option.chooses or not concerned or value == option.default:
             continue
@@ -107,7 +108,7 @@ def check_standing(verb: Verb, options: Options) -> None:
             _check_meaning(verb, option, value)
         elif not verb.acts(option):
             raise InvalidRequest(
-                f"option {key}={value} chooses what a {option.chooses} does, and {verb.name} does not go by it; {_places(option)}"
+                f"option {said} chooses what a {option.chooses} does, and {verb.name} does not go by it; {_places(option)}"
             )
 
 

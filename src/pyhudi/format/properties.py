@@ -30,6 +30,11 @@ from datetime import UTC, datetime, timedelta
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.coding import checked_text
 
+HIDDEN = "****"
+
+_SECRET = re.compile(
+    r"secret|password|passwd|token|credential|(access|account|private)[._-]?key|(^|[._-])(pass|pwd|sas)($|[._-])", re.IGNORECASE
+)
 _BLANKS = " \t\f"
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
@@ -37,6 +42,11 @@ _SEAL = "pyhudi.pairs.crc32="
 _UNSUMMED = re.compile(rb"^(#[^\n]*|hoodie\.table\.base\.file\.format=[A-Za-z]*)(\n|\Z)", re.MULTILINE)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def shown(key: str, value: str) -> str:
+    """The value of a property or an option as messages, listings and logs show it: hidden where the name tells of a secret."""
+    return HIDDEN if value and _SECRET.search(key) else value
 
 
 def parse_properties(data: bytes) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, CommitMetadata, WriteStat
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.instants import Action, Instant, format_instant_time
+from pyhudi.format.properties import shown
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.history import Bounds
@@ -163,9 +164,9 @@ def show_savepoints(call: Call) -> Rows:
 
 
 def show_table_properties(call: Call) -> Rows:
-    """`hoodie.properties`, by key."""
+    """`hoodie.properties`, by key; values of secrets are hidden."""
     pairs = sorted(call.table.context.reloaded().config.properties)
-    return islice(({"key": key, "value": value} for key, value in pairs), call.number("limit"))
+    return islice(({"key": key, "value": shown(key, value)} for key, value in pairs), call.number("limit"))
 
 
 def stats_wa(call: Call) -> Rows:

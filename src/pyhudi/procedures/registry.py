@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.properties import shown
 
 Value = str | int | bool | None
 Rows = Iterable[Mapping[str, Any]]
@@ -59,17 +60,18 @@ class Call:
         given those named, argument -> option.  Raises InvalidRequest for a text without `=` and for two values of one option.
         """
         found: dict[str, Value] = {}
-        for pair in filter(None, (part.strip() for part in self.text("options").split(","))):
+        for number, pair in enumerate(filter(None, (part.strip() for part in self.text("options").split(","))), 1):
             key, separator, value = pair.partition("=")
             if not separator:
-                raise InvalidRequest(f"{pair!r} in options is not key=value")
+                # What stands there may be a secret.
+                raise InvalidRequest(f"part {number} of options is not key=value")
             found[key.strip()] = value.strip()
         for argument, option in from_arguments.items():
             chosen = self.arguments[argument]
             if chosen is None:
                 continue
             if str(found.get(option, chosen)) != str(chosen):
-                raise InvalidRequest(f"{argument}={chosen} and {option}={found[option]} in options disagree")
+                raise InvalidRequest(f"{argument}={chosen} and {option}={shown(option, str(found[option]))} in options disagree")
             found[option] = chosen
         return found
 

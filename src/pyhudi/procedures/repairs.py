@@ -6,7 +6,7 @@ from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest
 from pyhudi.execute.write_base import ensure_partition
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.properties import parse_properties
+from pyhudi.format.properties import parse_properties, shown
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.admin.repair import find_unmarked_partitions
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
@@ -48,7 +48,11 @@ def repair_overwrite_hoodie_props(call: Call) -> Rows:
         old = dict(held.reloaded().config.properties)
         new = dict(store_table_config(held.storage, {**dict.fromkeys(old), **wanted}, context.env).properties)
     for key in sorted({*old, *new}):
-        yield {"property": key, "old_value": old.get(key, "null"), "new_value": new.get(key, "null")}
+        yield {
+            "property": key,
+            "old_value": shown(key, old.get(key, "null")),
+            "new_value": shown(key, new.get(key, "null")),
+        }
 
 
 def repair_corrupted_clean_files(call: Call) -> Rows:

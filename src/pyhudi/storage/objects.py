@@ -58,6 +58,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.format.paths import join_path
+from pyhudi.format.properties import shown
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.uris import Location, without_secrets
 
@@ -691,7 +692,7 @@ def _target(kind: str, location: Location, config: dict[str, Any]) -> tuple[str,
 def _truth(name: str, value: str) -> bool:
     truth = _TRUTH.get(value.lower())
     if truth is None:
-        raise InvalidRequest(f"storage option {name}={value!r}: write true or false")
+        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write true or false")
     return truth
 
 
@@ -712,7 +713,7 @@ def _is_anonymous(provider: str) -> str:
 
 def _count(name: str, value: str) -> int:
     if not value.isdecimal():
-        raise InvalidRequest(f"storage option {name}={value!r}: write a number")
+        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write a number")
     return int(value)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import TypeVar
@@ -88,7 +88,7 @@ class TableConfig:
     metadata_partitions_inflight: tuple[str, ...]
     index_definitions_path: str | None
     bootstrap_base_path: str | None
-    properties: tuple[tuple[str, str], ...]
+    properties: tuple[tuple[str, str], ...] = field(repr=False)
 
     @property
     def is_cow(self) -> bool:

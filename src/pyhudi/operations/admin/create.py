@@ -16,6 +16,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import LOCK_FOLDER, META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, file_name_of
+from pyhudi.format.properties import shown
 from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_generator, partition_columns
 from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
@@ -384,7 +385,7 @@ def _check_time_rule(given: Mapping[str, str], config: TableConfig) -> None:
     """The rule that the table stores is the one that writes go by, so what is given has to say the same."""
     if not given:
         return
-    said = ", ".join(f"{key}={value}" for key, value in sorted(given.items()))
+    said = ", ".join(f"{key}={shown(key, value)}" for key, value in sorted(given.items()))
     rule = config.keys.time
     if rule is None:
         raise InvalidRequest(f"option {said} contradicts the table, whose key generator has no rule for times")
