@@ -605,8 +605,7 @@ def _opened(data: Any) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     raise InvalidRequest(
         f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
-        f"batch or reader, "
-        "a Polars or pandas frame, or any object with the Arrow PyCapsule interface"
+        "batch or reader, a Polars or pandas frame, or any object with the Arrow PyCapsule interface"
     )
 
 

@@ -2,8 +2,7 @@
 
     data block     updated rows in the stored layout; `_hoodie_file_name` holds the file id
     delete block   soft deletes with their ordering value; deletes by key with the ordering value of the record that they delete,
-    so that ties delete,
-                   later upserts bring the key back, and every reader can compare the values
+                   so that ties delete, later upserts bring the key back, and every reader can compare the values
 
 Where every one of those records stands in the base file, and in one row of it, the blocks are sorted by row and say which rows
 they are (record positions), so that readers need not look keys up; else no block has positions.  HFile blocks are sorted by key

@@ -156,8 +156,7 @@ class CompactionRules:
         if self.max_delta_commits < 1 or self.target_io_mb < 1 or self.day_partitions < 1 or self.log_block_threshold < 1:
             raise InvalidRequest(
                 "hoodie.compact.inline.max.delta.commits, hoodie.compaction.target.io, "
-                "hoodie.compaction.daybased.target.partitions "
-                "and hoodie.log.compaction.blocks.threshold have to be positive"
+                "hoodie.compaction.daybased.target.partitions and hoodie.log.compaction.blocks.threshold have to be positive"
             )
         if Strategy.PARTITION_REGEX in self.strategies and not self.partition_regex:
             raise InvalidRequest(f"{Strategy.PARTITION_REGEX} needs {PARTITION_REGEX}")

@@ -7,9 +7,8 @@ log files are kept.
 
     statistics of files        column ranges against the filter; of floating point only what `_may_hide_nan` leaves
     statistics of partitions   the same, for types whose bounds every Parquet writer states.  Bounds of text and floating point
-    are
-                               left out of footers when they are long or NaN, and the real Hudi's statistics of a partition then
-                               cover only the other files; its null counts leave out files from before a column was added
+                               are left out of footers when they are long or NaN, and the real Hudi's statistics of a partition
+                               then cover only the other files; its null counts leave out files from before a column was added
     record keys                literals for all record key fields, of types whose text is beyond doubt, as record keys
     buckets                    the bucket of such literals, when the caller says how the table is bucketed
 

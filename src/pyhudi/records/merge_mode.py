@@ -99,8 +99,7 @@ def infer_merge_settings(
     if given and given is not found:
         raise InvalidRequest(
             f"record merge mode {given} does not go with payload class {payload_class} and record merge strategy id "
-            f"{strategy_id}, "
-            f"which mean {found}; set only one of them"
+            f"{strategy_id}, which mean {found}; set only one of them"
         )
     if found is not MergeMode.CUSTOM:
         return MergeSettings(found, _STRATEGY[found], _PAYLOAD[found], Ordering.by(ordering_field or None))

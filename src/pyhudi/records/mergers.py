@@ -254,8 +254,7 @@ def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
     if merger is None:
         raise Unsupported(
             f"the table merges records with strategy {settings.strategy_id} (mode {MergeMode.CUSTOM}), and no merger "
-            f"is registered for it; "
-            "call pyhudi.register_merger with one"
+            "is registered for it; call pyhudi.register_merger with one"
         )
     return MergerRule(merger, settings.ordering, settings.by_modes)
 

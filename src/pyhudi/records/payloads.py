@@ -2,18 +2,17 @@
 
     class                              between two records of one batch      between the incoming and the stored record
     EventTimeAvroPayload               larger ordering value, tie: later     a delete always wins; else the larger ordering value,
-    tie: incoming
+                                                                             tie: incoming
     OverwriteNonDefaultsWithLatest...  the same                              incoming, its nulls filled from the stored record; a
-    delete wins
+                                                                             delete wins
     PartialUpdateAvroPayload           larger one, its nulls filled          larger one, its nulls filled from the other; a delete
-    wins
+                                                                             wins
     FirstValueAvroPayload              larger one, tie: earlier              larger ordering value, tie: stored
     AWSDmsAvroPayload                  larger one, tie: later                incoming; `Op` = D deletes
     debezium.MySqlDebezium...          larger one, tie: later                later binlog position `_event_seq`, tie: stored; `d`
-    deletes
+                                                                             deletes
     debezium.PostgresDebezium...       larger one, tie: later                larger `_event_lsn`, tie: incoming; `d` deletes;
-    columns that the
-                                                                             change did not carry keep the stored value
+                                                                             columns that the change lacks keep the stored value
 
 DefaultHoodieRecordPayload and OverwriteWithLatestAvroPayload are the two built-in merge modes.  In log files deletes are settled
 by ordering value before a payload is asked (see `records.log_merge`).

@@ -1,8 +1,7 @@
 """The Spark engine: the same operations as the embedded one, over DataFrames and tasks on a cluster.
 
 Only the public DataFrame API is used (no JVM gateway, no RDD, no session configuration is changed), so all of it also runs on
-Spark
-Connect.
+Spark Connect.
 
     convert.py    Spark types <-> Arrow types
     jobs.py       Python tasks on the cluster, and errors on their way back

@@ -3,7 +3,7 @@
     base file alone, columns as the table has them    Spark's own Parquet scan, with its pruning, pushdown and statistics
     the same, some columns narrower than today's      the same scan, one for each older schema, with the columns cast
     anything else                                     tasks that read the slice into Arrow (`execute.read_slice`), through
-    `mapInArrow`
+                                                      `mapInArrow`
 
 "Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows, and
 files whose name Spark would take for a pattern.  All parts are united; the filter is applied to each, and Spark pushes it into

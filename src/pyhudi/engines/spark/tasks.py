@@ -10,8 +10,7 @@ Each is a callable for `mapInArrow`.  In memory are the incoming rows of one fil
 an Arrow file of the worker's temporary folder that is mapped into memory.
 
 A repeated or speculative attempt writes files of its own, because the write token holds the attempt's number; what an attempt
-wrote that
-Spark did not take is deleted at the commit.
+wrote that Spark did not take is deleted at the commit.
 """
 
 from __future__ import annotations

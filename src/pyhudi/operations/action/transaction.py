@@ -252,8 +252,7 @@ class Transaction:
         if conflicts:
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} changes file groups that other "
-                f"instants changed meanwhile: "
-                f"{describe_conflicts(conflicts)}; plan the write again",
+                f"instants changed meanwhile: {describe_conflicts(conflicts)}; plan the write again",
                 instants=tuple(c.instant.request_time for c in conflicts),
             )
 

@@ -233,9 +233,7 @@ def plan_incremental_query(
         if not fall_back:
             raise TableState(
                 f"files of the instants from {range_.start} to {range_.end or 'now'} were cleaned, or the instants "
-                f"archived; allow the "
-                f"fallback to the latest "
-                f"state ({FALL_BACK}=true) or begin later"
+                f"archived; allow the fallback to the latest state ({FALL_BACK}=true) or begin later"
             )
         partitions, pruning = prune_partitions(
             snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition

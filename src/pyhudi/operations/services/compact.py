@@ -435,7 +435,6 @@ def _check_still_newest(context: TableContext, plan: CompactionPlan, request_tim
         if shared:
             raise WriteConflict(
                 f"log compaction {request_time} of {context.storage.uri} is overtaken by {instant.action} "
-                f"{instant.request_time}; "
-                "it is dropped, and the next one will find what is left to merge",
+                f"{instant.request_time}; it is dropped, and the next one will find what is left to merge",
                 instants=(instant.request_time,),
             )
