@@ -440,7 +440,6 @@ def test_base_files_of_another_format(extension: str, said: str) -> None:
         text = whole.replace(b"hoodie.table.base.file.format=PARQUET", f"hoodie.table.base.file.format={of_table}".encode())
         assert (text != whole) == (of_table != "PARQUET")
         kept.storage.put(PROPERTIES_FILE, text)
-        table = Table(kept.uri)
         for read in ("scan", "read_optimized", "incremental"):
             with pytest.raises(Unsupported, match=rf"(?i){said}.* only Parquet"):
-                getattr(table, read)(*(["000"] if read == "incremental" else [])).to_arrow()
+                getattr(Table(kept.uri), read)(*(["000"] if read == "incremental" else [])).to_arrow()

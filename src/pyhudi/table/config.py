@@ -363,7 +363,7 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
 def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
     """Raises Unsupported for what releases after 1.0 can make of a table and PyHudi would take for something else."""
     if base_file_format == "LANCE":
-        raise Unsupported("hoodie.table.base.file.format=LANCE: Lance base files, which release 1.2 brought, are not read")
+        raise Unsupported("hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet")
     if parse_bool(values, _SLASHED_DATES, False):
         raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
 
