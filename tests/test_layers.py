@@ -20,6 +20,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 # The longest prefix decides. A module may import only from its own number or a lower one.
 LAYERS = {
     "pyhudi.errors": 0,
+    "pyhudi.lazy": 0,
     "pyhudi.settings": 1,
     "pyhudi.format": 1,
     "pyhudi.records": 1,

@@ -42,13 +42,6 @@ RESULT_SETTINGS = {
 }
 
 
-# The tables of the tests have some rows each: compiling a class for every plan would be most of the work.
-INTERPRETED: dict[str, bool | float | int | str | None] = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-
-
 def start_spark(jar: str, scratch: str) -> SparkSession:
     spark = (
         SparkSession.builder.master("local[2]")
@@ -62,7 +55,6 @@ def start_spark(jar: str, scratch: str) -> SparkSession:
         .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config(map=INTERPRETED)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.default.parallelism", "2")

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TypeVar
 
 from pyhudi.errors import CorruptData, TableNotFound, TableState, Unsupported
@@ -35,6 +34,7 @@ from pyhudi.format.metadata.schema import COMMIT_SCHEMA
 from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
+from pyhudi.lazy import lazy_property
 from pyhudi.plan.metadata import MetadataRecords, by_shard
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import create_table_files, load_table_config, store_table_config
@@ -82,7 +82,7 @@ class MetadataStore:
         """Its timeline as it stands."""
         return self.context.timeline.load()
 
-    @cached_property
+    @lazy_property
     def groups(self) -> _Groups:
         """File groups by partition, listed when asked for."""
         return _Groups(self.storage)

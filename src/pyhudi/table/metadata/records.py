@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from pyhudi.format.instants import Action
 from pyhudi.format.metadata.partitions import parse_file_group, parse_file_group_index
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
+from pyhudi.lazy import lazy_property
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import load_table_config
@@ -72,7 +73,7 @@ class MetadataTable:
         """The partitions that readers may use."""
         return self._data.config.metadata_partitions
 
-    @cached_property
+    @lazy_property
     def context(self) -> TableContext:
         """The metadata table as a table of its own."""
         config = load_table_config(self.storage)
@@ -80,17 +81,17 @@ class MetadataTable:
             raise Unsupported(f"the metadata table at {self.storage.uri} has table version {int(config.version)}")
         return TableContext(self.storage, self._data.env, config, self._data.lock)
 
-    @cached_property
+    @lazy_property
     def timeline(self) -> Timeline:
         """Its active timeline."""
         return self.context.timeline.load()
 
-    @cached_property
+    @lazy_property
     def definitions(self) -> dict[str, IndexDefinition]:
         """The table's index definitions by name; none when its properties name no document, or it does not exist."""
         return load_index_definitions(self._data)
 
-    @cached_property
+    @lazy_property
     def is_ahead(self) -> bool:
         """True when it holds commits that the table's timeline, loaded before, does not know.
 
@@ -189,16 +190,16 @@ class MetadataTable:
         counted = frozenset(filter(self._validity.counts, instants))
         return MetadataPartition(self.storage.spec(), name, slices, counted) if counted else None
 
-    @cached_property
+    @lazy_property
     def _reader(self) -> GroupReader:
         return GroupReader(self._files, self._validity.counts)
 
-    @cached_property
+    @lazy_property
     def _slicing(self) -> SlicingState:
         store = self.context.timeline
         return SlicingState(self.timeline, {}, load_pending_compactions(store, self.timeline))
 
-    @cached_property
+    @lazy_property
     def _validity(self) -> BlockValidity:
         return BlockValidity(self._data_timeline, self.timeline, partial(load_rolled_back, self._data, self._data_timeline))
 

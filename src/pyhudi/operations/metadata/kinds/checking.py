@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +17,7 @@ from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.paths import file_name_of
+from pyhudi.lazy import lazy_property
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.records.stats import ColumnRange, covers, footer_ranges, merge_ranges
 from pyhudi.storage import open_storage
@@ -135,7 +135,7 @@ class CheckedTable:
         """The table's."""
         return self.snapshot.timeline
 
-    @cached_property
+    @lazy_property
     def validity(self) -> InstantValidity:
         """Which log blocks count."""
         return InstantValidity.of(self.timeline)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
 from pyhudi.format.metadata.wrapped import wrapped_kind
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of
+from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
 from pyhudi.operations.metadata.kinds.ranges import have_all, stored_ranges
@@ -181,14 +181,14 @@ class Statistics:
             )
         return bool(changed)
 
-    @cached_property
+    @lazy_property
     def _before(self) -> pa.Schema:
         """The table's columns before the commit, with meta columns; none where it had none."""
         context = self._commit.context
         found = load_schema(context.timeline, self._commit.now, context.config)
         return with_meta_fields(found.arrow) if found is not None else pa.schema([])
 
-    @cached_property
+    @lazy_property
     def columns(self) -> tuple[str, ...]:
         """The columns with statistics."""
         return self._commit.asked.columns if self._commit.asked is not None else defined_columns(self._commit.context)
@@ -198,7 +198,7 @@ class Statistics:
         """The table's columns with meta columns; none where the commit has none."""
         return self._commit.schema if self._commit.data_schema is not None else pa.schema([])
 
-    @cached_property
+    @lazy_property
     def of_files(self) -> list[FileRanges]:
         """The ranges of the files that were written."""
         return [
@@ -207,7 +207,7 @@ class Statistics:
             if status.indexed is not None and status.indexed.ranges
         ]
 
-    @cached_property
+    @lazy_property
     def of_partitions(self) -> tuple[dict[str, Mapping[str, ColumnRange] | None], list[FileRanges]]:
         """The ranges of the partitions that are touched, None for one without files; and those of older files that the
         statistics of files should have had.

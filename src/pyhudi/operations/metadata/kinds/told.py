@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from pyhudi.format.instants import Instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import file_name_of, join_path
+from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
 from pyhudi.records.mergers import merge_rule
@@ -56,7 +56,7 @@ class Asking:
     before: pa.Schema | None
     moves_keys: bool
 
-    @cached_property
+    @lazy_property
     def store(self) -> MetadataStore:
         """The metadata table."""
         return MetadataStore.open(self.context)
@@ -81,17 +81,17 @@ class PlannedCommit:
     operation: Operation
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    @cached_property
+    @lazy_property
     def store(self) -> MetadataStore:
         """The metadata table."""
         return MetadataStore.open(self.context)
 
-    @cached_property
+    @lazy_property
     def snapshot(self) -> Snapshot:
         """The table before the commit."""
         return self.load()
 
-    @cached_property
+    @lazy_property
     def validity(self) -> InstantValidity:
         """Which log blocks count before the commit."""
         return InstantValidity.of(self.snapshot.timeline)
@@ -148,7 +148,7 @@ class Commit:
             raise Internal("statistics of columns without the columns")
         return with_meta_fields(self.data_schema)
 
-    @cached_property
+    @lazy_property
     def reader(self) -> MetadataTable:
         """The metadata table as it stands before the commit."""
         return MetadataTable(self.context, self.now)
@@ -262,12 +262,12 @@ class BuiltFrom:
         """The same state, read by another handle of the table."""
         return BuiltFrom(table, self.engine, replace(self.snapshot, context=table), self.columns, self.schema)
 
-    @cached_property
+    @lazy_property
     def slices(self) -> tuple[FileSlice, ...]:
         """The newest slices."""
         return tuple(s for found in self.snapshot.slices().values() for s in found)
 
-    @cached_property
+    @lazy_property
     def validity(self) -> InstantValidity:
         """Which log blocks count."""
         return InstantValidity.of(self.snapshot.timeline)

@@ -1,0 +1,34 @@
+"""A property that is computed when it is first asked for, and then kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from functools import cached_property as lazy_property
+else:
+    _Value = TypeVar("_Value")
+
+    class lazy_property(Generic[_Value]):
+        """As `functools.cached_property`, without the lock that it has before Python 3.12.
+
+        That lock is one for all objects of a class: while one of them reads from a store, every other thread would wait.  Two
+        threads that ask one object at once may both compute the value.
+        """
+
+        def __init__(self, compute: Callable[[Any], _Value]) -> None:
+            self._compute = compute
+            self.__doc__ = compute.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            value = instance.__dict__[self._name] = self._compute(instance)
+            return value
+
+
+__all__ = ["lazy_property"]
