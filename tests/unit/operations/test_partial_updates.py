@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 SMALL = {"hoodie.index.bloom.num_entries": 100, "hoodie.bloom.index.filter.type": "SIMPLE", "hoodie.compact.inline": False}
 
 
-def made(table_type: str = "mor", mode: str = "EVENT_TIME_ORDERING", /, **options: object) -> Table:
+def made(table_type: str = "mor", /, *, mode: str = "EVENT_TIME_ORDERING", **options: Any) -> Table:
     table = Table.create(
         f"memory://partial-{next(_names)}",
         name="t",
@@ -66,7 +66,7 @@ KINDS = [("mor", "EVENT_TIME_ORDERING"), ("mor", "COMMIT_TIME_ORDERING"), ("cow"
 @pytest.mark.parametrize(("table_type", "mode"), [*KINDS, ("cow", "COMMIT_TIME_ORDERING")])
 @pytest.mark.parametrize("compact", [False, True])
 def test_columns_that_are_not_given_keep_their_values(table_type: str, mode: str, compact: bool) -> None:
-    table = made(table_type, mode)
+    table = made(table_type, mode=mode)
     by_event = mode == "EVENT_TIME_ORDERING"
     result = update(table, {"id": "w", "ts": 6, "a": "new"}, {"id": "gone", "ts": 6, "a": "new"})
     assert (result.rows_updated, result.rows_inserted) == (1, 0)
@@ -135,7 +135,8 @@ def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) ->
 @pytest.mark.parametrize("table_type", ["mor", "cow"])
 def test_by_bucket(table_type: str) -> None:
     """Keys are not looked up to find their group, and still those that are not there bring nothing."""
-    table = made(table_type, **{"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2})
+    buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
+    table = made(table_type, **buckets)
     update(table, {"id": "w", "ts": 6, "a": "new"}, *({"id": f"gone-{n}", "ts": 6, "a": "new"} for n in range(8)))
     update(table, {"id": "w", "ts": 7, "b": 70}, {"id": "gone", "part": "elsewhere", "ts": 6, "b": 1})
     whole = {"a": "all", "b": 1, "c": [1]}
@@ -154,7 +155,7 @@ def test_by_bucket(table_type: str) -> None:
 @pytest.mark.parametrize("table_type", ["mor", "cow"])
 @pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX"])
 def test_by_global_index(table_type: str, index: str) -> None:
-    kind = {"hoodie.index.type": index, "hoodie.metadata.record.index.enable": index == "RECORD_INDEX"}
+    kind: dict[str, Any] = {"hoodie.index.type": index, "hoodie.metadata.record.index.enable": index == "RECORD_INDEX"}
     table = made(table_type, **kind)
     update(table, {"id": "w", "ts": 6, "a": "new"}, {"id": "gone", "ts": 6, "a": "new"})
     names = ("hoodie.simple.index", "hoodie.bloom.index", "hoodie.record.index")
