@@ -17,7 +17,7 @@ from pyhudi.operations.action.settings import THREADS
 from pyhudi.operations.admin.create import (
     check_against_table,
 )
-from pyhudi.operations.services.upkeep import BackgroundServices
+from pyhudi.operations.services.background import BackgroundServices
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.options import Options, parse_options
 from pyhudi.storage import open_storage

@@ -27,6 +27,7 @@ from pyhudi.operations.action.results import (
 )
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
+from pyhudi.operations.services.background import BackgroundServices, Printed, run_loop
 from pyhudi.operations.services.clean import CleanSettings, preview_clean, run_clean
 from pyhudi.operations.services.cluster import (
     ClusteringResult,
@@ -46,7 +47,6 @@ from pyhudi.operations.services.compact import (
 )
 from pyhudi.operations.services.run import PassSettings, printed, run_pass
 from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
-from pyhudi.operations.services.upkeep import BackgroundServices, Printed, run_loop
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import Options

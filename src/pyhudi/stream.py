@@ -23,8 +23,8 @@ from pyhudi.api import Table
 from pyhudi.engines.spark.convert import DataFrame, StreamingQuery
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, ServiceFailed, TableExists
+from pyhudi.operations.services.background import BackgroundServices
 from pyhudi.operations.services.settings import COMPACT_ASYNC, COMPACT_INLINE
-from pyhudi.operations.services.upkeep import BackgroundServices
 from pyhudi.operations.write.batches import IDENTIFIER, SinkSettings, StreamBatch
 from pyhudi.operations.write.settings import OPERATION, WriteOperation, WriteSettings, check_first_write
 from pyhudi.options import parse_options

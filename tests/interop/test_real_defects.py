@@ -78,7 +78,7 @@ def test_bytes_and_shorts_of_a_bulk_insert(hudi: RealHudi, tmp_path: Path) -> No
     Table(tmp_path).upsert(made("ad", 2, tiny=pa.array([1, 2], pa.int8()), small=pa.array([3, 4], pa.int16())))
     expected = {"a": (1, 3), "b": (0, None), "c": (None, 7), "d": (2, 4)}
     assert seen(tmp_path, "tiny", "small") == expected
-    # Our rewriting of the file has mended it.
+    # Our rewriting of the file has repaired it.
     assert {row["id"]: (row["tiny"], row["small"]) for row in hudi.read(tmp_path, **READ).to_pylist()} == expected
 
 

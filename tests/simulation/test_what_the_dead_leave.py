@@ -90,7 +90,7 @@ def test_a_clean_of_ours_that_lives_is_left_alone() -> None:
     assert world.scanned() == world.rows
 
 
-def test_side_files_of_a_dead_write_stop_no_upkeep_of_the_metadata_table() -> None:
+def test_side_files_of_a_dead_write_do_not_stop_services_of_the_metadata_table() -> None:
     world = grown(**{"hoodie.metadata.enable": True})
     for number in range(4):
         world.upsert({"k1": number})

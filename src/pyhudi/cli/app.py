@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import indexes, look, maintain, mend, report
+from pyhudi.cli import indexes, look, maintain, repair, report
 from pyhudi.cli.output import say
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 
@@ -30,7 +30,7 @@ app = typer.Typer(
 )
 look.add_to(app)
 maintain.add_to(app)
-mend.add_to(app)
+repair.add_to(app)
 indexes.add_to(app)
 report.add_to(app)
 

@@ -126,7 +126,7 @@ class InsertTarget:
 
 def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]], settings: SizingSettings) -> int:
     """Average bytes of a stored record, from completed commits and delta commits, newest first; the configured estimate when none
-    is telling.
+    has enough rows.
 
     A commit as a whole, and each base file of a delta commit, counts when it has more bytes than the threshold.  The average is
     that of all that count in the last commits.

@@ -29,13 +29,13 @@ class Census:
         return Part.RUN
 
     def due(self, visit: Visit) -> NotDue | None:
-        return NotDue("an odd number of commits") if len(visit.glance.completed_writes()) % 2 else None
+        return NotDue("an odd number of commits") if len(visit.timeline.completed_writes()) % 2 else None
 
     def run(self, visit: Visit) -> Outcome:
         self.visits.append(visit)
         if self.fails:
             raise TableState("nobody counts here")
-        return Ran(f"{len(visit.glance.completed_writes())} commits counted")
+        return Ran(f"{len(visit.timeline.completed_writes())} commits counted")
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_partial_updates_in_incremental_queries(tmp_path: Path) -> None:
 
 
 def test_a_clustering_that_was_taken_back(tmp_path: Path) -> None:
-    """The real Hudi leaves its plan behind, which then looks pending; PyHudi leaves nothing, and mends what that one left."""
+    """The real Hudi leaves its plan behind, which then looks pending; PyHudi leaves nothing, and repairs what that one left."""
     table = Table.create(str(tmp_path), record_key="id", ordering="ts", options={**QUIET, "hoodie.clean.automatic": False})
     table.insert(pa.table({"id": ["a"], "ts": [1]}))
     target = str(table.insert(pa.table({"id": ["b"], "ts": [1]})).instant)

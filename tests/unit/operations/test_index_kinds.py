@@ -24,7 +24,7 @@ from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds import KINDS
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
-from pyhudi.operations.metadata.kinds.told import BuiltFrom, Cleaned, Commit
+from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Cleaned, Commit
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.plan.metadata import FileFilter, MetadataRecords, bloom_deletes, bloom_records, by_shard

@@ -14,7 +14,7 @@ import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute import held_keys, tag
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.operations.services.indexes import IndexType, _refuse_groups_of_logs
+from pyhudi.operations.write.lookup import IndexType, _refuse_groups_of_logs
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.slices import FileSlice
 

@@ -1,4 +1,4 @@
-"""Repairs: each kind of damage is found, left alone in a dry run, and mended."""
+"""Repairs: each kind of damage is found, left alone in a dry run, and repaired."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def rows(table: Table) -> list[dict[str, object]]:
     return sorted(Table(table.uri).scan(["id", "value"]).to_arrow().to_pylist(), key=lambda row: str(row["id"]))
 
 
-def mend(table: Table, kind: str) -> None:
-    """The damage shows in a dry run that changes nothing, is mended, and then is gone."""
+def repair(table: Table, kind: str) -> None:
+    """The damage shows in a dry run that changes nothing, is repaired, and then is gone."""
     before = sorted(info.path for info in table.context.storage.walk(""))
     found = table.repair()
     assert [step.kind.value for step in found.steps] == [kind], found
@@ -54,7 +54,7 @@ def test_properties_come_back_from_their_backup(table: Table, damage: bytes | No
     else:
         storage.put(".hoodie/hoodie.properties", damage)
     before = rows(table)
-    mend(table, "properties")
+    repair(table, "properties")
     assert rows(table) == before
     assert storage.stat(".hoodie/hoodie.properties.backup") is None
 
@@ -62,14 +62,14 @@ def test_properties_come_back_from_their_backup(table: Table, damage: bytes | No
 def test_a_backup_that_was_left_behind_goes(table: Table) -> None:
     storage = table.context.storage
     storage.put(".hoodie/hoodie.properties.backup", storage.read(".hoodie/hoodie.properties") or b"")
-    mend(table, "properties")
+    repair(table, "properties")
 
 
 def test_a_partition_without_its_mark(table: Table) -> None:
     table.drop_metadata_table()
     table.context.storage.delete(["x/.hoodie_partition_metadata"])
     assert rows(table) == [{"id": "b", "value": 2}]
-    mend(table, "partition-metadata")
+    repair(table, "partition-metadata")
     assert rows(table) == [{"id": "a", "value": 1}, {"id": "b", "value": 2}]
 
 
@@ -79,7 +79,7 @@ def test_a_file_of_no_instant(table: Table) -> None:
     late = f"x/{base.name.rsplit('_', 1)[0]}_20991231000000000.parquet"
     storage.put(late, storage.read(base.path) or b"")
     before = rows(table)
-    mend(table, "orphans")
+    repair(table, "orphans")
     assert rows(table) == before and storage.stat(late) is None
 
 
@@ -94,7 +94,7 @@ def test_files_of_a_writer_at_work_are_no_orphans(table: Table) -> None:
 def test_a_write_that_died(table: Table) -> None:
     store = table.context.timeline
     store.start(store.request("20991231000000000", Action.COMMIT))
-    mend(table, "pending")
+    repair(table, "pending")
     assert not table.timeline().pending()
 
 

@@ -65,12 +65,12 @@ def test_a_result_says_what_ran_and_why_not(environment: ReplayEnvironment) -> N
 def test_nothing_is_read_when_nothing_is_due(environment: ReplayEnvironment) -> None:
     table = new_table(environment)
     upsert(table, environment)
-    glance = table.timeline()
+    timeline = table.timeline()
     context = table.context
     storage = FaultyStorage(context.storage)
     settings = ServiceSettings.of(parse_options({}))
     run_services(
-        replace(context, storage=storage), None, settings, glance, glance.completed_writes()[-1], table.delete_partitions
+        replace(context, storage=storage), None, settings, timeline, timeline.completed_writes()[-1], table.delete_partitions
     )
     assert storage.calls == ()
 

@@ -1,4 +1,4 @@
-"""Damage in every partition of the metadata table is found by validation, survived by reads, and mended by building anew."""
+"""Damage in every partition of the metadata table is found by validation, survived by reads, and repaired by building anew."""
 
 from __future__ import annotations
 

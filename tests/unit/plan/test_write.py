@@ -55,13 +55,13 @@ def test_the_average_of_the_real_table() -> None:
     assert rows_per_new_file(231, sizing(max_file=MEBIBYTE)) == 4540
 
 
-def test_only_telling_commits_count() -> None:
+def test_only_large_commits_count() -> None:
     assert of_commits() == 1024
     assert of_commits(commit((100, 10)), limit=1000, estimate=77) == 77
     # Exactly the threshold is not enough; a threshold of half the limit is.
     assert of_commits(commit((1000, 10)), limit=1000) == 1024
     assert of_commits(commit((501, 10)), limit=1000, threshold=0.5) == 50
-    # All of a commit together, and all that are telling of the last five.
+    # All of a commit together, and all large ones of the last five.
     assert of_commits(commit((600, 10), (600, 20)), limit=1000) == 40
     assert of_commits(commit((2000, 10)), commit((10, 5)), commit((4000, 10)), limit=1000) == 300
     assert of_commits(*[commit((2000, 10))] * 5, commit((90000, 10)), limit=1000) == 200

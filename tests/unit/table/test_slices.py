@@ -91,8 +91,8 @@ def test_groups_and_slices_come_in_order() -> None:
 
 def test_files_of_others_are_passed_over() -> None:
     known = state(done("010"))
-    strangers = [".hoodie_partition_metadata", "readme.txt", ".g_010.tmp", "g_010.parquet.crc", "part-00000.parquet"]
-    files = [base("010"), *(FileInfo(f"p/{name}", 1, 0) for name in strangers), log("010", cdc=True)]
+    others = [".hoodie_partition_metadata", "readme.txt", ".g_010.tmp", "g_010.parquet.crc", "part-00000.parquet"]
+    files = [base("010"), *(FileInfo(f"p/{name}", 1, 0) for name in others), log("010", cdc=True)]
     assert shown(group_of(files, known).slices[0]) == ("010", [])
     (with_changes,) = build_file_groups("p", files, known, change_logs=True)
     assert len(with_changes.slices[0].logs) == 1

@@ -35,7 +35,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi.engines.spark.cache import PlainCache
-from pyhudi.engines.spark.carried import telling
 from pyhudi.engines.spark.convert import (
     DataFrame,
     SparkSession,
@@ -78,6 +77,7 @@ from pyhudi.engines.spark.tasks import (
     task_token,
     wire_schema,
 )
+from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
@@ -719,7 +719,7 @@ class _Prepare:
     def __init__(self, request: PrepareRequest) -> None:
         self._request = request
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from prepared(self._request, batches, task_token().partition)
 

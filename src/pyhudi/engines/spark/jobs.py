@@ -3,7 +3,7 @@
 A task is a pickled value, a result is a pickled value; both travel as binary rows of a small DataFrame through `mapInArrow`.
 One Spark task runs one task, so Spark's own retry and speculation apply to each.
 
-Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `carried`).  A native expression
+Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `worker_errors`).  A native expression
 refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  A job that failed
 because a worker died, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a column that is not there, a
 function of theirs that raised) stay Spark's own exceptions.
@@ -25,9 +25,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pyhudi import errors
-from pyhudi.engines.spark.carried import parse_error, telling
 from pyhudi.engines.spark.convert import ddl
 from pyhudi.engines.spark.progress import spark_stage
+from pyhudi.engines.spark.worker_errors import parse_error, with_error_fields
 from pyhudi.errors import EngineFailed, HudiError, Internal, InvalidRequest
 from pyhudi.execute.progress import stage_name
 
@@ -107,9 +107,9 @@ def translated_errors() -> Iterator[None]:
 
 def error_of(text: str) -> HudiError | None:
     """The error of PyHudi that the message of a Spark exception carries, None when there is none."""
-    carried = parse_error(text)
-    if carried is not None:
-        return carried
+    parsed = parse_error(text)
+    if parsed is not None:
+        return parsed
     text = _JVM_TRACE.sub("", text)
     raised = list(_RAISED.finditer(text))
     if raised:
@@ -145,7 +145,7 @@ class _Working:
         self._work = work
         self._blobs = blobs
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             numbers = batch.column(0).to_pylist()

@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
 
-from pyhudi.engines.spark.carried import telling
+from pyhudi.engines.spark.worker_errors import with_error_fields
 from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.incoming import incoming_rows, resolve_moves
@@ -102,7 +102,7 @@ class WriteGroups:
     budget_bytes: int
     new_keys: bool = False
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         for number, pieces in itertools.groupby(_runs(batches, GROUP, self.schema), key=lambda piece: piece[0]):
@@ -142,7 +142,7 @@ class WritePartitions:
     budget_bytes: int
     raw: PrepareRequest | None = None
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         token = task_token()
         if self.raw is not None:
@@ -173,7 +173,7 @@ class CombineKeys:
     schema: pa.Schema
     rule: MergeRule
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = (conform_table(pa.Table.from_batches([batch]).select(self.schema.names), self.schema) for batch in batches)
         for table in combined(tables, self.rule):
@@ -191,7 +191,7 @@ class SettleMoves:
     request: TagRequest
     schema: pa.Schema
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         homes = np.array([place.partition for place in self.request.places], dtype=object)
         for batch in batches:
@@ -220,7 +220,7 @@ class AskRecordIndex:
 
     index: MetadataPartition
 
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         reader = PartitionReader(self.index)
         held: list[pa.Array] = []

@@ -7,7 +7,7 @@
        V  value
        1  version number, always 00
 
-Entries follow one another without a directory, each telling where the next begins.  Decoding finds them without a loop over
+Entries follow one another without a directory, each saying where the next begins.  Decoding finds them without a loop over
 entries:
 
     1. Offsets where an entry can begin: bytes 0 and 1 are zero (a row has at most 32767 bytes) and byte 3 is byte 9 plus 12

@@ -25,7 +25,7 @@ from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_rollback_targets
 
-STRANGERS_PATIENCES = 10
+FOREIGN_PATIENCE_FACTOR = 10
 """How many times as long as for a process of ours an action without a heartbeat is waited for."""
 
 
@@ -107,7 +107,7 @@ def plan_and_claim(
     return Transaction(context, settings, request_time, action, heartbeat)
 
 
-def was_begun_by_a_dead(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
+def is_abandoned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:
     """Whether somebody began to carry a pending plan out, and lives no more.
 
     A plan is begun when it is inflight, or has a heartbeat.
@@ -128,7 +128,7 @@ def has_died(context: TableContext, instant: Instant, settings: CommitSettings) 
     if last_heartbeat_ms(context.storage, instant.request_time) is not None:
         return True
     newest = context.storage.stat(context.timeline.path(instant))
-    patience_ms = STRANGERS_PATIENCES * settings.heartbeats.patience_ms
+    patience_ms = FOREIGN_PATIENCE_FACTOR * settings.heartbeats.patience_ms
     return newest is not None and context.env.now_ms() - newest.modified_ms > patience_ms
 
 
@@ -157,7 +157,7 @@ def settle_plan(context: TableContext, settings: CommitSettings, instant: Instan
 
     Such is one whose process died after it had begun, and one that can never run (never).
     """
-    if not never and not was_begun_by_a_dead(context, instant, settings):
+    if not never and not is_abandoned(context, instant, settings):
         return False
     try:
         drop_plan(context, settings, instant.request_time, instant.action)

@@ -16,42 +16,28 @@ Source: docs/formats/writing.md, "Rollback".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
-from pyhudi.format.actions.clean import CleanerPlan
-from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT
-from pyhudi.format.actions.compaction import CompactionOperation
-from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import (
-    AUX_FOLDER,
-    HEARTBEAT_FOLDER,
-    INDEX_DEFINITIONS_FOLDER,
-    LOCK_FOLDER,
-    META_FOLDER,
-    METADATA_FOLDER,
-    TIMELINE_FOLDER,
-    file_name_of,
     folder_of,
-    join_path,
 )
+from pyhudi.operations.action.leftovers import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
+from pyhudi.operations.action.rollback_checks import check_may_go, file_id_of
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_rollback
 from pyhudi.storage import liveness
-from pyhudi.storage.heartbeats import list_heartbeats
-from pyhudi.storage.locks import QUEUE_FOLDER
-from pyhudi.storage.markers import Markers, marked_instants
+from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.plans import load_compaction_plan, planned_path
-from pyhudi.table.snapshot import load_rollback_targets, read_commit
+from pyhudi.table.plans import planned_path
+from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -93,28 +79,9 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
             planned = _request(context, instant, settings, failed_only=True)
             if planned is not None:
                 done.append(_execute(context, settings, *planned))
-    if _remove_leftovers(context, settings) or done:
+    if remove_leftovers(context, settings) or done:
         sweep_unfinished_documents(context, settings)
     return tuple(done)
-
-
-def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) -> None:
-    """Remove temporary files that writers left around the timeline and the lock when they were killed within a call."""
-    config = context.config
-    folders = (
-        *(META_FOLDER, config.timeline_path, config.history_path, AUX_FOLDER, INDEX_DEFINITIONS_FOLDER),
-        *(
-            HEARTBEAT_FOLDER,
-            LOCK_FOLDER,
-            QUEUE_FOLDER,
-            join_path(METADATA_FOLDER, META_FOLDER),
-            join_path(METADATA_FOLDER, TIMELINE_FOLDER),
-        ),
-        *(f"{METADATA_FOLDER}/{name}" for name in (*config.metadata_partitions, *config.metadata_partitions_inflight)),
-    )
-    before_ms = context.env.now_ms() - settings.heartbeats.patience_ms
-    for folder in folders:
-        context.storage.sweep_unfinished(folder, before_ms)
 
 
 def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, timeline: Timeline) -> tuple[RollbackResult, ...]:
@@ -172,7 +139,7 @@ def _request(
         if present is None:
             raise InstantNotFound(f"instant {instant.request_time} of {context.storage.uri} is gone: it was rolled back already")
         if present.is_completed:
-            _check_may_go(context, timeline, present)
+            check_may_go(context, timeline, present)
         elif _is_alive(context, settings, present):
             raise TableState(
                 f"the writer of {present.action} {present.request_time} lives; stop it before rolling its write back"
@@ -283,31 +250,6 @@ def _is_alive(context: TableContext, settings: CommitSettings, instant: Instant)
     return liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats)
 
 
-def _remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
-    """Markers and heartbeats that stand beside no pending instant: their writer or rollback died when all but this was done.
-
-    True when there were any.
-
-    They are listed before the timeline, on which a write stands before its first marker; a heartbeat comes a moment earlier, and
-    then its writer lives.
-    """
-    marked, beating = marked_instants(context.storage), list_heartbeats(context.storage)
-    if not marked and not beating:
-        return False
-    pending = {instant.request_time for instant in context.timeline.load().pending()}
-    orphaned = [request_time for request_time in marked if request_time not in pending]
-    for request_time in orphaned:
-        Markers(context.storage, request_time).delete()
-    silent = [
-        request_time
-        for request_time in beating
-        if request_time not in pending and not liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats)
-    ]
-    for request_time in silent:
-        liveness.forget(context.storage, request_time)
-    return bool(orphaned or silent)
-
-
 _BOTH = (State.INFLIGHT, State.REQUESTED)
 
 _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = {
@@ -321,103 +263,6 @@ _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = 
 that it looks like, and its pending files another one."""
 
 
-def _check_may_go(context: TableContext, timeline: Timeline, instant: Instant) -> None:
-    if any(i.request_time == instant.request_time for i in timeline.completed(Action.SAVEPOINT)):
-        raise TableState(f"instant {instant.request_time} is savepointed; delete the savepoint before rolling it back")
-    later = [i for i in (*timeline.completed_writes(), *timeline.pending_writes()) if i.request_time > instant.request_time]
-    if later:
-        raise TableState(
-            f"instant {instant.request_time} cannot be rolled back: {len(later)} later writes build on it "
-            f"(such as {later[0].request_time}); roll the later ones back first"
-        )
-    for service in timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
-        names = {name for op in load_compaction_plan(context.timeline, service).operations or () for name in _named_files(op)}
-        if any(parse_data_file_instant(name) == instant.request_time for name in names):
-            raise TableState(
-                f"instant {instant.request_time} cannot be rolled back: {service.action} {service.request_time} is planned to "
-                "merge its files; unschedule that first"
-            )
-    for service in timeline.pending(Action.CLUSTERING):
-        data = context.timeline.read_state(service.request_time, Action.CLUSTERING, State.REQUESTED)
-        clustering = RequestedReplaceMetadata.decode(data).clustering_plan if data else None
-        groups = (clustering.input_groups if clustering else None) or ()
-        files = [f for group in groups for s in group.slices or () for f in (s.data_file_path, *(s.delta_file_paths or ()))]
-        if any(parse_data_file_instant(file_name_of(file or "")) == instant.request_time for file in files):
-            raise TableState(
-                f"instant {instant.request_time} cannot be rolled back: clustering {service.request_time} is planned to rewrite "
-                f"its files; drop that first, with unschedule_clustering({service.request_time!r})"
-            )
-    _check_slices_remain(context, instant)
-    _check_predecessors_remain(context, timeline, instant)
-
-
-def _check_slices_remain(context: TableContext, instant: Instant) -> None:
-    """Raises TableState when a completed compaction made files whose predecessors were cleaned: nothing would be left to read."""
-    requested = Instant(instant.request_time, Action.COMPACTION, State.REQUESTED)
-    if instant.action is not Action.COMMIT or context.storage.stat(context.timeline.path(requested)) is None:
-        return
-    for operation in load_compaction_plan(context.timeline, requested).operations or ():
-        for name in _named_files(operation):
-            path = join_path(operation.partition_path or "", name)
-            if context.storage.stat(path) is None:
-                raise TableState(
-                    f"compaction {instant.request_time} cannot be rolled back: {context.storage.absolute(path)}, which it "
-                    "replaced, was cleaned"
-                )
-
-
-def _check_predecessors_remain(context: TableContext, timeline: Timeline, instant: Instant) -> None:
-    """Raises TableState when a clean took files away, or is about to, that readers would need again.
-
-    Those are the base files that the write put others in place of, and the file groups that it replaced.
-    """
-    metadata = read_commit(context.timeline, instant)
-    replaced = metadata.partition_to_replace_file_ids or {}
-    needed = {(partition, file_id) for partition, ids in replaced.items() for file_id in ids}
-    previous = {
-        (partition, stat.file_id or ""): stat.prev_commit
-        for partition, stats in metadata.partition_to_write_stats.items()
-        for stat in stats
-        if stat.prev_commit not in (NO_PREVIOUS_COMMIT, None) and parse_base_file(file_name_of(stat.path or ""))
-    }
-    partitions = {partition for partition, _ in (*needed, *previous)}
-    if not partitions:
-        return
-    going = _files_of_pending_cleans(context, timeline)
-    present = {
-        (partition, _file_id(info.path), parse_data_file_instant(info.name))
-        for partition, infos in DirectoryListing(context.storage).files(sorted(partitions)).items()
-        for info in infos
-        if info.name not in going
-    }
-    groups = {(partition, file_id) for partition, file_id, _ in present}
-    lost = [group for group in needed if group not in groups]
-    lost += [group for group, time in previous.items() if (*group, time) not in present]
-    if lost:
-        partition, file_id = min(lost)
-        raise TableState(
-            f"instant {instant.request_time} of {context.storage.uri} cannot be rolled back: files that it replaced were "
-            f"cleaned, those of file group {file_id} in partition {partition!r} among them; write the rows anew"
-        )
-
-
-def _files_of_pending_cleans(context: TableContext, timeline: Timeline) -> frozenset[str]:
-    """The names of the files that cleans which did not end are to delete.  A plan that cannot be read has deleted nothing."""
-    names: set[str] = set()
-    for clean in timeline.pending(Action.CLEAN):
-        with suppress(CorruptData):
-            plan = CleanerPlan.decode(context.timeline.read_state(clean.request_time, Action.CLEAN, State.REQUESTED) or b"")
-            for infos in (plan.file_paths_to_be_deleted_per_partition or {}).values():
-                names.update(file_name_of(info.file_path or "") for info in infos)
-    return frozenset(names)
-
-
-def _named_files(operation: CompactionOperation) -> tuple[str, ...]:
-    """The names of the files that an operation merges; old plans hold paths."""
-    paths = (*([operation.data_file_path] if operation.data_file_path else ()), *(operation.delta_file_paths or ()))
-    return tuple(file_name_of(path) for path in paths)
-
-
 def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
     if instant.state is State.REQUESTED:
         return ()
@@ -425,8 +270,8 @@ def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackReq
         marked = Markers(context.storage, instant.request_time).list()
         return tuple(
             RollbackRequest(
-                partition_path=_folder(path),
-                file_id=_file_id(path),
+                partition_path=folder_of(path),
+                file_id=file_id_of(path),
                 latest_base_instant=instant.request_time,
                 files_to_be_deleted=(context.storage.absolute(path),),
             )
@@ -466,16 +311,3 @@ def _path(context: TableContext, partition: str, file: str) -> str:
             "of it was deleted"
         )
     return path
-
-
-def _file_id(path: str) -> str:
-    name = file_name_of(path)
-    log = parse_log_file(name)
-    if log is not None:
-        return log.file_id
-    base = parse_base_file(name)
-    return base.file_id if base else ""
-
-
-def _folder(path: str) -> str:
-    return folder_of(path)

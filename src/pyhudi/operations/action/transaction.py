@@ -26,7 +26,7 @@ from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitM
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro.container import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
-from pyhudi.operations.action.courtesy import let_strangers_finish, meet_late_strangers
+from pyhudi.operations.action.foreign_writers import refuse_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import (
     NEW_KEYS_ANYWHERE,
@@ -142,7 +142,7 @@ class Transaction:
         """
         groups = written_groups(metadata).union(touched)
         if start is not None and self.begun_on is not None:
-            let_strangers_finish(self.context, self.settings, self.begun_on, self.instant_time, groups)
+            wait_for_foreign_writers(self.context, self.settings, self.begun_on, self.instant_time, groups)
         with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
             files = held.timeline.load_files()
@@ -152,7 +152,7 @@ class Transaction:
                 verify(now)
             if start is not None:
                 if self.begun_on is not None:
-                    meet_late_strangers(self.context, self.settings, self.begun_on, now, self.instant_time, groups)
+                    refuse_late_foreign_writers(self.context, self.settings, self.begun_on, now, self.instant_time, groups)
                 self._check_conflicts(now, start, groups)
                 if start.schema is not None:
                     metadata = self._with_schema(metadata, start.schema, now)

@@ -31,7 +31,7 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
 from pyhudi.format.properties import check_seal, parse_properties
-from pyhudi.operations.action.claim import was_begun_by_a_dead
+from pyhudi.operations.action.claim import is_abandoned
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
@@ -183,7 +183,7 @@ def _pending_step(context: TableContext, settings: RepairSettings, instant: Inst
         never = why_never(context, context.timeline.load(), instant)
         if never is not None:
             return RepairStep(RepairKind.PENDING, path, f"a clustering can never run: {never}", "it is dropped")
-        if was_begun_by_a_dead(context, instant, settings.commit):
+        if is_abandoned(context, instant, settings.commit):
             return RepairStep(RepairKind.PENDING, path, "a clustering died", "it is dropped; the next one plans anew")
         return None
     if instant.action.is_service:

@@ -33,7 +33,7 @@ from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, SIDE_FOLDER, join_path
 from pyhudi.operations.metadata.kinds import KINDS, check_computable, in_build_order, is_defined, kind_of, needing, open_indexes
 from pyhudi.operations.metadata.kinds.base import Index
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, first_columns
-from pyhudi.operations.metadata.kinds.told import BuiltFrom
+from pyhudi.operations.metadata.kinds.inputs import BuiltFrom
 from pyhudi.operations.metadata.settings import RECORD_INDEX_SWITCH, MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,

@@ -38,7 +38,7 @@ from pyhudi.format.paths import SIDE_FOLDER, folder_of, join_path
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.kinds import find_out, kind_of, maintained_partitions, open_indexes
 from pyhudi.operations.metadata.kinds.base import Index, Said
-from pyhudi.operations.metadata.kinds.told import Asking, Cleaned, Commit, PlannedCommit
+from pyhudi.operations.metadata.kinds.inputs import Asking, Cleaned, Commit, PlannedCommit
 from pyhudi.operations.metadata.overlap import Overlap
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import DeltaCommit, MetadataStore, SideKeys, drop_partitions, drop_store

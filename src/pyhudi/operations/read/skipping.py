@@ -46,7 +46,7 @@ from pyhudi.format.metadata.partitions import (
 from pyhudi.format.paths import join_path
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
 from pyhudi.operations.metadata.settings import METADATA_TABLE
-from pyhudi.operations.services.indexes import LAYOUT_OPTIONS, read_layout
+from pyhudi.operations.write.lookup import LAYOUT_OPTIONS, read_layout
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (

@@ -28,9 +28,9 @@ from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
 from pyhudi.format.instants import Action, Instant, State, completed_action, parse_action
 from pyhudi.format.paths import METADATA_FOLDER
+from pyhudi.operations.action.leftovers import sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import ArchiveResult
-from pyhudi.operations.action.rollback import sweep_unfinished_documents
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.services.cleans import load_last_clean
 from pyhudi.plan.archival import (

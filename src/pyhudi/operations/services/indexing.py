@@ -52,7 +52,7 @@ from pyhudi.operations.action.transaction import Transaction, new_instant_time
 from pyhudi.operations.metadata.initialise import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.operations.metadata.kinds import is_defined, kind_of
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, store_definition
-from pyhudi.operations.metadata.kinds.told import BuiltFrom
+from pyhudi.operations.metadata.kinds.inputs import BuiltFrom
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,

@@ -65,7 +65,7 @@ class Part(StrEnum):
 class Visit:
     """What a service is given when its turn comes.
 
-    engine: where its tasks run; None when it has to do without.  glance: the timeline, possibly not the newest.
+    engine: where its tasks run; None when it has to do without.  timeline: as it was read, possibly not the newest.
     delete_partitions: how partitions whose time is over are deleted.  go_on: asked before each plan; False leaves the rest.
     """
 
@@ -73,7 +73,7 @@ class Visit:
     engine: Engine | None
     settings: ServiceSettings
     part: Part
-    glance: Timeline
+    timeline: Timeline
     delete_partitions: DeletePartitions
     go_on: Callable[[], bool] = lambda: True
 
@@ -125,10 +125,12 @@ def _on(switched_on: bool) -> Part:
 
 
 def _clean_due(visit: Visit) -> NotDue | None:
-    chosen, glance = visit.settings.clean, visit.glance
+    chosen, timeline = visit.settings.clean, visit.timeline
     assert chosen is not None, "it is switched on"
-    unfinished = bool(glance.pending(Action.CLEAN)) or (chosen.commit.failed_writes == "LAZY" and bool(glance.pending_writes()))
-    reason = None if unfinished else reason_not_to_clean(glance, chosen.cleaning, None)
+    unfinished = bool(timeline.pending(Action.CLEAN)) or (
+        chosen.commit.failed_writes == "LAZY" and bool(timeline.pending_writes())
+    )
+    reason = None if unfinished else reason_not_to_clean(timeline, chosen.cleaning, None)
     return None if reason is None else NotDue(reason)
 
 
@@ -150,7 +152,7 @@ def _metadata(visit: Visit) -> Outcome:
 
 def _archive_due(visit: Visit) -> NotDue | None:
     assert visit.settings.archive is not None, "it is switched on"
-    reason = reason_not_to_archive(visit.glance, visit.settings.archive.archival)
+    reason = reason_not_to_archive(visit.timeline, visit.settings.archive.archival)
     return None if reason is None else NotDue(reason)
 
 
@@ -170,14 +172,14 @@ def _compact_part(settings: ServiceSettings, asked: Asked) -> Part:
 
 
 def _compact_due(visit: Visit) -> NotDue | None:
-    pending = visit.glance.pending(Action.COMPACTION)
+    pending = visit.timeline.pending(Action.COMPACTION)
     if visit.part is Part.PENDING:
         return None
     if visit.part is Part.PLAN and pending:
         return NotDue(f"compaction {pending[0].request_time} is planned already")
     zone = visit.context.config.zone
     now = format_instant_time(visit.context.env.now_ms(), zone)
-    due = compaction_due(visit.glance, visit.settings.compact.compaction, now, zone)
+    due = compaction_due(visit.timeline, visit.settings.compact.compaction, now, zone)
     return None if pending or due.due else NotDue(due.reason)
 
 
@@ -225,12 +227,12 @@ def _cluster_part(settings: ServiceSettings, asked: Asked) -> Part:
 
 
 def _cluster_due(visit: Visit) -> NotDue | None:
-    pending = visit.glance.pending(Action.CLUSTERING)
+    pending = visit.timeline.pending(Action.CLUSTERING)
     if visit.part is Part.PENDING or (visit.part is Part.RUN and pending):
         return None
     if pending:
         return NotDue(f"clustering {pending[0].request_time} is planned already")
-    due = due_now(visit.context, visit.glance, visit.settings.clustering)
+    due = due_now(visit.context, visit.timeline, visit.settings.clustering)
     return None if due.due else NotDue(due.reason)
 
 

@@ -55,8 +55,8 @@ def with_services(
     if result.instant is None:
         return result
     done = Instant(result.instant, action, State.COMPLETED, result.completion_time)
-    glance = Timeline.of((*before.instants, done), before.archived_completions)
-    outcomes = run_services(context, engine, settings, glance, done, delete_partitions)
+    timeline = Timeline.of((*before.instants, done), before.archived_completions)
+    outcomes = run_services(context, engine, settings, timeline, done, delete_partitions)
     return replace(result, services=printed(outcomes))
 
 
@@ -64,17 +64,17 @@ def run_services(
     context: TableContext,
     engine: Engine | None,
     settings: ServiceSettings,
-    glance: Timeline,
+    timeline: Timeline,
     done: Instant,
     delete_partitions: DeletePartitions,
 ) -> Outcomes:
-    """Run what is due after a commit.  glance: the timeline with the commit, possibly not the newest."""
+    """Run what is due after a commit.  timeline: with the commit, possibly not the newest."""
     outcomes: dict[str, Outcome] = {}
     for service, part in _parts(context, settings, Asked.AFTER_WRITE):
         if part is Part.OFF:
             outcomes[service.name] = service.off
             continue
-        visit = Visit(context, engine, settings, part, glance, delete_partitions)
+        visit = Visit(context, engine, settings, part, timeline, delete_partitions)
         try:
             outcomes[service.name] = service.outcome(visit)
         except Exception as error:
@@ -139,8 +139,8 @@ def run_pass(
         if part is Part.RUN and not settings.plan and service.parts_with_tasks:
             part = Part.PENDING
         try:
-            glance = context.timeline.load()
-            visit = Visit(context, engine, settings.services, part, glance, delete_partitions, go_on)
+            timeline = context.timeline.load()
+            visit = Visit(context, engine, settings.services, part, timeline, delete_partitions, go_on)
             outcomes[service.name] = service.outcome(visit)
         except HudiError as error:
             _LOG.warning("%s of %s failed: %s", service.name, context.storage.uri, error)

@@ -11,7 +11,7 @@ from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.operations.action.attempt import Phases, give_way
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.transaction import Transaction
-from pyhudi.operations.services.indexes import PlannedLookup
+from pyhudi.operations.write.lookup import PlannedLookup
 from pyhudi.operations.write.report import encode_profile
 from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings

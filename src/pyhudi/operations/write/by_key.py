@@ -11,10 +11,10 @@ from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.format.instants import Action
 from pyhudi.format.names import format_file_id
-from pyhudi.operations.services.indexes import PlannedLookup, plan_lookup
 from pyhudi.operations.write.attempt import Attempt, Written
-from pyhudi.operations.write.in_the_way import settle_groups_under_service
+from pyhudi.operations.write.lookup import PlannedLookup, plan_lookup
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteSettings
+from pyhudi.operations.write.settle import settle_groups_under_service
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, new_keys
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,

@@ -20,9 +20,9 @@ from pyhudi.operations.metadata.mirror import indexing_of, mirror_of
 from pyhudi.operations.services.run import with_services
 from pyhudi.operations.services.ttl import DeletePartitions
 from pyhudi.operations.write.attempt import start_of, until_no_conflict
-from pyhudi.operations.write.in_the_way import settle_failed_writes, settle_groups_under_service
 from pyhudi.operations.write.replaced import groups_of, live_file_ids
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.operations.write.settle import settle_failed_writes, settle_groups_under_service
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pyhudi.operations.write.attempt import Attempt
-from pyhudi.operations.write.in_the_way import settle_groups_under_service
+from pyhudi.operations.write.settle import settle_groups_under_service
 from pyhudi.plan.conflicts import FileGroupId
 from pyhudi.table.snapshot import Snapshot
 

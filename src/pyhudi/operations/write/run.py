@@ -35,11 +35,11 @@ from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_fil
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
-from pyhudi.operations.write.in_the_way import settle_failed_writes
 from pyhudi.operations.write.replaced import groups_of, replaced_groups
 from pyhudi.operations.write.report import write_result
 from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
+from pyhudi.operations.write.settle import settle_failed_writes
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys

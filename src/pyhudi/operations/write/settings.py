@@ -22,9 +22,9 @@ from pyhudi.operations.action.settings import (
 )
 from pyhudi.operations.admin.create import TableSettings, check_columns
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.services.indexes import LookupSettings
 from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.write.batches import StreamBatch
+from pyhudi.operations.write.lookup import LookupSettings
 from pyhudi.plan.write import SizingSettings
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.normalise import normalise

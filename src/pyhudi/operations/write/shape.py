@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.instants import Action
-from pyhudi.operations.services.indexes import IndexType
+from pyhudi.operations.write.lookup import IndexType
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteOperation, WriteSettings
 from pyhudi.table.config import TableConfig
 

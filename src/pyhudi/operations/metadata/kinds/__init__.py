@@ -9,7 +9,7 @@ secondary.py         which record keys have a value in a column
 expression.py        ranges of a function's results, or Bloom filters of them
 
 base.py       what an index is: `Index`, `Said`
-told.py       what it is told: `Asking`, `PlannedCommit`, `Commit`, `Cleaned`, `BuiltFrom`
+inputs.py     what it is told: `Asking`, `PlannedCommit`, `Commit`, `Cleaned`, `BuiltFrom`
 checking.py   what a check looks at, what it finds
 ranges.py     stored ranges, read back
 """
@@ -28,10 +28,10 @@ from pyhudi.operations.metadata.kinds.bloom import BloomFilters
 from pyhudi.operations.metadata.kinds.column_stats import ColumnStats
 from pyhudi.operations.metadata.kinds.expression import Expression
 from pyhudi.operations.metadata.kinds.files import Files
+from pyhudi.operations.metadata.kinds.inputs import PlannedCommit
 from pyhudi.operations.metadata.kinds.partition_stats import PartitionStats
 from pyhudi.operations.metadata.kinds.record import RecordIndex
 from pyhudi.operations.metadata.kinds.secondary import Secondary
-from pyhudi.operations.metadata.kinds.told import PlannedCommit
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext

@@ -35,7 +35,7 @@ from pyhudi.execute.metadata_records import KeyRecords, KeySource
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.metadata.partitions import format_file_id
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
-from pyhudi.operations.metadata.kinds.told import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
+from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.plan.metadata import MetadataRecords

@@ -13,7 +13,7 @@ from pyhudi.format.metadata.partitions import BLOOM_FILTERS
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, compare_filters
-from pyhudi.operations.metadata.kinds.told import Asking, BuiltFrom, Cleaned, Commit
+from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit
 from pyhudi.plan.metadata import FileFilter, MetadataRecords, bloom_deletes, bloom_records
 from pyhudi.table.config import TableConfig
 

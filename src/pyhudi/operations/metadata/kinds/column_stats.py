@@ -30,8 +30,8 @@ from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
+from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit
 from pyhudi.operations.metadata.kinds.ranges import have_all, stored_ranges
-from pyhudi.operations.metadata.kinds.told import Asking, BuiltFrom, Cleaned, Commit
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, column_stats_deletes, column_stats_records
 from pyhudi.records.columns import field_at

@@ -32,8 +32,8 @@ from pyhudi.operations.metadata.kinds.checking import (
     compare_partition,
     filter_covers,
 )
+from pyhudi.operations.metadata.kinds.inputs import FILES_PER_TASK, BuiltFrom, Cleaned, Commit, PlannedCommit
 from pyhudi.operations.metadata.kinds.ranges import is_known, stored_ranges
-from pyhudi.operations.metadata.kinds.told import FILES_PER_TASK, BuiltFrom, Cleaned, Commit, PlannedCommit
 from pyhudi.operations.metadata.store import in_threads
 from pyhudi.plan.metadata import (
     FileFilter,

@@ -13,7 +13,7 @@ from pyhudi.format.metadata.partitions import FILES
 from pyhudi.format.paths import file_name_of, folder_of, join_path
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import LOST, CheckedTable, IndexFindings
-from pyhudi.operations.metadata.kinds.told import BuiltFrom, Cleaned, Commit
+from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Cleaned, Commit
 from pyhudi.plan.metadata import MetadataRecords, files_records
 from pyhudi.table.metadata.indexes import find_partitions, scan_files
 

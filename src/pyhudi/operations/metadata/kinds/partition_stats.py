@@ -21,8 +21,8 @@ from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds.base import HasPartitionRanges, Need, Said, SaidOfPartitions
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, compare_partition
 from pyhudi.operations.metadata.kinds.column_stats import OfColumns, Statistics, columns_there, ranges_of_files
+from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Commit
 from pyhudi.operations.metadata.kinds.ranges import stored_ranges
-from pyhudi.operations.metadata.kinds.told import BuiltFrom, Commit
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, partition_stats_records
 from pyhudi.plan.skipping import has_reliable_partition_bounds
 from pyhudi.records.columns import field_at

@@ -24,7 +24,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import RECORD_INDEX
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
-from pyhudi.operations.metadata.kinds.told import (
+from pyhudi.operations.metadata.kinds.inputs import (
     Asking,
     BuiltFrom,
     Commit,

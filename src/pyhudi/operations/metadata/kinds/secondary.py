@@ -27,7 +27,7 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds.base import Index, Need, Said, one_column
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
-from pyhudi.operations.metadata.kinds.told import BuiltFrom, Commit, PlannedCommit, slice_reader
+from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Commit, PlannedCommit, slice_reader
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, in_threads
 from pyhudi.records.columns import field_at

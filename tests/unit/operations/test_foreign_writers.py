@@ -10,7 +10,7 @@ import pytest
 import pyhudi as hp
 from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.action.courtesy import let_strangers_finish
+from pyhudi.operations.action.foreign_writers import wait_for_foreign_writers
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.options import parse_options
 from pyhudi.storage import open_storage
@@ -40,7 +40,7 @@ def waited_ms(world: World, inflight: bytes | None, heartbeat: bytes | None, the
     if then is not None:
         env.every_ms(2_000, then)
     begun_ms = env.monotonic_ms()
-    let_strangers_finish(context, SETTINGS, begun_on, OWN, {("p", "f")})
+    wait_for_foreign_writers(context, SETTINGS, begun_on, OWN, {("p", "f")})
     return env.monotonic_ms() - begun_ms
 
 
@@ -78,7 +78,7 @@ def test_nobody_is_waited_for_without_end() -> None:
 
 def test_an_upsert_waits_and_lands() -> None:
     env = ReplayEnvironment(3)
-    table = hp.Table.create("memory://courtesy", record_key="id", environment=env, options={"hoodie.metadata.enable": False})
+    table = hp.Table.create("memory://foreign", record_key="id", environment=env, options={"hoodie.metadata.enable": False})
     table.upsert(pa.table({"id": [1], "v": [1]}))
     stranger = f"{int(table.timeline().latest_time()) + 1}"
     table.context.timeline.request(stranger, Action.COMMIT)
@@ -94,7 +94,7 @@ def test_an_upsert_waits_and_lands() -> None:
 def test_an_older_write_that_shows_itself_late_goes_first() -> None:
     """The real Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
     env = ReplayEnvironment(3)
-    uri, options = "memory://courtesy-late", {"hoodie.metadata.enable": False}
+    uri, options = "memory://foreign-late", {"hoodie.metadata.enable": False}
     table = hp.Table.create(uri, record_key="id", environment=env, options=options)
     table.upsert(pa.table({"id": [1], "v": [1]}))
     store, stranger = table.context.timeline, f"{int(table.timeline().latest_time()) + 1}"

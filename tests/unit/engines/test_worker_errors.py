@@ -17,8 +17,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 
-from pyhudi.engines.spark.carried import format_error, parse_error, telling
 from pyhudi.engines.spark.jobs import error_of, translated_errors
+from pyhudi.engines.spark.worker_errors import format_error, parse_error, with_error_fields
 
 KINDS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, HudiError)]
 EXAMPLES = [
@@ -43,7 +43,7 @@ def test_errors_come_back_whole(error: HudiError) -> None:
 
 
 class Job:
-    @telling
+    @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield next(batches)
         raise WriteConflict("lost the race", instants=("20260101000000000",))

@@ -24,18 +24,18 @@ S = TypeVar("S")
 Batches = Iterator[pa.RecordBatch]
 
 
-def telling(run: Callable[[S, Batches], Batches]) -> Callable[[S, Batches], Batches]:
+def with_error_fields(run: Callable[[S, Batches], Batches]) -> Callable[[S, Batches], Batches]:
     """For the `__call__` of a job: what it raises carries its fields to the driver."""
 
     @functools.wraps(run)
-    def told(self: S, batches: Batches) -> Batches:
+    def reported(self: S, batches: Batches) -> Batches:
         try:
             yield from run(self, batches)
         except HudiError as error:
             error.add_note(format_error(error))
             raise
 
-    return told
+    return reported
 
 
 def format_error(error: HudiError) -> str:

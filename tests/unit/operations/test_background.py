@@ -46,7 +46,7 @@ def new_table(uri: str | Path, table_type: str = "mor", **options: str) -> hp.Ta
 
 
 def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
-    table = new_table("memory://upkeep-pass", **{"hoodie.datasource.compaction.async.enable": "true"})
+    table = new_table("memory://background-pass", **{"hoodie.datasource.compaction.async.enable": "true"})
     table.upsert(rows(0))
     assert table.run_services()["compact"].startswith("not due")
     table.upsert(rows(1))
@@ -66,7 +66,7 @@ def test_a_pass_carries_out_what_is_pending_and_what_is_due() -> None:
 
 
 def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
-    table = new_table("memory://upkeep-fails")
+    table = new_table("memory://background-fails")
     for batch in range(2):
         table.upsert(rows(batch), options={"hoodie.table.services.enabled": "false"})
     store = table.context.timeline
@@ -77,7 +77,7 @@ def test_a_service_that_fails_leaves_the_others_their_turn() -> None:
 
 
 def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
-    table = new_table("memory://upkeep-thread", **{"hoodie.clustering.plan.strategy.sort.columns": "id"})
+    table = new_table("memory://background-thread", **{"hoodie.clustering.plan.strategy.sort.columns": "id"})
     with table.background_services(rest_seconds=60) as beside:
         results = [table.upsert(rows(batch)) for batch in range(6)]
         assert table.scan().count() == 20
@@ -94,7 +94,7 @@ def test_a_thread_beside_the_writer_carries_out_what_its_commits_plan() -> None:
 
 
 def test_an_error_of_the_thread_reaches_the_writer() -> None:
-    table = new_table("memory://upkeep-error")
+    table = new_table("memory://background-error")
     beside = table.background_services(rest_seconds=60)
     beside.stop()
     with table.background_services(rest_seconds=60) as beside:
@@ -120,7 +120,7 @@ def test_an_error_of_the_thread_reaches_the_writer() -> None:
 
 
 def test_serving_ends_when_told() -> None:
-    table = new_table("memory://upkeep-serve")
+    table = new_table("memory://background-serve")
     for batch in range(2):
         table.upsert(rows(batch), options={"hoodie.table.services.enabled": "false"})
     stop = threading.Event()

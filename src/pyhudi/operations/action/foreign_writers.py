@@ -31,32 +31,32 @@ _LONGEST_WAIT_MS = 15_000
 _PAUSE_MS = 250
 
 
-def let_strangers_finish(
+def wait_for_foreign_writers(
     context: TableContext, settings: CommitSettings, begun_on: Timeline, own: str, groups: Set[FileGroupId]
 ) -> None:
     """Wait while a living write of another kind of writer, older than ours, may be about to commit to the same file groups.
 
     begun_on: the timeline when ours was requested.  own: its request time.  groups: what it changes.
     """
-    older = [i for i in begun_on.pending_writes() if i.request_time < own and _is_strange(context, settings, i)]
+    older = [i for i in begun_on.pending_writes() if i.request_time < own and _is_live_foreign_write(context, settings, i)]
     deadline_ms = context.env.monotonic_ms() + _LONGEST_WAIT_MS
     while older and context.env.monotonic_ms() < deadline_ms:
         now = {i.request_time: i for i in context.timeline.load().pending_writes()}
         older = [now[i.request_time] for i in older if i.request_time in now]
-        older = [i for i in older if _is_strange(context, settings, i) and _may_share(context, i, groups)]
+        older = [i for i in older if _is_live_foreign_write(context, settings, i) and _may_share(context, i, groups)]
         if older:
             context.env.sleep_ms(_PAUSE_MS)
 
 
-def meet_late_strangers(
+def refuse_late_foreign_writers(
     context: TableContext, settings: CommitSettings, begun_on: Timeline, now: Timeline, own: str, groups: Set[FileGroupId]
 ) -> None:
     """Raises WriteConflict where a living write of another kind of writer, with an older time, has come since ours was requested
-    and may build on what we are about to commit.  now: the timeline under the lock; the others as of `let_strangers_finish`.
+    and may build on what we are about to commit.  now: the timeline under the lock; the others as of `wait_for_foreign_writers`.
     """
     known = {i.request_time for i in begun_on.instants}
     late = [i for i in now.pending_writes() if i.request_time < own and i.request_time not in known]
-    late = [i for i in late if _is_strange(context, settings, i) and _may_share(context, i, groups)]
+    late = [i for i in late if _is_live_foreign_write(context, settings, i) and _may_share(context, i, groups)]
     if late:
         raise WriteConflict(
             f"instant {own} of {context.storage.uri} is newer than {late[0]}, which another kind of writer has put on the "
@@ -65,7 +65,7 @@ def meet_late_strangers(
         )
 
 
-def _is_strange(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
+def _is_live_foreign_write(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:
     """Whether a write is not ours and lives: real Hudi's heartbeats are empty."""
     if context.storage.read(heartbeat_path(instant.request_time)) != b"":
         return False
