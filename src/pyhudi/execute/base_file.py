@@ -195,11 +195,12 @@ class BaseFileWriter:
         try:
             self._flush()
             writer = self._opened(self._layout.empty_table())
-            # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader asks dictionaries for equal
-            # values, where it tells the zeros apart.  Either way it would pass over rows that match.
+            # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
+            # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
+            # rows that match.
             watched = self._floats
-            plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.negative_zeros)
-            writer.close(self._footer(), plain if watched.seen or watched.negative_zeros else None)
+            plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.zeros)
+            writer.close(self._footer(), plain if watched.seen or watched.zeros else None)
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)

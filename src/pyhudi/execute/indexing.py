@@ -65,7 +65,7 @@ class IndexedFile:
 
 
 class FloatWatch:
-    """Notes which floating point columns of a base file have held NaN, and which -0.0: by dotted name, those inside structs too.
+    """Notes which floating point columns of a base file have held NaN, and which a zero: by dotted name, also inside structs.
 
     footer: what the file's footer says of it, to be written before the rows are known (see `records.stats.may_hide_nan`).
     """
@@ -74,7 +74,7 @@ class FloatWatch:
         self._names = [name for field in schema for name in _floating_leaves(field, field.name)]
         self.footer = {NAN_KEY: NAN_HAS_NO_BOUNDS} if self._names else {}
         self.seen: set[str] = set()
-        self.negative_zeros: set[str] = set()
+        self.zeros: set[str] = set()
 
     def look(self, rows: pa.Table) -> None:
         """Take rows in the schema into account."""
@@ -84,14 +84,8 @@ class FloatWatch:
             for chunk in (pc.struct_field(column, rest) if rest else column).chunks:
                 if name not in self.seen and pc.any(pc.is_nan(chunk)).as_py():
                     self.seen.add(name)
-                if name not in self.negative_zeros and _has_negative_zero(chunk):
-                    self.negative_zeros.add(name)
-
-
-def _has_negative_zero(values: pa.Array) -> bool:
-    # Of all values this one alone has the sign bit and nothing else.
-    bits = pa.int64() if pa.types.is_float64(values.type) else pa.int32()
-    return bool(pc.any(pc.equal(values.view(bits), -(1 << (bits.bit_width - 1)))).as_py())
+                if name not in self.zeros and pc.any(pc.equal(chunk, 0.0)).as_py():
+                    self.zeros.add(name)
 
 
 def _floating_leaves(field: pa.Field, path: str) -> list[str]:
