@@ -12,8 +12,9 @@ Source: docs/formats/reading.md, "One slice" and "Schema".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,20 @@ _ROW_NUMBER = "\x00row"
 """A column that no table has: where a row stands in its row group."""
 
 
+class RecordLayout(Protocol):
+    """How a table names its records; its settings say it, and what its writers are told."""
+
+    @property
+    def keys(self) -> KeySpec:
+        """What record keys and partition paths are made of."""
+        ...
+
+    @property
+    def populate_meta_fields(self) -> bool:
+        """Whether rows hold their meta columns."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSpec:
     """What all tasks of one read share.
@@ -67,6 +82,41 @@ class ReadSpec:
     values_from_path: bool = False
     use_positions: bool = True
     past: InstantValidity | None = None
+
+    @classmethod
+    def of(
+        cls,
+        storage: StorageSpec,
+        layout: RecordLayout,
+        stored: pa.Schema,
+        validity: InstantValidity,
+        *,
+        rule: MergeRule,
+        columns: Iterable[str] | None = None,
+        use_positions: bool = True,
+    ) -> ReadSpec:
+        """All rows of a table.
+
+        Args:
+            storage: Where the table lies.
+            layout: How it names its records.
+            stored: Its meta columns and data columns.
+            validity: Which log blocks count.
+            rule: How logs are merged.
+            columns: Those wanted, in order, each once; None for all.
+            use_positions: As of `ReadSpec`.
+        """
+        return cls(
+            storage=storage,
+            table_schema=stored,
+            output=stored if columns is None else pa.schema([stored.field(name) for name in dict.fromkeys(columns)]),
+            condition=None,
+            keys=layout.keys,
+            rule=rule,
+            validity=validity,
+            populate_meta_fields=layout.populate_meta_fields,
+            use_positions=use_positions,
+        )
 
 
 @dataclass(frozen=True, slots=True)

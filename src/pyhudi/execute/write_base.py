@@ -110,17 +110,9 @@ class WriterSpec:
 
         columns: of the stored layout, in order; None for all.  rule: how logs are merged, that of the commit when left out.
         """
-        stored = self.stored_schema
-        return ReadSpec(
-            storage=self.storage,
-            table_schema=stored,
-            output=stored if columns is None else pa.schema([stored.field(name) for name in dict.fromkeys(columns)]),
-            condition=None,
-            keys=self.keys,
-            rule=self.rule if rule is None else rule,
-            validity=validity,
-            populate_meta_fields=self.populate_meta_fields,
-            use_positions=self.files.use_positions,
+        rule = self.rule if rule is None else rule
+        return ReadSpec.of(
+            self.storage, self, self.stored_schema, validity, rule=rule, columns=columns, use_positions=self.files.use_positions
         )
 
     @property

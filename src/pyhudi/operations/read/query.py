@@ -324,18 +324,17 @@ def _read_spec(
     stored = table_schema(snapshot, meta_columns=True)
     # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.
     rule = PickByCommitTime() if config.is_cow else merge_rule(config.merge, snapshot.defaults)
-    return ReadSpec(
-        storage=snapshot.context.storage.spec(),
-        table_schema=stored,
-        output=pa.schema([stored.field(name) for name in _chosen_columns(stored, columns)]),
-        condition=None if condition is None else bind(parse_filter(condition), stored),
-        keys=config.keys,
+    spec = ReadSpec.of(
+        snapshot.context.storage.spec(),
+        config,
+        stored,
+        validity,
         rule=marked_rule(rule, settings.marker, stored),
-        validity=validity,
-        populate_meta_fields=config.populate_meta_fields,
-        values_from_path=values_from_path,
+        columns=_chosen_columns(stored, columns),
         use_positions=settings.use_positions,
     )
+    bound = None if condition is None else bind(parse_filter(condition), stored)
+    return replace(spec, condition=bound, values_from_path=values_from_path)
 
 
 def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[str]:

@@ -362,15 +362,12 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
     if snapshot.schema is None:
         raise TableState(f"the table at {context.storage.uri} has no schema, so its logs cannot be read")
     stored = with_meta_fields(snapshot.schema.arrow)
-    reader = ReadSpec(
-        storage=context.storage.spec(),
-        table_schema=stored,
-        output=stored,
-        condition=None,
-        keys=config.keys,
+    reader = ReadSpec.of(
+        context.storage.spec(),
+        config,
+        stored,
+        InstantValidity.of(snapshot.timeline, request_time),
         rule=marked_rule(merge_rule(config.merge), settings.marker, stored),
-        validity=InstantValidity.of(snapshot.timeline, request_time),
-        populate_meta_fields=config.populate_meta_fields,
         use_positions=settings.files.use_positions,
     )
     schema = snapshot.schema.arrow

@@ -313,13 +313,5 @@ def slice_reader(
     context: TableContext, stored: pa.Schema, validity: InstantValidity, columns: Sequence[str] | None = None
 ) -> ReadSpec:
     """Reads slices of the table.  stored: its columns with meta columns; columns: those wanted, None for all."""
-    return ReadSpec(
-        storage=context.storage.spec(),
-        table_schema=stored,
-        output=stored if columns is None else pa.schema([stored.field(name) for name in columns]),
-        condition=None,
-        keys=context.config.keys,
-        rule=merge_rule(context.config.merge),
-        validity=validity,
-        populate_meta_fields=context.config.populate_meta_fields,
-    )
+    rule = merge_rule(context.config.merge)
+    return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, columns=columns)
