@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
-import re
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -63,8 +62,6 @@ def _set(path: Path, **properties: str) -> Path:
 READ_ONLY: dict[str, Callable[[Path], Path]] = {
     "version 6, copy on write": partial(_golden, "cow_v6"),
     "version 6, merge on read": partial(_golden, "mor_v6"),
-    "version 9, copy on write": partial(_golden, "cow_v9"),
-    "version 9, merge on read": partial(_golden, "mor_v9_indexes"),
 }
 CLOSED: dict[str, Callable[[Path], Path]] = {
     "evolved on read, copy on write": partial(_golden, "cow_schema_on_read"),
@@ -338,7 +335,7 @@ def test_rows_of_a_table_that_stays_closed_are_not_read(kind: str, tmp_path: Pat
     assert "neither read nor written" in found.output
 
 
-@pytest.mark.parametrize("version", ["6", "9", "10"])
+@pytest.mark.parametrize("version", ["6", "10"])
 def test_a_table_that_another_process_took_to_another_version(version: str, tmp_path: Path) -> None:
     path = _own(tmp_path)
     table = Table(str(path))
@@ -347,9 +344,6 @@ def test_a_table_that_another_process_took_to_another_version(version: str, tmp_
         Table(str(path)).downgrade()
     else:
         _set(path, **{"hoodie.table.version": version})
-        # An upgrade names the layout of each index.
-        definitions = path / ".hoodie" / ".index_defs" / "index.json"
-        definitions.write_text(re.sub(r'("indexOptions" : \{[^}]*\})', r'\1, "version" : "V1"', definitions.read_text()))
     before = content(path)
     verbs = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
     verbs |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}

@@ -65,7 +65,7 @@ def test_values_become_text_and_back() -> None:
         ("hoodie.index.bloom.fpp", "inf", "not a number"),
         ("hoodie.index.bloom.fpp", "", "not a number"),
         ("hoodie.index.type", "SIMPEL", "none of SIMPLE"),
-        ("hoodie.write.table.version", "6", "none of 8"),
+        ("hoodie.write.table.version", "6", "none of 8, 9"),
     ],
 )
 def test_illegal_values(key: str, value: str, message: str) -> None:

@@ -37,7 +37,7 @@ class PrepareRequest:
 
     data_schema: the table's columns after this write; rows are conformed to them.  combine: one row for each key by `rule`;
     global_keys: the key alone names a record.  keys_only: rows are deletes that need no more than key and partition fields.
-    instant_time: goes into auto-generated keys.  required_ordering: the ordering field where no row may lack a value.
+    instant_time: goes into auto-generated keys.  required_ordering: the ordering fields in which no row may lack a value.
     by_partition: the rows will be written partition by partition, so an engine may put them in that order as they come.
     looked_up: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
     """
@@ -50,7 +50,7 @@ class PrepareRequest:
     keys_only: bool
     instant_time: str
     memory_budget_bytes: int
-    required_ordering: str | None = None
+    required_ordering: tuple[str, ...] = ()
     by_partition: bool = False
     looked_up: bool = False
 

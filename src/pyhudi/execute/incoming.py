@@ -59,8 +59,8 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     else:
         keys = record_keys(request.keys, rows)
     paths = partition_paths(request.keys, rows)
-    if request.required_ordering is not None:
-        _refuse_unordered(column_at(rows, request.required_ordering), request.required_ordering)
+    for name in request.required_ordering:
+        _refuse_unordered(column_at(rows, name), name)
     return pa.table([keys, paths, *rows.columns], schema=incoming_schema(request))
 
 

@@ -81,7 +81,7 @@ class TableVersion(IntEnum):
     @property
     def is_writable(self) -> bool:
         """PyHudi writes tables of this version."""
-        return self is TableVersion.EIGHT
+        return self in (TableVersion.EIGHT, TableVersion.NINE)
 
     @property
     def has_one_log_file_per_commit(self) -> bool:
@@ -112,6 +112,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def names_format(self) -> bool:
+        """Creators say in `hoodie.table.format` that the files are Hudi's own; without it nothing else is known."""
+        return self >= TableVersion.NINE
+
+    @property
     def merges_by_modes(self) -> bool:
         """The merge mode, an update mode and merge properties say what a payload class says without it, and a delete without an
         ordering value is forgotten by what follows it.
@@ -127,6 +132,11 @@ class TableVersion(IntEnum):
     def has_open_ranges(self) -> bool:
         """Incremental queries leave out what completed at their start; without it they take it in."""
         return self >= TableVersion.NINE
+
+
+def written_versions() -> str:
+    """The versions that PyHudi writes, for messages."""
+    return " and ".join(str(int(version)) for version in TableVersion if version.is_writable)
 
 
 def parse_table_version(text: str | None) -> TableVersion:

@@ -9,7 +9,7 @@ Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
@@ -44,11 +44,56 @@ class UpdateMode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Translation:
+    """What stands in place of a payload class where tables merge by modes.
+
+    properties: merge properties without their prefix; ordering: the fields that the class orders by, whatever the table names.
+    """
+
+    mode: MergeMode
+    update_mode: UpdateMode | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    ordering: tuple[str, ...] = ()
+
+
+MARKER_FIELD = "hoodie.payload.delete.field"
+MARKER_TEXT = "hoodie.payload.delete.marker"
+UNAVAILABLE_TEXT = "hoodie.write.partial.update.unavailable.value"
+"""Merge properties: what marks a record as a delete, and what stands for a value that a change did not carry."""
+
+_DEBEZIUM_DELETES = ((MARKER_FIELD, "_change_operation_type"), (MARKER_TEXT, "d"))
+
+TRANSLATIONS = {
+    OVERWRITE_PAYLOAD: Translation(MergeMode.COMMIT_TIME_ORDERING),
+    DEFAULT_PAYLOAD: Translation(MergeMode.EVENT_TIME_ORDERING),
+    MODEL_PACKAGE + "EventTimeAvroPayload": Translation(MergeMode.EVENT_TIME_ORDERING),
+    MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload": Translation(
+        MergeMode.COMMIT_TIME_ORDERING, UpdateMode.IGNORE_DEFAULTS
+    ),
+    MODEL_PACKAGE + "PartialUpdateAvroPayload": Translation(MergeMode.EVENT_TIME_ORDERING, UpdateMode.IGNORE_DEFAULTS),
+    MODEL_PACKAGE + "AWSDmsAvroPayload": Translation(
+        MergeMode.COMMIT_TIME_ORDERING, properties=((MARKER_FIELD, "Op"), (MARKER_TEXT, "D"))
+    ),
+    MODEL_PACKAGE + "debezium.PostgresDebeziumAvroPayload": Translation(
+        MergeMode.EVENT_TIME_ORDERING,
+        UpdateMode.FILL_UNAVAILABLE,
+        (*_DEBEZIUM_DELETES, (UNAVAILABLE_TEXT, "__debezium_unavailable_value")),
+        ("_event_lsn",),
+    ),
+    MODEL_PACKAGE + "debezium.MySqlDebeziumAvroPayload": Translation(
+        MergeMode.EVENT_TIME_ORDERING, properties=_DEBEZIUM_DELETES, ordering=("_event_bin_file", "_event_pos")
+    ),
+}
+"""Payload classes that release 1.1 translates, and what a table of version 9 has in their place."""
+
+
+@dataclass(frozen=True, slots=True)
 class MergeSettings:
     """The merge rule of a table, complete.
 
     by_modes: the modes merge as since table version 9: deletes without an ordering value are forgotten by what follows them, and
     `update_mode` and `properties` (`hoodie.record.merge.property.*`, without that prefix) have a say.
+    translated: the payload class in whose place mode, update mode and properties stand; it has no say itself.
     """
 
     mode: MergeMode
@@ -58,6 +103,7 @@ class MergeSettings:
     by_modes: bool = False
     update_mode: UpdateMode | None = None
     properties: tuple[tuple[str, str], ...] = ()
+    translated: str | None = None
 
     @property
     def ordering_field(self) -> str | None:
@@ -117,6 +163,51 @@ def infer_merge_settings(
         strategy_id or PAYLOAD_STRATEGY,
         payload_class or DEFAULT_PAYLOAD,
         Ordering.by(ordering_field or None),
+    )
+
+
+def infer_modes(
+    *,
+    mode: str | None,
+    payload_class: str | None,
+    strategy_id: str | None,
+    ordering: tuple[str, ...],
+    marker: tuple[str, str] | None = None,
+) -> MergeSettings:
+    """As `infer_merge_settings`, for a table that merges by modes: a payload class with a translation is translated.
+
+    marker: delete field and marker, which are the table's own beside the default payload class alone.  Raises InvalidRequest
+    also for ordering fields other than those that a payload class has of its own.
+    """
+    payload = modern_payload_name(payload_class) if payload_class else None
+    translation = TRANSLATIONS.get(payload) if payload else None
+    if translation is None:
+        settings = infer_merge_settings(
+            mode=mode, payload_class=payload, strategy_id=strategy_id, ordering_field=ordering[0] if ordering else None
+        )
+        return replace(settings, ordering=Ordering(ordering, null_is_zero=True), by_modes=True)
+    implied = _mode_of_strategy(strategy_id) if strategy_id and strategy_id != PAYLOAD_STRATEGY else None
+    if (mode and _parse_mode(mode) is not translation.mode) or implied not in (None, translation.mode):
+        raise InvalidRequest(
+            f"record merge mode {mode or implied} does not go with payload class {payload}, in whose place a table of version 9 "
+            f"has {translation.mode}; set only one of them"
+        )
+    settings = infer_merge_settings(mode=str(translation.mode), payload_class=None, strategy_id=None, ordering_field=None)
+    if translation.ordering and ordering not in ((), translation.ordering):
+        raise InvalidRequest(
+            f"payload class {payload} orders records by {','.join(translation.ordering)}, and the ordering given is "
+            f"{','.join(ordering)}; leave it out"
+        )
+    properties = translation.properties
+    if payload == DEFAULT_PAYLOAD and marker is not None:
+        properties = ((MARKER_FIELD, marker[0]), (MARKER_TEXT, marker[1]))
+    return replace(
+        settings,
+        ordering=Ordering(translation.ordering or ordering, null_is_zero=True),
+        by_modes=True,
+        update_mode=translation.update_mode,
+        properties=tuple(sorted(properties)),
+        translated=payload,
     )
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import Unsupported
 from pyhudi.records.conform import relabel_column
 from pyhudi.records.merge import DeleteMarker, Merged, choose_column, choose_rows, delete_flags
-from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
+from pyhudi.records.merge_mode import MARKER_FIELD, MARKER_TEXT, UNAVAILABLE_TEXT, MergeMode, MergeSettings, UpdateMode
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 
 OPERATION = "_hoodie_operation"
@@ -30,10 +30,6 @@ OPERATION = "_hoodie_operation"
 
 Defaults = tuple[tuple[str, Any], ...]
 """Columns and their defaults, where these are not null."""
-
-_DELETE_FIELD = "hoodie.payload.delete.field"
-_DELETE_TEXT = "hoodie.payload.delete.marker"
-_UNAVAILABLE = "hoodie.write.partial.update.unavailable.value"
 
 _DELETING = pa.array(["D", "-U"])
 
@@ -44,7 +40,7 @@ class Filling:
 
     mode: IGNORE_DEFAULTS compares by reference in Java, so that beside null only booleans and whole numbers from -128 to 127 are
     ever found equal to their default; a column with a default that is not null keeps its nulls.
-    defaults: those that are not null.  unavailable: the text of FILL_UNAVAILABLE; None: nothing is filled.
+    defaults: those that are not null.  unavailable: the text of FILLUNAVAILABLE_TEXT; None: nothing is filled.
     """
 
     mode: UpdateMode
@@ -91,11 +87,15 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class ModeRule:
-    """The rule of a table of version 9 without a merger of its own.  ordering: none by commit time, whatever the table names."""
+    """The rule of a table of version 9 without a merger of its own.
+
+    ordering: none by commit time, whatever the table names.  own_marker: the table's, which holds for stored records too.
+    """
 
     ordering: Ordering
     filling: Filling | None = None
-    marker: DeleteMarker | None = None
+    own_marker: DeleteMarker | None = None
+    given_marker: DeleteMarker | None = None
 
     @property
     def picks(self) -> bool:
@@ -107,9 +107,14 @@ class ModeRule:
         """A delete without an ordering value is forgotten by what follows it."""
         return True
 
+    @property
+    def marker(self) -> DeleteMarker | None:
+        """The caller's, else the table's."""
+        return self.given_marker or self.own_marker
+
     def with_marker(self, marker: DeleteMarker | None) -> ModeRule:
-        """The same rule with another marker."""
-        return replace(self, marker=marker)
+        """The same rule with a caller's marker; None: with that of the table, if any."""
+        return replace(self, given_marker=marker)
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Where the newer record wins."""
@@ -134,6 +139,15 @@ class ModeRule:
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
         """older: stored records; newer: incoming ones."""
+        merged = self.combine(older, newer)
+        gone = self.deletes(newer)
+        if gone is None:
+            return merged
+        wins = self.pick_newer(older, newer, None)
+        return replace(merged, alive=~(gone & wins))
+
+    def combine(self, older: pa.Table, newer: pa.Table) -> Merged:
+        """Two records of one batch, of which a delete stays one."""
         wins = self.pick_newer(older, newer, None)
         every = np.ones(newer.num_rows, dtype=np.bool_)
         if self.filling is None:
@@ -145,8 +159,6 @@ class ModeRule:
             rows = choose_rows(rows, choose_rows(older, newer, wins), whole)
         return Merged(rows, every, wins | ~whole)
 
-    combine = merge
-
 
 def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> ModeRule | None:
     """The rule of a built-in merge mode of version 9; None for CUSTOM.  Raises Unsupported as `check_merge_properties`."""
@@ -154,10 +166,10 @@ def mode_rule(settings: MergeSettings, defaults: Defaults = ()) -> ModeRule | No
         return None
     check_merge_properties(settings)
     properties = dict(settings.properties)
-    field, text = properties.get(_DELETE_FIELD), properties.get(_DELETE_TEXT)
+    field, text = properties.get(MARKER_FIELD), properties.get(MARKER_TEXT)
     filling = None
     if settings.update_mode is not None:
-        filling = Filling(settings.update_mode, defaults, properties.get(_UNAVAILABLE))
+        filling = Filling(settings.update_mode, defaults, properties.get(UNAVAILABLE_TEXT))
     return ModeRule(
         settings.ordering if settings.mode is MergeMode.EVENT_TIME_ORDERING else NO_ORDERING,
         filling,
@@ -169,7 +181,7 @@ def check_merge_properties(settings: MergeSettings) -> None:
     """Raises Unsupported for properties of a built-in mode that nothing here reads: rows might be others by them."""
     if settings.mode is MergeMode.CUSTOM:
         return
-    known = (_DELETE_FIELD, _DELETE_TEXT, _UNAVAILABLE)
+    known = (MARKER_FIELD, MARKER_TEXT, UNAVAILABLE_TEXT)
     unknown = [f"hoodie.record.merge.property.{name}={value}" for name, value in settings.properties if name not in known]
     if unknown:
         raise Unsupported(f"the table merges its records by {', '.join(unknown)}, which is not known")

@@ -49,6 +49,13 @@ FORMAT = "hoodie.table.format"
 NATIVE = "native"
 """What `FORMAT` is in a table of Hudi's own files; a missing one says the same."""
 
+LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
+"""The payload class that the properties of a table which merges by modes stand for."""
+
+PRECOMBINE_FIELD = "hoodie.table.precombine.field"
+ORDERING_FIELDS = "hoodie.table.ordering.fields"
+"""Two names for the fields that order records, see `TableVersion.has_ordering_fields`."""
+
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -136,7 +143,7 @@ class TableConfig:
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
         base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
         _check_known(values, base_file_format)
-        ordering = _split(values.get("hoodie.table.ordering.fields") or values.get("hoodie.table.precombine.field") or "")
+        ordering = _split(values.get(ORDERING_FIELDS) or values.get(PRECOMBINE_FIELD) or "")
         merge = _merge_settings(values, ordering, version)
         if table_type is TableType.MERGE_ON_READ:
             # Without log files nothing is merged, so that a copy-on-write table is read whatever its properties say of merging.
@@ -280,6 +287,20 @@ def merge_properties(settings: MergeSettings) -> dict[str, str]:
     }
 
 
+def mode_properties(settings: MergeSettings) -> dict[str, str]:
+    """The properties in which a table that merges by modes stores its merge rule: what a mode implies stands nowhere."""
+    values = {"hoodie.record.merge.mode": str(settings.mode)}
+    if settings.mode is MergeMode.CUSTOM:
+        values["hoodie.record.merge.strategy.id"] = settings.strategy_id
+    if settings.by_payload:
+        values["hoodie.compaction.payload.class"] = settings.payload_class
+    if settings.translated:
+        values[LEGACY_PAYLOAD] = settings.translated
+    if settings.update_mode is not None:
+        values[_UPDATE_MODE] = str(settings.update_mode)
+    return {**values, **{_MERGE_PROPERTY + name: text for name, text in settings.properties}}
+
+
 def parse_bool(values: Mapping[str, str], key: str, default: bool) -> bool:
     """A property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
     text = values.get(key)
@@ -337,7 +358,7 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
 
 def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSettings:
     """A mode of version 9 says all.  A strategy id and a payload class beside one that is not CUSTOM are left from an upgrade;
-    `hoodie.table.legacy.payload.class` is what a downgrade would bring back.
+    `LEGACY_PAYLOAD` is what a downgrade would bring back.
     """
     default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
     mode = _parse_enum(MergeMode, values, "hoodie.record.merge.mode", default)
@@ -356,7 +377,12 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
         update_mode = _parse_enum(UpdateMode, values, _UPDATE_MODE, UpdateMode.IGNORE_DEFAULTS)
     properties = {key.removeprefix(_MERGE_PROPERTY): text for key, text in values.items() if key.startswith(_MERGE_PROPERTY)}
     return replace(
-        settings, ordering=ordering, by_modes=True, update_mode=update_mode, properties=tuple(sorted(properties.items()))
+        settings,
+        ordering=ordering,
+        by_modes=True,
+        update_mode=update_mode,
+        properties=tuple(sorted(properties.items())),
+        translated=values.get(LEGACY_PAYLOAD) or None,
     )
 
 

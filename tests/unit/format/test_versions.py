@@ -18,7 +18,7 @@ def test_layouts() -> None:
 
 def test_what_is_read_and_written() -> None:
     assert [version.value for version in TableVersion if version.is_readable] == [6, 8, 9]
-    assert [version.value for version in TableVersion if version.is_writable] == [8]
+    assert [version.value for version in TableVersion if version.is_writable] == [8, 9]
 
 
 def test_eight_differs_from_six() -> None:
@@ -34,7 +34,7 @@ def test_eight_differs_from_six() -> None:
 
 def test_nine_differs_from_eight() -> None:
     eight, nine = TableVersion.EIGHT, TableVersion.NINE
-    for name in ("has_ordering_fields", "merges_by_modes", "has_index_versions", "has_open_ranges"):
+    for name in ("has_ordering_fields", "merges_by_modes", "has_index_versions", "has_open_ranges", "names_format"):
         assert (getattr(eight, name), getattr(nine, name)) == (False, True), name
 
 

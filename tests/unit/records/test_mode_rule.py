@@ -36,7 +36,7 @@ def test_the_kind_of_a_change_deletes(operation: str | None, deletes: bool) -> N
 
 
 def test_a_marker_counts_beside_the_flag_and_not_where_its_column_is_missing() -> None:
-    rule = ModeRule(BY_TS, marker=DeleteMarker("v", "DEL", beside_flag=True))
+    rule = ModeRule(BY_TS, own_marker=DeleteMarker("v", "DEL", beside_flag=True))
     table = rows(("a", 1, "DEL"), ("b", 1, "x"), ("c", 1, None)).append_column(
         "_hoodie_is_deleted", pa.array([False, True, None])
     )

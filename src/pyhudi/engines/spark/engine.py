@@ -741,7 +741,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
         why = ""
         if not field.nullable and raw.nullable:
             why = f"column {field.name!r} may not be null, and is in a row"
-        elif field.name == request.required_ordering:
+        elif field.name in request.required_ordering:
             why = f"the ordering field {field.name!r} is null in a row"
         if field.name in nulls:
             value = column(field.name).cast(spark.dataType)

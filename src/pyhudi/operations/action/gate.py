@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.table.closed import check_open
 from pyhudi.table.context import TableContext
@@ -17,7 +18,7 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
     config, uri = context.config, context.storage.uri
     if not config.version.is_writable:
         raise Unsupported(
-            f"the table at {uri} has version {int(config.version)}; PyHudi writes version 8 "
+            f"the table at {uri} has version {int(config.version)}; PyHudi writes versions {written_versions()} "
             f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
         )
     check_open(context)
@@ -27,6 +28,11 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
         raise Unsupported(
             f"the table at {uri} orders records by several fields ({', '.join(config.ordering_fields)}); such tables are "
             "read, and not written"
+        )
+    if config.merge.update_mode is not None or config.merge.properties:
+        raise Unsupported(
+            f"the table at {uri} merges records by {config.merge.update_mode or ''} "
+            f"{dict(config.merge.properties)}; such tables are read, and not written"
         )
     if config.base_file_format != "PARQUET":
         raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet is written")

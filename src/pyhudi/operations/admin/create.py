@@ -6,7 +6,7 @@ table".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -17,14 +17,27 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import LOCK_FOLDER, META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, file_name_of
 from pyhudi.format.properties import shown
+from pyhudi.format.versions import TableVersion, parse_table_version
+from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
 from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_generator, partition_columns
 from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
-from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings, infer_modes
 from pyhudi.records.normalise import normalise
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-from pyhudi.table.config import FORMAT, NATIVE, TableConfig, TableType, create_table_files, merge_properties, new_table_config
+from pyhudi.table.config import (
+    FORMAT,
+    NATIVE,
+    ORDERING_FIELDS,
+    PRECOMBINE_FIELD,
+    TableConfig,
+    TableType,
+    create_table_files,
+    merge_properties,
+    mode_properties,
+    new_table_config,
+)
 from pyhudi.table.context import TableContext
 
 _TABLE_TYPES = {"cow": TableType.COPY_ON_WRITE, "mor": TableType.MERGE_ON_READ}
@@ -59,9 +72,9 @@ ORDERING = Option(
     "hoodie.datasource.write.precombine.field",
     str,
     None,
-    "column whose larger value is the newer record",
-    aliases=("hoodie.table.precombine.field", "preCombineField"),
-    stored_as="hoodie.table.precombine.field",
+    "column whose larger value is the newer record; in a table of version 9 several, with commas",
+    aliases=(PRECOMBINE_FIELD, ORDERING_FIELDS, "preCombineField", "orderingFields"),
+    stored_as=PRECOMBINE_FIELD,
 )
 _GENERATOR_CLASS = Option(
     "hoodie.datasource.write.keygenerator.class",
@@ -121,6 +134,14 @@ _STRATEGY_ID = Option(
         "hoodie.compaction.record.merger.strategy",
     ),
     stored_as="hoodie.record.merge.strategy.id",
+)
+_VERSION = Option(
+    "hoodie.write.table.version",
+    ("8", "9"),
+    "8",
+    "version of the table",
+    aliases=("hoodie.table.version",),
+    stored_as="hoodie.table.version",
 )
 _TIME_ZONE = Option(
     "hoodie.table.timeline.timezone",
@@ -189,17 +210,7 @@ class TableSettings:
         str | None,
         Option("hoodie.database.name", str, None, "the database that the table is in", stored_as="hoodie.database.name"),
     ]
-    version: Annotated[
-        str,
-        Option(
-            "hoodie.write.table.version",
-            ("8",),
-            "8",
-            "version of the table",
-            aliases=("hoodie.table.version",),
-            stored_as="hoodie.table.version",
-        ),
-    ]
+    version: Annotated[TableVersion, _VERSION]
     table_type: Annotated[TableType, TABLE_TYPE]
     keys: Annotated[
         KeySpec,
@@ -211,8 +222,7 @@ class TableSettings:
         _HIVE_STYLE,
         _URL_ENCODE,
     ]
-    ordering: Annotated[str | None, ORDERING]
-    merge: Annotated[MergeSettings, MERGE_MODE, _PAYLOAD, _STRATEGY_ID, ORDERING]
+    merge: Annotated[MergeSettings, MERGE_MODE, _PAYLOAD, _STRATEGY_ID, ORDERING, DELETE_FIELD, DELETE_MARKER]
     populate_meta_fields: Annotated[
         bool,
         Option(
@@ -231,16 +241,9 @@ class TableSettings:
     @classmethod
     def of(cls, options: Options) -> TableSettings:
         """From checked options.  Raises InvalidRequest for settings that contradict each other."""
-        ordering = options.text(ORDERING)
-        if ordering and "," in ordering:
-            raise InvalidRequest(f"a table of version 8 has one ordering field, not several ({ordering})")
-        merge = infer_merge_settings(
-            mode=options.text(MERGE_MODE),
-            payload_class=options.text(_PAYLOAD),
-            strategy_id=options.text(_STRATEGY_ID),
-            ordering_field=ordering,
-        )
-        if merge.mode is MergeMode.EVENT_TIME_ORDERING and ordering is None:
+        version = parse_table_version(options.word(_VERSION))
+        merge = _merge_settings(options, version)
+        if merge.mode is MergeMode.EVENT_TIME_ORDERING and not merge.ordering:
             raise InvalidRequest(
                 f"records merge by event time ({MergeMode.EVENT_TIME_ORDERING}) by the value of an ordering column, and none is "
                 f"named: set ordering= or {ORDERING}, or merge by {MergeMode.COMMIT_TIME_ORDERING}"
@@ -249,6 +252,7 @@ class TableSettings:
         return read_settings(
             cls,
             options,
+            version=version,
             table_type=table_type(options),
             keys=_key_spec(options),
             merge=merge,
@@ -289,9 +293,9 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     values = {
         "hoodie.table.name": name,
         "hoodie.table.type": str(settings.table_type),
-        "hoodie.table.version": "8",
-        "hoodie.table.initial.version": "8",
-        "hoodie.timeline.layout.version": "2",
+        "hoodie.table.version": str(int(settings.version)),
+        "hoodie.table.initial.version": str(int(settings.version)),
+        "hoodie.timeline.layout.version": str(int(settings.version.layout)),
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "history",
@@ -303,12 +307,15 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.timeline.timezone": settings.time_zone,
         **settings.keys.to_properties(),
-        **merge_properties(settings.merge),
+        **(mode_properties if settings.version.merges_by_modes else merge_properties)(settings.merge),
     }
+    if settings.version.names_format:
+        values[FORMAT] = NATIVE
     if settings.database:
         values["hoodie.database.name"] = settings.database
-    if settings.ordering:
-        values["hoodie.table.precombine.field"] = settings.ordering
+    if settings.merge.ordering:
+        key = ORDERING_FIELDS if settings.version.has_ordering_fields else PRECOMBINE_FIELD
+        values[key] = ",".join(settings.merge.ordering.fields)
     if settings.keeps_changes:
         values[_CHANGES_MODE.key] = settings.changes_mode
     if schema is not None:
@@ -317,7 +324,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
                 f'schema= takes a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
             )
         columns = normalise(schema)
-        check_columns(settings.keys, settings.ordering, columns)
+        check_columns(settings.keys, settings.merge.ordering.fields, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
     for key, given in settings.fixed:
         made = values.get(key, REGISTRY[key].default or "")
@@ -346,11 +353,11 @@ def parse_table_type(text: str) -> str:
         raise InvalidRequest(f"table type {text!r} is neither cow nor mor") from None
 
 
-def check_columns(keys: KeySpec, ordering: str | None, schema: pa.Schema) -> None:
+def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> None:
     """Raises InvalidRequest when a key, partition or ordering field is not a column of the schema."""
     roles = [("record key", name) for name in keys.record_fields]
     roles += [("partition", name) for name in partition_columns(keys)]
-    roles += [("ordering", ordering)] if ordering else []
+    roles += [("ordering", name) for name in ordering]
     for role, name in roles:
         if not _has_column(schema, name):
             raise InvalidRequest(f"{role} field {name!r} is not a column of the data; its columns are: {', '.join(schema.names)}")
@@ -358,7 +365,7 @@ def check_columns(keys: KeySpec, ordering: str | None, schema: pa.Schema) -> Non
 
 def check_against_table(options: Options, config: TableConfig) -> None:
     """Raises InvalidRequest for each given option that contradicts the table's own settings."""
-    stored = {**_in_effect(config), **dict(config.properties)}
+    stored = {**_in_effect(config), **dict(config.properties), **_said_by_other_keys(config)}
     for option, key in COMPARED.items():
         given, present = options.given(option), stored.get(key, "")
         if given is None or _plain(option, given) == _plain(option, present):
@@ -441,6 +448,16 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
     }
 
 
+def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
+    """Settings that stand in other properties than those that options are compared with, or beside which those mean nothing."""
+    said = {PRECOMBINE_FIELD: ",".join(config.ordering_fields)} if config.ordering_fields else {}
+    if config.version.merges_by_modes:
+        said |= merge_properties(config.merge)
+        if config.merge.translated:
+            said["hoodie.compaction.payload.class"] = config.merge.translated
+    return said
+
+
 def _plain(option: str, value: str) -> str:
     """The value as it is compared: names letter for letter, words in any case."""
     tight = value.replace(" ", "")
@@ -452,6 +469,26 @@ def _plain(option: str, value: str) -> str:
 
 def _without_kinds(fields: str) -> str:
     return ",".join(field.partition(":")[0] for field in fields.split(","))
+
+
+def _merge_settings(options: Options, version: TableVersion) -> MergeSettings:
+    ordering = tuple(options.names(ORDERING))
+    mode, payload, strategy = options.text(MERGE_MODE), options.text(_PAYLOAD), options.text(_STRATEGY_ID)
+    if version.merges_by_modes:
+        marker = delete_marker(options, beside_flag=True)
+        return infer_modes(
+            mode=mode,
+            payload_class=payload,
+            strategy_id=strategy,
+            ordering=ordering,
+            marker=None if marker is None else (marker.field, marker.text),
+        )
+    if len(ordering) > 1:
+        raise InvalidRequest(
+            f"a table of version {int(version)} has one ordering field, not several ({','.join(ordering)}); one of version 9 may"
+        )
+    field = ordering[0] if ordering else None
+    return infer_merge_settings(mode=mode, payload_class=payload, strategy_id=strategy, ordering_field=field)
 
 
 def _key_spec(options: Options) -> KeySpec:

@@ -34,6 +34,7 @@ from pyhudi.format.metadata.schema import COMMIT_SCHEMA
 from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
+from pyhudi.format.versions import written_versions
 from pyhudi.lazy import lazy_property
 from pyhudi.plan.metadata import MetadataRecords, by_shard
 from pyhudi.storage.base import FileInfo, Storage
@@ -70,7 +71,10 @@ class MetadataStore:
                 "Table.drop_metadata_table() makes the table writable again"
             ) from error
         if not config.version.is_writable:
-            raise Unsupported(f"the metadata table at {child.uri} has table version {int(config.version)}; version 8 is written")
+            raise Unsupported(
+                f"the metadata table at {child.uri} has table version {int(config.version)}; PyHudi writes versions "
+                f"{written_versions()}"
+            )
         return cls(table, TableContext(child, table.env, replace(config, zone=table.config.zone), table.lock))
 
     @property
@@ -231,12 +235,13 @@ def create_store(table: TableContext) -> MetadataStore:
     """Make an empty metadata table, in the place of whatever is there.  No property of the table names it yet."""
     table.storage.delete_folder(METADATA_FOLDER)
     child = table.storage.child(METADATA_FOLDER)
+    version = table.config.version
     values = {
         "hoodie.table.name": f"{table.config.name}_metadata",
         "hoodie.table.type": "MERGE_ON_READ",
-        "hoodie.table.version": "8",
-        "hoodie.table.initial.version": "8",
-        "hoodie.timeline.layout.version": "2",
+        "hoodie.table.version": str(int(version)),
+        "hoodie.table.initial.version": str(int(version)),
+        "hoodie.timeline.layout.version": str(int(version.layout)),
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "history",

@@ -178,7 +178,7 @@ class _Write:
             keys_only=schemas.keys_only,
             instant_time=stamp,
             memory_budget_bytes=self.settings.memory_budget_bytes,
-            required_ordering=self.context.config.ordering_field if compares else None,
+            required_ordering=self.context.config.ordering_fields if compares else (),
             by_partition=shape.in_bulk or shape.replaces,
             looked_up=shape.looks_up and not shape.routes,
         )

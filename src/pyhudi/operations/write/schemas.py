@@ -72,7 +72,7 @@ class WriteSchemas:
             )
             if settings.anew and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_goes_on(context, snapshot.schema.arrow, data_schema)
-            check_columns(config.keys, config.ordering_field, normalise(columns))
+            check_columns(config.keys, config.ordering_fields, normalise(columns))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
         rule = merge_rule(config.merge)
@@ -108,7 +108,8 @@ def _fixed_columns(config: TableConfig) -> Mapping[str, str]:
     another order.
     """
     keys = config.keys
-    ordering = {config.ordering_field: "the ordering field"} if config.ordering_field else {}
+    role = "the ordering field" if len(config.ordering_fields) == 1 else "an ordering field"
+    ordering = dict.fromkeys(config.ordering_fields, role)
     partition = dict.fromkeys(partition_columns(keys), "a partition field")
     return {**ordering, **partition, **dict.fromkeys(keys.record_fields, "a record key field")}
 

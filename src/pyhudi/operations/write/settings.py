@@ -276,7 +276,7 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
         wanted = "a partial update" if settings.partial else settings.operation
         raise InvalidRequest(f"there is no Hudi table at {uri}, so {wanted} has nothing to work on")
     table = TableSettings.of(options)
-    check_columns(table.keys, table.ordering, normalise(without_meta_fields(columns)))
+    check_columns(table.keys, table.merge.ordering.fields, normalise(without_meta_fields(columns)))
 
 
 def _update_strategy(options: Options) -> str:

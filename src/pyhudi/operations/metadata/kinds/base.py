@@ -121,7 +121,7 @@ class Index(ABC):
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
         """Why a table with these properties cannot have an index of this kind; None when it can."""
-        return None
+        return "no index of a table of version 9 is made but the list of its files" if config.version.has_index_versions else None
 
     @classmethod
     def file_ids(cls, partition: str, count: int) -> tuple[str, ...]:

@@ -42,7 +42,9 @@ class PartitionStats(OfColumns, HasPartitionRanges):
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
-        return None if config.keys.partition_fields else "the table has no partitions to have statistics of"
+        if not config.keys.partition_fields:
+            return "the table has no partitions to have statistics of"
+        return super(PartitionStats, cls).refusal(config)
 
     def of_commit(self, commit: Commit) -> Said:
         said = commit.shared(Statistics)

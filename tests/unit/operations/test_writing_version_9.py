@@ -1,0 +1,111 @@
+"""Tables of version 9 that PyHudi makes and writes: what stands in their files, and that rows are what the modes say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest
+from tests.golden_tables import open_golden
+
+# A reader that cannot use the metadata table lists directories and warns: right rows alone would not show it.
+pytestmark = pytest.mark.filterwarnings("error:the metadata table at:RuntimeWarning")
+
+VERSION = {"hoodie.write.table.version": "9"}
+MODEL = "org.apache.hudi.common.model."
+PAYLOAD = "hoodie.datasource.write.payload.class"
+PARTITIONED = {"hoodie.datasource.write.partitionpath.field": "city"}
+MARKER = {"hoodie.payload.delete.field": "state", "hoodie.payload.delete.marker": "DEL"}
+
+# Options that release 1.1.1 got for a golden table, beside key and type.
+MADE_BY: dict[str, dict[str, str]] = {
+    **{
+        f"mor_v9_{name}": {PAYLOAD: f"{MODEL}{name}AvroPayload", "hoodie.table.ordering.fields": "ts"}
+        for name in ("OverwriteWithLatest", "EventTime", "OverwriteNonDefaultsWithLatest", "PartialUpdate", "AWSDms")
+    },
+    "mor_v9_DefaultHoodieRecord": {PAYLOAD: f"{MODEL}DefaultHoodieRecordPayload", "preCombineField": "ts"},
+    "mor_v9_PostgresDebezium": {PAYLOAD: f"{MODEL}debezium.PostgresDebeziumAvroPayload"},
+    "mor_v9_MySqlDebezium": {PAYLOAD: f"{MODEL}debezium.MySqlDebeziumAvroPayload"},
+    "mor_v9_delete_marker": {PAYLOAD: f"{MODEL}DefaultHoodieRecordPayload", "orderingFields": "ts", **MARKER},
+    "mor_v9_two_fields": {"hoodie.datasource.write.precombine.field": "ts,qty"},
+    "cow_v9_cdc": {"hoodie.datasource.write.precombine.field": "ts", "hoodie.table.cdc.enabled": "true", **PARTITIONED},
+}
+
+
+@pytest.mark.parametrize("name", MADE_BY)
+def test_a_new_table_has_the_properties_of_release_1_1(name: str, tmp_path: Path) -> None:
+    real = dict(Table(open_golden(name, tmp_path).path).config.properties)
+    options = {**VERSION, **MADE_BY[name]}
+    made = Table.create(tmp_path / "t", name=name, record_key="id", table_type=name[:3], options=options)
+    own = dict(made.config.properties)
+    assert {key: value for key, value in own.items() if value} == {key: value for key, value in real.items() if value}
+    # The options that made a table say what it is; others contradict it.
+    assert Table(made.uri, options=options).config == made.config
+    with pytest.raises(InvalidRequest, match=r"contradicts the table"):
+        Table(made.uri, options={**options, PAYLOAD: "com.example.Other"})
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        ({PAYLOAD: f"{MODEL}AWSDmsAvroPayload", "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"}, "AWSDms"),
+        ({PAYLOAD: f"{MODEL}debezium.PostgresDebeziumAvroPayload", "preCombineField": "ts"}, "_event_lsn"),
+        ({PAYLOAD: "com.example.Mine", "hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}, "com.example.Mine"),
+        ({"hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING"}, "ordering column"),
+    ],
+)
+def test_settings_that_contradict_each_other_make_no_table(options: dict[str, str], found: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=found):
+        Table.create(tmp_path / "t", record_key="id", options={**VERSION, **options})
+    assert not (tmp_path / "t" / ".hoodie" / "hoodie.properties").exists()
+
+
+def test_the_version_is_not_changed_by_an_option(tmp_path: Path) -> None:
+    Table.create(tmp_path / "old", record_key="id")
+    Table.create(tmp_path / "new", record_key="id", options=VERSION)
+    for path, other in (("old", "9"), ("new", "8")):
+        with pytest.raises(InvalidRequest, match=r"hoodie\.table\.version"):
+            Table(tmp_path / path, options={"hoodie.write.table.version": other})
+
+
+ROWS = pa.table({"id": ["a", "b", "c"], "p": ["x", "y", "x"], "ts": [5, 5, 5], "v": ["a5", "b5", "c5"]})
+
+
+def rows(*given: tuple[str, str, int, str]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(ROWS.column_names, row, strict=True)) for row in given], ROWS.schema)
+
+
+def values(table: Table) -> dict[str, str]:
+    found = table.scan(["id", "v"]).to_arrow()
+    return dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_every_operation_and_service(kind: str, tmp_path: Path) -> None:
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="p", ordering="ts", table_type=kind, options=VERSION)
+    table.bulk_insert(ROWS)
+    table.insert(rows(("d", "y", 5, "d5")))
+    table.upsert(rows(("a", "x", 6, "a6"), ("b", "y", 4, "late"), ("e", "z", 1, "e1")))
+    table.delete(rows(("c", "x", 0, "")).select(["id", "p"]))
+    assert values(table) == {"a": "a6", "b": "b5", "d": "d5", "e": "e1"}
+    saved = table.savepoint().instant
+    table.insert_overwrite(rows(("f", "z", 1, "f1")))
+    table.delete_partitions("p=x" if "p=x" in table.partitions() else "x")
+    assert values(table) == {"b": "b5", "d": "d5", "f": "f1"}
+    if kind == "mor":
+        table.upsert(rows(("b", "y", 7, "b7")))
+        table.compact()
+    table.cluster()
+    table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
+    table.archive(options={"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3})
+    assert values(table) == {"b": "b7" if kind == "mor" else "b5", "d": "d5", "f": "f1"}
+    assert table.validate().ok, str(table.validate())
+    table.restore(saved)
+    table.insert_overwrite_table(rows(("g", "x", 1, "g1")))
+    table.rollback(str(table.timeline().completed_writes()[-1].request_time))
+    assert values(table) == {"a": "a6", "b": "b5", "d": "d5", "e": "e1"}
+    assert table.config.version == 9
+    assert table.validate().ok, str(table.validate())
