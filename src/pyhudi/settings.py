@@ -14,9 +14,10 @@ options settings read, which is how a verb knows the options that act on it.  `p
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache, partial
+from operator import methodcaller
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pyhudi.errors import InvalidRequest
@@ -87,16 +88,16 @@ class Options:
 
     def given(self, option: Option | str) -> str | None:
         """The caller's text for an option, None when it was not given."""
-        return dict(self.values).get(str(option))
+        return _by_name(self.values).get(str(option))
 
     def text(self, option: Option | str) -> str | None:
         """The value or the default; None when there is neither, or it is empty."""
-        found = dict(self.values).get(str(option), REGISTRY[str(option)].default)
+        found = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
         return found if found else None
 
     def word(self, option: Option | str) -> str:
         """A value that always has one: given or default."""
-        found = dict(self.values).get(str(option), REGISTRY[str(option)].default)
+        found = _by_name(self.values).get(str(option), REGISTRY[str(option)].default)
         if found is None:
             raise InvalidRequest(f"option {option} is required")
         return found
@@ -126,22 +127,50 @@ class Options:
         return Options(tuple({**dict(self.values), **values}.items()), tuple({**dict(self.extra), **(extra or {})}.items()))
 
 
+@lru_cache(maxsize=256)
+def _by_name(values: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return dict(values)
+
+
 def read_settings(settings: type[S], options: Options, **computed: object) -> S:
     """Settings from checked options.
 
     A field with one option gets its value in the type of the field, one that holds settings those, and another one its default;
     computed: fields that are more than that.
     """
+    # Both are frozen, so the settings of one set of options are read once however many writes they are asked for.
+    return _read_beside(settings, options, computed) if computed else cast(S, _read(cast(type, settings), options))
+
+
+@lru_cache(maxsize=256)
+def _read(settings: type, options: Options) -> object:
+    return _read_beside(settings, options, {})
+
+
+def _read_beside(settings: type[S], options: Options, computed: Mapping[str, object]) -> S:
     values = dict(computed)
-    for name, kind, declared in _declared(cast(type, settings)):
-        if name in values:
-            continue
+    for name, read in _readers(cast(type, settings)):
+        if name not in values:
+            values[name] = read(options)
+    return settings(**values)
+
+
+@lru_cache(maxsize=256)
+def _settings_within(kind: type, options: Options) -> object:
+    return getattr(kind, "of")(options)  # noqa: B009 - the type of a dataclass does not say what it has
+
+
+@cache
+def _readers(settings: type) -> tuple[tuple[str, Callable[[Options], object]], ...]:
+    """What reads each field from options, of the fields that one option decides and of those that hold settings."""
+    found: list[tuple[str, Callable[[Options], object]]] = []
+    for name, kind, declared in _declared(settings):
         deciding = [option for option in declared if not option.has_one_word] or declared
         if len(deciding) == 1:
-            values[name] = _value(options, deciding[0], kind)
+            found.append((name, _reader(deciding[0], kind)))
         elif is_dataclass(kind) and hasattr(kind, "of"):
-            values[name] = getattr(kind, "of")(options)  # noqa: B009 - the type of a dataclass does not say what it has
-    return settings(**values)
+            found.append((name, partial(_settings_within, cast(type, kind))))
+    return tuple(found)
 
 
 def options_of(settings: type) -> frozenset[Option]:
@@ -178,15 +207,18 @@ def _parts(kind: Any) -> Iterator[Any]:
         yield kind
 
 
-def _value(options: Options, option: Option, kind: Any) -> object:
-    """The option in the type of a field: text, a number, a flag, names; None where the type allows it and it is unset."""
+def _reader(option: Option, kind: Any) -> Callable[[Options], object]:
+    """Reads the option in the type of a field: text, a number, a flag, names; None where the type allows it and it is unset."""
     wanted = [part for part in _parts(kind) if part is not type(None)]
-    if len(wanted) < len(list(_parts(kind))) and options.text(option) is None:
-        return None
+    may_be_unset = len(wanted) < len(list(_parts(kind)))
     (plain,) = wanted
+    read: Callable[[Options], object]
     if get_origin(plain) is tuple:
-        return options.names(option)
-    if plain is bool:
-        return options.flag(option)
-    text = options.word(option)
-    return text if plain is str else plain(text)
+        read = methodcaller("names", option)
+    elif plain is bool:
+        read = methodcaller("flag", option)
+    elif plain is str:
+        read = methodcaller("word", option)
+    else:
+        read = lambda options: plain(options.word(option))  # noqa: E731 - a name for each of four ways to read
+    return (lambda options: None if options.text(option) is None else read(options)) if may_be_unset else read

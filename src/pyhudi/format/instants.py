@@ -21,6 +21,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 
 from pyhudi.errors import CorruptData, Internal, InvalidRequest
 from pyhudi.format.versions import TimelineLayout
@@ -187,6 +188,8 @@ def comparable_action(action: Action) -> Action:
     return COMPLETED_AS[action]
 
 
+# A timeline is listed again and again, and most of its names stay.
+@lru_cache(maxsize=1 << 14)
 def parse_instant_file(name: str, layout: TimelineLayout = TimelineLayout.V2) -> Instant | None:
     """The instant that a file of the timeline folder stands for, or None when it is none (other files live there too)."""
     match = _FILE.fullmatch(name)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import StrEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
@@ -209,14 +210,7 @@ def load_table_config(storage: Storage) -> TableConfig:
         if data is None:
             continue
         try:
-            values = parse_properties(data)
-            for key in ("hoodie.timeline.layout.version", "hoodie.table.checksum"):
-                # Every writer puts the checksum in; ours puts it last, so that a file which lost its end is known by it.
-                if key not in values:
-                    raise CorruptData(f"hoodie.properties has no {key}: this is not a usable Hudi table")
-            config = TableConfig.from_properties(values)
-            check_seal(data)
-            return config
+            return _config_of(data)
         except CorruptData as error:
             damage = damage or error.with_path(storage.absolute(path))
         except Unsupported as error:
@@ -226,6 +220,19 @@ def load_table_config(storage: Storage) -> TableConfig:
     raise TableNotFound(
         f"there is no Hudi table at {storage.uri} (no {PROPERTIES_FILE}); create one with Table.create or check the path"
     )
+
+
+@lru_cache(maxsize=64)
+def _config_of(data: bytes) -> TableConfig:
+    """What the file means.  A table that is opened again, before and after each write, has mostly the same bytes."""
+    values = parse_properties(data)
+    for key in ("hoodie.timeline.layout.version", "hoodie.table.checksum"):
+        # Every writer puts the checksum in; ours puts it last, so that a file which lost its end is known by it.
+        if key not in values:
+            raise CorruptData(f"hoodie.properties has no {key}: this is not a usable Hudi table")
+    config = TableConfig.from_properties(values)
+    check_seal(data)
+    return config
 
 
 def store_table_config(storage: Storage, changes: Mapping[str, str | None], env: Environment) -> TableConfig:

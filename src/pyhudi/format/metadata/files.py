@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -59,6 +60,13 @@ def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> p
     keys, values: binary, no nulls; schema: the Avro schema text that wrote the values.
     Raises CorruptData and Unsupported as `decode_payload` does.
     """
+    return decode_files_by_record(keys, values, schema)[0]
+
+
+def decode_files_by_record(
+    keys: pa.BinaryArray, values: pa.BinaryArray, schema: str
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """As `decode_files`, and for each row the number of its record, from 0."""
     _, payloads = decode_payload(values, schema, Payload.FILES)
     # A null map spans nothing, so the offsets alone say which record has which entries.
     offsets = payloads.offsets.to_numpy()
@@ -69,7 +77,7 @@ def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> p
         partitions = keys.cast(pa.string())
     except pa.ArrowInvalid as error:
         raise CorruptData("a key of the files partition is not UTF-8") from error
-    return pa.RecordBatch.from_arrays(
+    files = pa.RecordBatch.from_arrays(
         [
             partitions.take(pa.array(records)),
             payloads.keys.slice(first, count),
@@ -78,6 +86,7 @@ def decode_files(keys: pa.BinaryArray, values: pa.BinaryArray, schema: str) -> p
         ],
         schema=FILES_SCHEMA,
     )
+    return files, records
 
 
 def encode_files(files: pa.RecordBatch, keys: Sequence[str] = ()) -> tuple[pa.StringArray, pa.BinaryArray]:

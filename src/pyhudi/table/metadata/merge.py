@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, decode_column_stats
-from pyhudi.format.metadata.files import FILES_SCHEMA, decode_files, live_files
+from pyhudi.format.metadata.files import FILES_SCHEMA, decode_files_by_record, live_files
 from pyhudi.format.metadata.wrapped import unwrap, wrap
 from pyhudi.format.ordering_values import Wrapper
 
@@ -105,14 +105,18 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
     ranks: list[npt.NDArray[np.int64]] = []
     removals: list[tuple[int, pa.StringArray]] = []
     layers = [(0, cells) for cells in group.base] + list(enumerate(group.newer, 1))
+    # Blocks are many and small, and mostly of one schema: they are decoded together.
+    alike: dict[str, list[tuple[int, Cells]]] = {}
     for rank, layer in layers:
-        if isinstance(layer, Deletes):
-            if len(layer.keys):
-                removals.append((rank, layer.keys.cast(pa.string())))
-            continue
-        files = decode_files(layer.keys, layer.values, layer.schema)
+        if isinstance(layer, Cells):
+            alike.setdefault(layer.schema, []).append((rank, layer))
+        elif len(layer.keys):
+            removals.append((rank, layer.keys.cast(pa.string())))
+    for schema, ranked in alike.items():
+        keys, values = (pa.concat_arrays(arrays) for arrays in zip(*((c.keys, c.values) for _, c in ranked), strict=True))
+        files, records = decode_files_by_record(keys, values, schema)
         parts.append(files)
-        ranks.append(np.full(files.num_rows, rank, dtype=np.int64))
+        ranks.append(np.repeat([rank for rank, _ in ranked], [len(c.keys) for _, c in ranked])[records])
     if not parts:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in FILES_SCHEMA], schema=FILES_SCHEMA)
     table = pa.Table.from_batches(parts, FILES_SCHEMA).combine_chunks()

@@ -193,7 +193,7 @@ class Statistics:
         """The columns with statistics."""
         return self._commit.asked.columns if self._commit.asked is not None else defined_columns(self._commit.context)
 
-    @property
+    @lazy_property
     def schema(self) -> pa.Schema:
         """The table's columns with meta columns; none where the commit has none."""
         return self._commit.schema if self._commit.data_schema is not None else pa.schema([])
