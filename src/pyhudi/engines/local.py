@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import check_refits, incoming_rows, incoming_schema, refitted_rows, resolve_moves
@@ -40,19 +39,18 @@ from pyhudi.execute.tag import (
     find_in_record_index,
     run_tag,
 )
-from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
+from pyhudi.execute.write_base import CreateTask, WriteStatus
+from pyhudi.execute.write_group import PIECE_BYTES, create_files
 from pyhudi.format.names import WriteToken
-from pyhudi.plan.write import WorkloadProfile
+from pyhudi.plan.write import WorkloadProfile, deal_inserts
 from pyhudi.records.merge import combine_duplicates, row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.runs import by_code, run_starts, runs
 from pyhudi.table.metadata.groups import PartitionReader
 
 T = TypeVar("T")
 R = TypeVar("R")
 Ints = npt.NDArray[np.int64]
-
-_MIN_PIECE_BYTES = 16 << 20
-"""Arrow bytes below which one partition's rows are not spread over several new files only to use more threads."""
 
 _FEWEST_ROWS_A_RUN = 1000
 """Rows that stand together by partition in runs of so many, on average, are cut as they are; others are sorted first."""
@@ -181,20 +179,20 @@ class LocalIncoming:
 
         pieces = self._partition_pieces()
         spread = max(1, self._engine.threads // max(1, len(pieces)))
-        limit = plan.spec.files.max_file_size_bytes
         for partition, rows in pieces:
             if plan.sort != "NONE":
                 in_order = self._buffer.sorted_by_key(rows)
                 if self.spilled:
                     # Sorted while it is written: what is sorted at one time is bounded, so the parts cannot be dealt out.
-                    add(partition, (piece for part in in_order for piece in _pieces(part, limit)))
+                    add(partition, in_order)
                     continue
                 (rows,) = in_order
-            parts = min(spread, max(1, rows.nbytes // _MIN_PIECE_BYTES))
+            # A partition's rows are not spread over several small files only to use more threads.
+            parts = min(spread, max(1, rows.nbytes // PIECE_BYTES))
             step = -(-rows.num_rows // parts)
             for start in range(0, rows.num_rows, step):
-                add(partition, _pieces(rows.slice(start, step), limit))
-        written = self._engine.map(lambda job: run_create(plan.spec, *job), jobs)
+                add(partition, [rows.slice(start, step)])
+        written = self._engine.map(lambda job: create_files(plan.spec, *job), jobs)
         return [status for statuses in written for status in statuses]
 
     def refit(self, request: PrepareRequest) -> None:
@@ -237,16 +235,11 @@ class LocalIncoming:
         pieces: dict[str, list[pa.Table]] = {}
         for rows in self.buckets:
             codes = row_codes(rows, [PARTITION_PATH])
-            if not len(codes):
-                continue
-            starts = _run_starts(codes)
-            if len(starts) * _FEWEST_ROWS_A_RUN > len(codes):
+            if len(run_starts(codes)) * _FEWEST_ROWS_A_RUN > len(codes):
                 order = np.argsort(codes, kind="stable")
                 codes = codes[order]
-                starts = _run_starts(codes)
                 rows = self._buffer.store(rows.take(pa.array(order)))
-            ends = np.r_[starts[1:], len(codes)]
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            for start, end in runs(codes):
                 piece = rows.slice(start, end - start)
                 pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
         return [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
@@ -256,10 +249,8 @@ class LocalIncoming:
         if global_keys:
             return _KeysByPartition(keys, {None: np.arange(len(keys), dtype=np.int64)})
         encoded = pc.dictionary_encode(rows.column(PARTITION_PATH).combine_chunks())
-        codes = np.asarray(encoded.indices, dtype=np.int64)
-        order = np.argsort(codes, kind="stable")
         names = encoded.dictionary.to_pylist()
-        bounds = np.searchsorted(codes[order], np.arange(len(names) + 1))
+        order, bounds = by_code(np.asarray(encoded.indices, dtype=np.int64), len(names))
         return _KeysByPartition(keys, {name: order[bounds[i] : bounds[i + 1]] for i, name in enumerate(names)})
 
     def _lookup_of(self, request: TagRequest) -> tuple[_LookUp, Sequence[Place]]:
@@ -302,18 +293,15 @@ class LocalIncoming:
     ) -> list[tuple[Ints, Ints]]:
         """For each table the pairs (row, number of a place)."""
         buckets = [self._tag_bucket_setup(rows, request.global_keys) for rows in tables]
-        by_partition: dict[str | None, list[int]] = {}
-        for number, place in enumerate(request.places):
-            by_partition.setdefault(None if request.global_keys else place.partition, []).append(number)
         jobs: list[tuple[str | None, list[int]]] = []
-        for partition, numbers in by_partition.items():
+        for partition, numbers in request.places_by_partition().items():
             if any(partition in bucket.rows for bucket in buckets):
                 step = max(1, -(-len(numbers) // self._engine.threads))
                 jobs.extend((partition, numbers[i : i + step]) for i in range(0, len(numbers), step))
 
         def look_up(job: tuple[str | None, list[int]]) -> list[tuple[Ints, Ints]]:
             partition, numbers = job
-            task = request.task([request.places[n] for n in numbers])
+            task = request.task(numbers)
             sets: list[_KeySet] = [_key_set(bucket, partition) for bucket in buckets]
             found = run_tag(task, [s.keys for s in sets])
             index = np.array(numbers, dtype=np.int64)
@@ -437,24 +425,17 @@ class LocalTagged:
         """One task for each file group that is updated or takes inserts."""
         with tempfile.TemporaryDirectory(prefix="pyhudi-route-") as folder:
             routed = _Routed(plan, self._places, self._parts, folder if self._spilled else None)
-            tasks = list(enumerate(sorted(routed.groups)))
-            written = self._engine.map(lambda task: self._write_group(plan, routed, task[0], task[1]), tasks)
+
+            def write(task: tuple[int, tuple[str, str]]) -> tuple[WriteStatus, ...]:
+                number, group = task
+                target, token, rows = plan.target(*group), WriteToken(number, 0, number), routed.rows(group)
+                if target.slice is None:
+                    return plan.writer.create(target, token, [rows])
+                return plan.writer.change(target, token, rows)
+
+            written = self._engine.map(write, enumerate(sorted(routed.groups)))
             routed.close()
         return [status for statuses in written for status in statuses]
-
-    def _write_group(self, plan: WritePlan, routed: _Routed, number: int, group: tuple[str, str]) -> tuple[WriteStatus, ...]:
-        partition, file_id = group
-        token = WriteToken(number, 0, number)
-        slice_ = plan.slices.get(group)
-        rows = routed.rows(group)
-        if slice_ is None:
-            pieces = _pieces(rows, plan.spec.files.max_file_size_bytes)
-            return run_create(plan.spec, CreateTask(partition, _prefix(file_id), token), pieces)
-        if slice_.base is None or plan.appends_to(group):
-            appended = run_append(plan.spec, AppendTask(slice_, token, plan.validity, plan.unknown_keys), rows, plan.rule)
-            return () if appended is None else (appended,)
-        task = MergeTask(partition, file_id, slice_.base.path, token, plan.match_keys)
-        return (run_merge(plan.spec, task, rows, plan.rule),)
 
 
 class _Routed:
@@ -470,12 +451,11 @@ class _Routed:
             placed_rows, placed_codes = fill.place(part, names)
             rows.append(placed_rows)
             codes.append(placed_codes)
-            all_rows, all_codes = np.concatenate(rows), np.concatenate(codes)
-            order = np.argsort(all_codes, kind="stable")
+            all_rows = np.concatenate(rows)
+            order, bounds = by_code(np.concatenate(codes), len(names))
             table = part.rows.take(pa.array(all_rows[order]))
             if folder is not None:
                 table = store_rows(os.path.join(folder, f"{number}.arrow"), table.schema, [table])
-            bounds = np.searchsorted(all_codes[order], np.arange(len(names) + 1))
             for name, code in names.items():
                 piece = table.slice(int(bounds[code]), int(bounds[code + 1] - bounds[code]))
                 if piece.num_rows:
@@ -511,10 +491,8 @@ class _InsertFill:
             mine = part.inserts[partition_codes == number]
             if not targets or not len(mine):
                 continue
-            ends = np.cumsum([target.row_count for target in targets])
-            at = self._placed[partition] + np.arange(len(mine))
+            which = deal_inserts([target.row_count for target in targets], self._placed[partition], len(mine))
             self._placed[partition] += len(mine)
-            which = np.minimum(np.searchsorted(ends, at, side="right"), len(targets) - 1)
             lookup = np.array([names.setdefault((partition, t.file_id), len(names)) for t in targets], dtype=np.int64)
             rows.append(mine)
             codes.append(lookup[which])
@@ -534,14 +512,6 @@ def _codes_of_places(pairs_place: Ints, places: tuple[Place, ...], names: dict[t
     return lookup[pairs_place]
 
 
-def _pieces(rows: pa.Table, max_file_size_bytes: int) -> Iterator[pa.Table]:
-    """The rows in pieces after each of which a file may be found full: small against a file, and against memory."""
-    wanted = min(_MIN_PIECE_BYTES, max_file_size_bytes)
-    step = max(1, min(65536, rows.num_rows * wanted // max(1, rows.nbytes)))
-    for start in range(0, rows.num_rows, step):
-        yield rows.slice(start, step)
-
-
 def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Each batch that has rows, with the number of its first row in the stream."""
     first_row = 0
@@ -556,15 +526,6 @@ def _by_partition(rows: pa.Table) -> pa.Table:
     codes = row_codes(rows, [PARTITION_PATH])
     order = np.argsort(codes, kind="stable")
     return rows if _is_identity(order) else rows.take(pa.array(order))
-
-
-def _run_starts(codes: Ints) -> Ints:
-    """Where rows begin whose code is not that of the row before."""
-    return np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]).astype(np.int64)
-
-
-def _prefix(file_id: str) -> str:
-    return file_id.rpartition("-")[0]
 
 
 def _with_partition(rows: pa.Table, at: Ints, values: pa.Array) -> pa.Table:

@@ -22,6 +22,7 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Lookup, Place, TagTask
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_group import GroupTarget, GroupWriter
 from pyhudi.plan.write import InsertTarget, WorkloadProfile
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import MergeRule
@@ -72,18 +73,26 @@ class TagRequest:
     rule: MergeRule
     validity: InstantValidity
 
-    def task(self, places: Sequence[Place]) -> TagTask:
-        """The task that looks keys up in some of the places; for lookups that read files."""
+    def task(self, numbers: Iterable[int]) -> TagTask:
+        """The task that looks keys up in the places of some numbers; for lookups that read files."""
         if not isinstance(self.lookup, ByKeyColumns | ByKeyFilters):
             raise Internal("the lookup reads no files")
+        places = tuple(self.places[number] for number in numbers)
         return TagTask(
             self.spec.storage,
-            tuple(places),
+            places,
             self.spec.keys,
             self.spec.populate_meta_fields,
             self.lookup,
             self.log_reader if any(place.logs for place in places) else None,
         )
+
+    def places_by_partition(self) -> dict[str | None, list[int]]:
+        """The numbers of the places that may hold keys of each partition path; under global keys all of them, under None."""
+        numbers: dict[str | None, list[int]] = {}
+        for number, place in enumerate(self.places):
+            numbers.setdefault(None if self.global_keys else place.partition, []).append(number)
+        return numbers
 
     @property
     def log_reader(self) -> ReadSpec:
@@ -111,8 +120,17 @@ class WritePlan:
     validity: InstantValidity
     unknown_keys: bool = False
 
-    def appends_to(self, group: tuple[str, str]) -> bool:
-        """Whether the rows of a group go into a log file."""
+    @property
+    def writer(self) -> GroupWriter:
+        """How tasks write groups of the plan."""
+        return GroupWriter(self.spec, self.rule, self.match_keys, self.validity, self.unknown_keys)
+
+    def target(self, partition: str, file_id: str) -> GroupTarget:
+        """A file group as its task sees it."""
+        group = partition, file_id
+        return GroupTarget(partition, file_id, self.slices.get(group), self._appends_to(group))
+
+    def _appends_to(self, group: tuple[str, str]) -> bool:
         slice_ = self.slices.get(group)
         if not self.append_updates or slice_ is None:
             return False

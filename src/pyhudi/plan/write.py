@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
 
+import numpy as np
+import numpy.typing as npt
+
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.settings import Option, Options, read_settings
@@ -122,6 +125,16 @@ class InsertTarget:
     file_id: str
     slice: FileSlice | None
     row_count: int
+
+
+def deal_inserts(row_counts: Sequence[int], first: int, count: int) -> npt.NDArray[np.int64]:
+    """Which of a partition's targets takes each of `count` inserts, the first of which is number `first` of the partition.
+
+    Each target takes as many as it should, in order; what comes beyond them goes to the last.
+    """
+    ends = np.cumsum(row_counts)
+    numbers = np.arange(first, first + count)
+    return np.minimum(np.searchsorted(ends, numbers, side="right"), len(row_counts) - 1)
 
 
 def estimate_record_size_bytes(commits: Iterable[tuple[Action, CommitMetadata]], settings: SizingSettings) -> int:

@@ -41,6 +41,7 @@ from pyhudi.records.merge import MergeRule, PickByCommitTime, choose_column, row
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.mode_rule import Filling, ModeRule
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal, ordering_ranks
+from pyhudi.records.runs import run_starts
 
 _FOLD_BYTES = 256 << 20
 """Bytes of entries that are collected before they are merged with what is there."""
@@ -463,7 +464,7 @@ def _fold_by_modes(pool: _Pool, rule: ModeRule) -> LogRecords:
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
-    starts = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
+    starts = run_starts(sorted_codes)
     sizes = np.diff(np.r_[starts, len(order)])
     held = order[starts]
     final = (pool.plain | pool.barred) & pool.deleted
@@ -494,7 +495,7 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, *, partial: bool) -> LogRecord
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
     sorted_codes = codes[order]
-    starts = np.flatnonzero(np.r_[True, sorted_codes[1:] != sorted_codes[:-1]])
+    starts = run_starts(sorted_codes)
     sizes = np.diff(np.r_[starts, len(order)])
     first = order[starts]
     held = pool.rows.take(pa.array(first))

@@ -29,6 +29,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.merge_mode import MergeMode, MergeSettings
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
+from pyhudi.records.runs import run_starts
 
 IS_DELETED = "_hoodie_is_deleted"
 
@@ -253,7 +254,7 @@ def combine_duplicates(
     members = np.flatnonzero(repeated)
     members = members[np.argsort(codes[members], kind="stable")]
     group = codes[members]
-    starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+    starts = run_starts(group)
     sizes = np.diff(np.r_[starts, len(members)])
     winner = members[starts].copy()
     merged: pa.Table | None = None if rule.picks else rows.take(pa.array(winner))

@@ -15,7 +15,7 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.options import SizingSettings, parse_options
-from pyhudi.plan.write import estimate_record_size_bytes, plan_inserts, rows_per_new_file, small_files
+from pyhudi.plan.write import deal_inserts, estimate_record_size_bytes, plan_inserts, rows_per_new_file, small_files
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 
 MEBIBYTE = 1 << 20
@@ -150,3 +150,10 @@ def test_every_insert_has_a_place(inserts: dict[str, int], sizes: list[int], rec
 def test_sizes_are_positive(key: str) -> None:
     with pytest.raises(InvalidRequest, match="has to be positive"):
         SizingSettings.of(parse_options({key: 0}))
+
+
+def test_inserts_fill_their_targets_in_order_and_the_last_takes_what_is_left() -> None:
+    assert deal_inserts([2, 1, 2], 0, 7).tolist() == [0, 0, 1, 2, 2, 2, 2]
+    assert deal_inserts([2, 1, 2], 1, 3).tolist() == [0, 1, 2]
+    assert deal_inserts([1], 5, 2).tolist() == [0, 0]
+    assert deal_inserts([1], 0, 0).tolist() == []

@@ -68,7 +68,6 @@ from pyhudi.engines.spark.tasks import (
     ORDER,
     STATUS_SCHEMA,
     CombineKeys,
-    GroupTarget,
     SettleMoves,
     WriteGroups,
     WritePartitions,
@@ -85,7 +84,8 @@ from pyhudi.execute.incoming import incoming_schema
 from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
-from pyhudi.plan.write import WorkloadProfile
+from pyhudi.execute.write_group import GroupTarget
+from pyhudi.plan.write import WorkloadProfile, deal_inserts
 from pyhudi.records.conform import same_type
 from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import MergeRule
@@ -400,8 +400,7 @@ class FewTagged:
             if targets is None:
                 continue
             mine = self.inserts[codes == code]
-            ends = np.cumsum([count for _, count in targets])
-            which = np.minimum(np.searchsorted(ends, np.arange(len(mine)), side="right"), len(targets) - 1)
+            which = deal_inserts([count for _, count in targets], 0, len(mine))
             rows.append(mine)
             numbers.append(np.array([number for number, _ in targets], dtype=np.int64)[which])
         return np.concatenate(rows), np.concatenate(numbers)
@@ -578,10 +577,10 @@ class _Groups:
         known = self._known.get((partition, file_id))
         if known is not None:
             return known
-        slice_ = self._plan.slices.get((partition, file_id))
-        base = slice_.base if slice_ is not None else None
+        target = self._plan.target(partition, file_id)
+        base = target.slice.base if target.slice is not None else None
         self._known[partition, file_id] = len(self.targets)
-        self.targets.append(GroupTarget(partition, file_id, slice_, self._plan.appends_to((partition, file_id))))
+        self.targets.append(target)
         # Rewriting a byte and writing a new row of some hundred bytes cost about the same.
         self._weights.append(base.size_bytes if base is not None else row_count * 100)
         return len(self.targets) - 1
@@ -618,9 +617,7 @@ def _write_groups(
     routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
     targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
     rule = incoming.rule if combine else None
-    job = WriteGroups(
-        plan.spec, schema, targets, plan.rule, plan.match_keys, rule, plan.validity, incoming.budget_bytes, plan.unknown_keys
-    )
+    job = WriteGroups(plan.writer, schema, targets, rule, incoming.budget_bytes)
     with translated_errors(), spark_stage(incoming.session, "write"):
         return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
 

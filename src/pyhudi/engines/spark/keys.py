@@ -19,16 +19,19 @@ from pyspark.sql import functions as F
 from pyhudi.engines.spark.convert import column
 from pyhudi.engines.spark.jobs import REFUSAL
 from pyhudi.records.columns import field_at
-from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, encode_partition_value, partition_paths
+from pyhudi.records.keys.partition_paths import (
+    DEFAULT_PARTITION,
+    ENCODED_CHARACTERS,
+    NEEDS_ENCODING,
+    UNUSABLE_PATHS,
+    encode_partition_value,
+    partition_paths,
+)
 from pyhudi.records.keys.record_keys import EMPTY_KEY_PART, NULL_KEY_PART, record_keys
 from pyhudi.records.keys.spec import KeySpec, PartitionKind, partition_columns
 
 _NATIVE_DECIMALS = 6
 """Up to this scale Spark and Java's BigDecimal print a decimal alike; beyond it Java may turn to exponents."""
-
-_NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
-_ENCODED_CHARACTERS = "%" + "".join(chr(code) for code in (*range(0x20), 0x7F)) + "\"#'*/:=?\\{[]^"
-_BAD_PATH = r"(^|/)(\.|\.\.|)(/|$)|^[^/]*:|^\.hoodie(/|$)"
 
 
 def key_column(spec: KeySpec, schema: pa.Schema) -> Column:
@@ -86,19 +89,11 @@ def path_column(spec: KeySpec, schema: pa.Schema) -> Column:
     path = parts[0] if len(parts) == 1 else F.concat_ws("/", *parts)
     if not free_text:
         return path
-    return F.when(
-        path.rlike(_BAD_PATH),
-        F.raise_error(
-            F.concat(
-                F.lit(REFUSAL + "the partition path '"),
-                path,
-                F.lit(
-                    "' cannot be used: it holds an empty folder name, '.' or '..', has a colon in its first folder "
-                    "(set hoodie.datasource.write.partitionpath.urlencode=true), or is the folder of Hudi's own files"
-                ),
-            )
-        ),
-    ).otherwise(path)
+    why = F.lit("")
+    for pattern, what in reversed(UNUSABLE_PATHS):
+        why = F.when(path.rlike(pattern), F.lit(what)).otherwise(why)
+    refusal = F.raise_error(F.concat(F.lit(REFUSAL + "the partition path '"), path, F.lit("' "), why))
+    return F.when(path.rlike("|".join(pattern for pattern, _ in UNUSABLE_PATHS)), refusal).otherwise(path)
 
 
 def auto_key_column(instant_time: str) -> Column:
@@ -139,9 +134,9 @@ def _refused(value: Column, bad: Column, why: str) -> Column:
 
 def _encoded(text: Column) -> Column:
     encoded = text
-    for character in _ENCODED_CHARACTERS:
+    for character in ENCODED_CHARACTERS:
         encoded = F.replace(encoded, F.lit(character), F.lit(encode_partition_value(character)))
-    return F.when(text.rlike(_NEEDS_ENCODING), encoded).otherwise(text)
+    return F.when(text.rlike(NEEDS_ENCODING), encoded).otherwise(text)
 
 
 def _through_arrow(function: Callable[[KeySpec, pa.RecordBatch], pa.Array], spec: KeySpec, names: tuple[str, ...]) -> Column:

@@ -139,9 +139,7 @@ class _Lookup:
 def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> tuple[Ints, Ints]:
     """Pairs of a key (its number in the key table) and a file (its number in the request) that holds it."""
     lookups: list[_Lookup] = []
-    by_partition: dict[str | None, list[int]] = {}
-    for number, place in enumerate(request.places):
-        by_partition.setdefault(None if request.global_keys else place.partition, []).append(number)
+    by_partition = request.places_by_partition()
     wanted = _LOOKUPS_A_CORE * parallelism(session)
     total = sum(len(numbers) for path, numbers in by_partition.items() if path is None or path in keys.paths)
     code_of = {path: code for code, path in enumerate(keys.paths)}
@@ -155,7 +153,7 @@ def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> t
         mine = keys.keys if len(rows) == len(keys.keys) else keys.keys.take(pa.array(rows))
         pieces = max(1, min(len(numbers), round(wanted * len(numbers) / max(1, total))))
         for part in np.array_split(np.array(numbers, dtype=np.int64), pieces):
-            lookups.append(_Lookup(_tag_task(request, part), part, mine, rows))
+            lookups.append(_Lookup(request.task(part.tolist()), part, mine, rows))
     # Many small partitions share tasks, because a Spark task costs more than reading a few key columns.
     bins = min(len(lookups), wanted)
     tasks = [lookups[i::bins] for i in range(bins)]
@@ -342,10 +340,6 @@ class _LogKeys:
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:
     found = [lookup.run() for lookup in lookups]
     return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
-
-
-def _tag_task(request: TagRequest, numbers: Ints) -> TagTask:
-    return request.task([request.places[int(number)] for number in numbers])
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,20 +29,19 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from pyhudi.engines.spark.worker_errors import with_error_fields
-from pyhudi.execute.append_log import AppendTask, run_append
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.incoming import incoming_rows, resolve_moves
 from pyhudi.execute.layout import DELETE_COLUMN
-from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteStatus, run_create, run_merge
+from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus
+from pyhudi.execute.write_group import GroupTarget, GroupWriter, create_files
 from pyhudi.format.names import WriteToken
 from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import MergeRule, combine_duplicates
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.records.runs import by_code, runs
 from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.metadata.indexes import find_records
-from pyhudi.table.slices import FileSlice
 
 GROUP = "_pyhudi_group"
 """Number of the file group that takes the row."""
@@ -67,40 +66,20 @@ STATUS_SCHEMA = "`status` binary"
 
 _CHUNK_BYTES = 64 << 20
 _KEYS_PER_QUESTION = 250_000
-_PIECE_BYTES = 16 << 20
-_PIECE_ROWS = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTarget:
-    """A file group that takes rows.
-
-    slice: its present slice, None for a new group.  appends: the rows go into a log file of the slice, not into a new base file.
-    """
-
-    partition: str
-    file_id: str
-    slice: FileSlice | None
-    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WriteGroups:
     """Rows in `schema` and GROUP, sorted by GROUP (and key and order when combining), to statuses.
 
-    rule: between a stored and an incoming record.  combine: the rule between rows of one key, where a group may get several.
-    validity: which log blocks count, new_keys: rows may bring keys that the group has not, both for groups that are appended to.
+    combine: the rule between rows of one key, where a group may get several.  budget_bytes: of the rows of a group in memory.
     """
 
-    spec: WriterSpec
+    writer: GroupWriter
     schema: pa.Schema
     groups: Mapping[int, GroupTarget]
-    rule: MergeRule
-    match_keys: bool
     combine: MergeRule | None
-    validity: InstantValidity
     budget_bytes: int
-    new_keys: bool = False
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -112,17 +91,10 @@ class WriteGroups:
             yield _status_batch(self._write(self.groups[int(number)], token, rows))
 
     def _write(self, target: GroupTarget, token: WriteToken, rows: Iterator[pa.Table]) -> tuple[WriteStatus, ...]:
-        slice_ = target.slice
-        if slice_ is None:
-            pieces = _pieces(rows, self.spec.files.max_file_size_bytes)
-            return run_create(self.spec, CreateTask(target.partition, target.file_id.rpartition("-")[0], token), pieces)
+        if target.slice is None:
+            return self.writer.create(target, token, rows)
         with tempfile.TemporaryDirectory(prefix="pyhudi-group-") as folder:
-            incoming = _gathered(rows, self.schema, self.budget_bytes, folder)
-            if target.appends or slice_.base is None:
-                appended = run_append(self.spec, AppendTask(slice_, token, self.validity, self.new_keys), incoming, self.rule)
-                return () if appended is None else (appended,)
-            task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys)
-            return (run_merge(self.spec, task, incoming, self.rule),)
+            return self.writer.change(target, token, _gathered(rows, self.schema, self.budget_bytes, folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +125,13 @@ class WritePartitions:
                 rows: Iterator[pa.Table] = (piece[1] for piece in pieces)
                 if self.combine:
                     rows = combined(rows, self.rule)
-                rows = _pieces(rows, self.spec.files.max_file_size_bytes)
-                yield _status_batch(run_create(self.spec, CreateTask(str(path), self._prefix(token, written), token), rows))
+                yield _status_batch(create_files(self.spec, CreateTask(str(path), self._prefix(token, written), token), rows))
             return
         with tempfile.TemporaryDirectory(prefix="pyhudi-bulk-") as folder:
             by_path = _spread(batches, self.schema, self.budget_bytes, folder)
             for written, path in enumerate(sorted(by_path)):
                 task = CreateTask(path, self._prefix(token, written), token)
-                yield _status_batch(run_create(self.spec, task, _pieces(by_path.pop(path), self.spec.files.max_file_size_bytes)))
+                yield _status_batch(create_files(self.spec, task, by_path.pop(path)))
 
     def _prefix(self, token: WriteToken, written: int) -> str:
         return str(uuid.uuid5(uuid.UUID(self.id_seed), f"{token.partition}-{written}"))
@@ -290,9 +261,7 @@ def _runs(batches: Iterator[pa.RecordBatch], column: str, schema: pa.Schema) -> 
         encoded = batch.column(batch.schema.get_field_index(column)).dictionary_encode()
         codes = np.asarray(encoded.indices, dtype=np.int64)
         names = encoded.dictionary.to_pylist()
-        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
-        ends = np.r_[starts[1:], len(codes)]
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for start, end in runs(codes):
             yield names[codes[start]], rows.slice(start, end - start)
 
 
@@ -314,26 +283,15 @@ def _spread(batches: Iterator[pa.RecordBatch], schema: pa.Schema, budget_bytes: 
     in_memory = 0
     for number, chunk in enumerate(_chunks(batches, schema)):
         encoded = pc.dictionary_encode(chunk.column(PARTITION_PATH).combine_chunks())
-        codes = np.asarray(encoded.indices, dtype=np.int64)
-        order = np.argsort(codes, kind="stable")
+        order, bounds = by_code(np.asarray(encoded.indices, dtype=np.int64), len(encoded.dictionary))
         rows = chunk if len(encoded.dictionary) == 1 else chunk.take(pa.array(order))
         in_memory += rows.nbytes
         if in_memory > budget_bytes:
             in_memory -= rows.nbytes
             rows = store_rows(os.path.join(folder, f"{number}.arrow"), schema, [rows])
-        bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
         for code, path in enumerate(encoded.dictionary.to_pylist()):
             by_path.setdefault(path, []).append(rows.slice(int(bounds[code]), int(bounds[code + 1] - bounds[code])))
     return by_path
-
-
-def _pieces(tables: Iterable[pa.Table], max_file_size_bytes: int) -> Iterator[pa.Table]:
-    """The rows in pieces after each of which a file may be found full: small against a file, and against memory."""
-    wanted = min(_PIECE_BYTES, max_file_size_bytes)
-    for rows in tables:
-        step = max(1, min(_PIECE_ROWS, rows.num_rows * wanted // max(1, rows.nbytes)))
-        for start in range(0, rows.num_rows, step):
-            yield rows.slice(start, step)
 
 
 def _chunks(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:

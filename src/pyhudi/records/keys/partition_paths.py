@@ -27,8 +27,21 @@ from pyhudi.records.timestamps import parse_pattern
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The path of a null or empty partition value."""
-_ENCODED = {code: f"%{code:02X}" for code in (*range(0x20), 0x7F, *map(ord, "\"#%'*/:=?\\{[]^"))}
-_NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
+
+ENCODED_CHARACTERS = "%" + "".join(map(chr, (*range(0x20), 0x7F))) + "\"#'*/:=?\\{[]^"
+"""What is percent-encoded in a value, the percent sign first: whoever replaces one after the other has to begin with it."""
+
+NEEDS_ENCODING = r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]"
+"""The same characters, as a pattern that Arrow and Java understand alike."""
+
+UNUSABLE_PATHS = (
+    (r"(^|/)(\.|\.\.|)(/|$)", "holds an empty folder name, '.' or '..'"),
+    (r"^[^/]*:", f"has a colon in its first folder, which Hadoop takes for a scheme: set {URL_ENCODE}=true"),
+    (r"^\.hoodie(/|$)", "is the folder of Hudi's own files"),
+)
+"""Patterns of paths that no store can hold, each with what is wrong."""
+
+_ENCODED = {ord(character): f"%{ord(character):02X}" for character in ENCODED_CHARACTERS}
 
 
 def partition_paths(spec: KeySpec, batch: pa.RecordBatch) -> pa.StringArray:
@@ -134,7 +147,7 @@ def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.nd
 
 def _decorated(spec: KeySpec, field: PartitionField, distinct: pa.StringArray) -> pa.StringArray:
     if spec.url_encode:
-        needy = pc.match_substring_regex(distinct, _NEEDS_ENCODING)
+        needy = pc.match_substring_regex(distinct, NEEDS_ENCODING)
         if pc.any(needy).as_py():
             encoded = [encode_partition_value(text) for text in distinct.filter(needy).to_pylist()]
             distinct = pc.replace_with_mask(distinct, needy, pa.array(encoded, pa.string()))
@@ -156,14 +169,8 @@ def _combined(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.nda
 
 
 def _refuse_unusable(paths: pa.StringArray, rows: np.ndarray) -> None:
-    bad_folder = pc.match_substring_regex(paths, r"(^|/)(\.|\.\.|)(/|$)")
-    colon = pc.match_substring_regex(paths, r"^[^/]*:")
-    hidden = pc.match_substring_regex(paths, r"^\.hoodie(/|$)")
-    for mask, why in (
-        (bad_folder, "holds an empty folder name, '.' or '..'"),
-        (colon, "has a colon in its first folder, which Hadoop takes for a scheme: set " + URL_ENCODE + "=true"),
-        (hidden, "is the folder of Hudi's own files"),
-    ):
+    for pattern, why in UNUSABLE_PATHS:
+        mask = pc.match_substring_regex(paths, pattern)
         # The default partition has a number even when no row is in it, so a bad path counts only where a row has it.
         for code in np.flatnonzero(mask.to_numpy(zero_copy_only=False)):
             found = np.flatnonzero(rows == code)
