@@ -1,0 +1,18 @@
+"""The embedded engine against the suite of engines; tests/spark/test_engine.py has Spark's."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from tests.conformance.engine_suite import EngineSuite, ToData
+
+
+class TestLocalEngine(EngineSuite):
+    @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+    def engine(self, request: pytest.FixtureRequest) -> LocalEngine:
+        return LocalEngine(threads=request.param)
+
+    @pytest.fixture
+    def data(self) -> ToData:
+        return lambda table: table
