@@ -209,7 +209,7 @@ class EngineSuite:
         values = [given.column(column)[0].as_py(), value]
         given = given.set_column(position, SCHEMA.field(column), pa.array(values, SCHEMA.field(column).type))
         with pytest.raises(InvalidRequest, match=message):
-            folder.engine.prepare(folder.data(given), replace(REQUEST, required_ordering="ts")).partitions()
+            folder.engine.prepare(folder.data(given), replace(REQUEST, required_ordering=("ts",))).partitions()
 
     def test_rows_without_a_lookup_are_inserts(self, folder: Folder) -> None:
         targets = [new_group("p", 2), new_group("p", 1), new_group("q", 1)]
