@@ -47,6 +47,7 @@ from pyhudi.format.paths import join_path
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
+from pyhudi.records.mode_rule import ModeRule
 from pyhudi.records.ordering import BoolMask, Ordering
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
@@ -278,7 +279,8 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
     keys = incoming.column(RECORD_KEY).combine_chunks()
     assert spec.partial is not None
     every = len(spec.partial.data_schema) == len(spec.data_schema)
-    if not (every or isinstance(rule, PickByCommitTime) or IS_DELETED in spec.data_schema.names):
+    by_commit_time = isinstance(rule, PickByCommitTime) or (isinstance(rule, ModeRule) and not rule.ordering)
+    if not (every or by_commit_time or IS_DELETED in spec.data_schema.names):
         if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
         live = _live_keys(key_reader(spec, task.validity), slice_, keys)
@@ -312,18 +314,19 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
     keys = gone.column(RECORD_KEY).combine_chunks()
     if not by_event_time:
         deletes.append(deletes_batch(keys, partition))
-    elif pa.types.is_decimal(rule.ordering.values(gone).type):
+    elif pa.types.is_decimal(rule.ordering.values(gone).type) and not rule.revives:
         # Readers cannot compare a decimal in a delete block, but they honour the flag of a row.
         return _with_flags(incoming, soft, rule), [batch for batch in deletes if batch.num_rows]
     else:
         values = rule.ordering.values(gone).combine_chunks()
-        deletes.append(deletes_batch(keys, partition, wrap_ordering(values)))
+        deletes.append(deletes_batch(keys, partition, wrap_ordering(values, decimals=rule.revives)))
     return live_rows(incoming, rule), [batch for batch in deletes if batch.num_rows]
 
 
 def _with_flags(rows: pa.Table, deleted: BoolMask, rule: MergeRule) -> pa.Table:
-    """Rows whose deletes say so in `_hoodie_is_deleted`, not by a marker that other readers do not know."""
-    if rule.marker is None:
+    """Rows whose deletes say so in `_hoodie_is_deleted`, not by a caller's marker, which other readers do not know."""
+    marker = rule.given_marker if isinstance(rule, ModeRule) else rule.marker
+    if marker is None:
         return rows
     position = rows.schema.get_field_index(IS_DELETED)
     assert position >= 0, "a write with a marker checks that decimals have the flag's column beside them"
@@ -340,13 +343,13 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
-    if not rule.picks and task.slice.logs and len(found):
+    if not rule.picks and not isinstance(rule, ModeRule) and task.slice.logs and len(found):
         # Whatever is there by the rule is there by event time too.
         by_event_time = replace(reader, rule=PickByEventTime(rule.ordering, rule.marker))
         found, values = _ordering_now(spec, by_event_time, task.slice, found, rule.ordering)
-    if not len(found) or pa.types.is_decimal(values.type):
+    if not len(found) or (pa.types.is_decimal(values.type) and not rule.revives):
         return deletes_batch(found, task.slice.partition)
-    return deletes_batch(found, task.slice.partition, wrap_ordering(values))
+    return deletes_batch(found, task.slice.partition, wrap_ordering(values, decimals=rule.revives))
 
 
 def _ordering_now(

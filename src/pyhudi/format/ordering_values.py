@@ -134,13 +134,33 @@ def mixed_values(branches: npt.NDArray[np.int8], values: Sequence[Any]) -> pa.Un
     return _union(branches, columns)
 
 
-def wrap_ordering(values: pa.Array) -> pa.UnionArray:
-    """The ordering values of deletes as real Hudi writes and reads them, by the type of the ordering column.
+def wrap_ordering(values: pa.Array, *, decimals: bool = False) -> pa.UnionArray:
+    """The ordering values of deletes as real Hudi writes and reads them, by the type of the ordering column; of a struct of
+    several, see `wrap_tuples`.
 
     int types and dates become IntWrapper (a date in days, the only form of it that real Hudi can compare), long and
     timestamp LongWrapper (microseconds), float, double, string and boolean their own.  A null becomes IntWrapper(0).
-    Raises Unsupported for decimals, which real Hudi cannot read back, and for types that have no order.
+    decimals: they become DecimalWrapper, which releases from 1.1 on read back; else, and for types that have no order, raises
+    Unsupported.
     """
+    if pa.types.is_struct(values.type):
+        return wrap_tuples(values)
+    if decimals and pa.types.is_decimal(values.type):
+        return _or_zero(Wrapper.DECIMAL, values.cast(DECIMAL).drop_null(), valid_mask(values))
+    wrapper, stored = _wrapper_of(values)
+    if wrapper is Wrapper.INT or not stored.null_count:
+        return wrap(stored.fill_null(0) if stored.null_count else stored, wrapper)
+    return _or_zero(wrapper, stored.drop_null(), valid_mask(stored))
+
+
+def _or_zero(wrapper: Wrapper, values: pa.Array, there: npt.NDArray[np.bool_]) -> pa.UnionArray:
+    """A WRAPPED column with IntWrapper(0) where nothing is there.  values: those that are."""
+    branches = np.where(there, np.int8(wrapper), np.int8(Wrapper.INT))
+    return _union(branches, {wrapper: values, Wrapper.INT: pa.array(np.zeros(int((~there).sum()), np.int32))})
+
+
+def _wrapper_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
+    """The wrapper of an ordering column's values, and these in that one's type."""
     types = pa.types
     kind = values.type
     if types.is_int8(kind) or types.is_int16(kind) or types.is_int32(kind) or types.is_date32(kind):
@@ -162,11 +182,49 @@ def wrap_ordering(values: pa.Array) -> pa.UnionArray:
             f"a delete cannot carry an ordering value of type {kind}: write it as a row with _hoodie_is_deleted set, "
             "or order the table by another column"
         )
-    if wrapper is Wrapper.INT or not stored.null_count:
-        return wrap(stored.fill_null(0) if stored.null_count else stored, wrapper)
-    branches = np.where(valid_mask(stored), np.int8(wrapper), np.int8(Wrapper.INT))
-    zeros = pa.array(np.zeros(stored.null_count, np.int32))
-    return _union(branches, {wrapper: stored.drop_null(), Wrapper.INT: zeros})
+    return wrapper, stored
+
+
+def wrap_tuples(values: pa.StructArray) -> pa.UnionArray:
+    """The ordering values of deletes of a table with several ordering fields, a struct of them each: ArrayWrapper.
+
+    A null in a place becomes IntWrapper(0), as release 1.1 has it; a struct that is null as a whole too, in place of the tuple.
+    Raises Unsupported for types that have no order.
+    """
+    there = values.drop_null()
+    fields = [_item_of(column) for column in there.flatten()]
+    count, width = len(there), len(fields)
+    branches = np.full((count, width), np.int8(Wrapper.INT))
+    parts: dict[int, list[pa.Array]] = {}
+    places: dict[int, list[npt.NDArray[np.int64]]] = {}
+
+    def stand(branch: int, column: pa.Array, at: npt.NDArray[np.int64]) -> None:
+        parts.setdefault(branch, []).append(column)
+        places.setdefault(branch, []).append(at)
+
+    for place, (wrapper, column) in enumerate(fields):
+        valid = valid_mask(column)
+        rows = np.arange(count, dtype=np.int64) * width + place
+        branches[valid, place] = np.int8(wrapper)
+        stand(int(wrapper), column.drop_null(), rows[valid])
+        if not valid.all():
+            stand(int(Wrapper.INT), pa.array(np.zeros(column.null_count, np.int32)), rows[~valid])
+    columns = {
+        branch: pa.concat_arrays(arrays).take(pa.array(np.argsort(np.concatenate(places[branch]), kind="stable")))
+        for branch, arrays in parts.items()
+    }
+    items = _union(branches.reshape(-1), columns, _ITEM)
+    tuples = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * width), items)
+    return _or_zero(Wrapper.ARRAY, tuples, valid_mask(values))
+
+
+def _item_of(values: pa.Array) -> tuple[Wrapper, pa.Array]:
+    """The wrapper of one place of tuples, and its values in that one's type."""
+    if pa.types.is_date32(values.type):
+        return Wrapper.LOCAL_DATE, values
+    if pa.types.is_decimal(values.type):
+        return Wrapper.DECIMAL, values.cast(DECIMAL)
+    return _wrapper_of(values)
 
 
 def unwrap_ordering(wrapped: pa.UnionArray, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:

@@ -48,7 +48,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
-from pyhudi.records.mode_rule import Defaults, mode_rule
+from pyhudi.records.mode_rule import Defaults, ModeRule, mode_rule
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
 
@@ -207,6 +207,11 @@ def check_partial_merge(rule: MergeRule) -> None:
     """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges."""
     if isinstance(rule, MergerRule):
         _ = rule.partial_merger
+    elif isinstance(rule, ModeRule) and rule.filling is not None:
+        raise Unsupported(
+            f"partial updates in a table whose update mode is {rule.filling.mode}, which tells by values what an update leaves "
+            "alone: upsert whole rows"
+        )
     elif not rule.picks:
         raise Unsupported(
             "partial updates in a table whose records are merged by a payload class, as those know whole records alone; the real "
@@ -283,7 +288,7 @@ def marked_rule(rule: MergeRule, marker: DeleteMarker | None, schema: pa.Schema)
             f"{marker.text!r} in {marker.field!r}; leave hoodie.payload.delete.field and hoodie.payload.delete.marker out"
         )
     marker.check(schema)
-    return rule.with_marker(marker)
+    return rule.with_marker(marker) if own is None else rule
 
 
 _Function = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any] | None]

@@ -199,3 +199,28 @@ def test_tuples_of_another_length_are_damage(row: str, kinds: list[pa.DataType],
 def test_a_tuple_of_null_is_damage() -> None:
     with pytest.raises(CorruptData, match="ArrayWrapper"):
         decoded([bytes.fromhex("1800")], DELETE_BRANCHES)
+
+
+def test_tuples_are_written_as_the_real_writer_does() -> None:
+    kinds = [pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us", "UTC")]
+    kinds += [pa.decimal128(10, 2), pa.int8(), pa.int16()]
+    for row, types in ((TWO, [pa.string(), pa.int64()]), (MANY, kinds)):
+        values, _ = unwrap_tuples(decoded([bytes.fromhex(row)] * 3, DELETE_BRANCHES), types)
+        assert [one.hex() for one in encoded(wrap_ordering(values), DELETE_BRANCHES)] == [row] * 3
+
+
+def test_a_place_of_a_tuple_without_a_value_is_zero() -> None:
+    columns = [pa.array(["x", None, None]), pa.array([None, 3, None], pa.int64())]
+    tuples = pa.StructArray.from_arrays(columns, names=["0", "1"], mask=pa.array([False, False, True]))
+    written = [row.hex() for row in encoded(wrap_ordering(tuples), DELETE_BRANCHES)]
+    assert written == ["180204" + "0e0278" + "0400" + "00", "180204" + "0400" + "0606" + "00", "0400"]
+    values, absent = unwrap_tuples(wrap_ordering(tuples), [pa.string(), pa.int64()])
+    assert values.to_pylist() == [{"0": "x", "1": None}, {"0": None, "1": 3}, None]
+    assert absent.to_pylist() == [False, False, True]
+
+
+def test_decimals_alone_are_written_where_they_are_read_back() -> None:
+    values = pa.array([decimal.Decimal("12.34"), None], pa.decimal128(10, 2))
+    assert [row.hex() for row in encoded(wrap_ordering(values, decimals=True))] == ["120e2bd72a24874000", "0400"]
+    with pytest.raises(Unsupported, match="decimal"):
+        wrap_ordering(values)

@@ -196,7 +196,7 @@ def test_a_partitioned_record_index_is_asked_in_every_partition(name: str, tmp_p
         table.upsert(table.scan().to_arrow())
 
 
-@pytest.mark.parametrize("name", ["cow_v9", "mor_v9_two_fields", "mor_v9_indexes", "mor_v9_PartialUpdate", "mor_v9_upgraded"])
+@pytest.mark.parametrize("name", ["cow_v9", "mor_v9_indexes"])
 def test_what_is_not_written_yet(name: str, tmp_path: Path) -> None:
     golden = open_golden(name, tmp_path)
     table = Table(golden.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyhudi.errors import Unsupported
 from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
+from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.table.closed import check_open
 from pyhudi.table.context import TableContext
 
@@ -24,16 +25,12 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
     check_open(context)
     if config.bootstrap_base_path:
         raise Unsupported(f"the table at {uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written")
-    if len(config.ordering_fields) > 1:
+    if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
-            f"the table at {uri} orders records by several fields ({', '.join(config.ordering_fields)}); such tables are "
-            "read, and not written"
+            f"the table at {uri} has version {int(config.version)} and orders records by several fields "
+            f"({', '.join(config.ordering_fields)}); such tables are read, and not written"
         )
-    if config.merge.update_mode is not None or config.merge.properties:
-        raise Unsupported(
-            f"the table at {uri} merges records by {config.merge.update_mode or ''} "
-            f"{dict(config.merge.properties)}; such tables are read, and not written"
-        )
+    check_merge_properties(config.merge)
     if config.base_file_format != "PARQUET":
         raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet is written")
     if config.drop_partition_columns:

@@ -361,7 +361,7 @@ def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, o
         files=options.files,
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
-        rule=merge_rule(config.merge),
+        rule=merge_rule(config.merge, snapshot.defaults),
         indexing=indexing_of(context, options.metadata, schema, schema),
     )
 

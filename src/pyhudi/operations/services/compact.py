@@ -367,7 +367,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         config,
         stored,
         InstantValidity.of(snapshot.timeline, request_time),
-        rule=marked_rule(merge_rule(config.merge), settings.marker, stored),
+        rule=marked_rule(merge_rule(config.merge, snapshot.defaults), settings.marker, stored),
         use_positions=settings.files.use_positions,
     )
     schema = snapshot.schema.arrow

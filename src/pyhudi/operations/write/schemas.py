@@ -16,13 +16,13 @@ from pyhudi.operations.write.settings import SCHEMA_MODE, WriteOperation, WriteS
 from pyhudi.records.columns import field_at
 from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime
-from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, merge_rule
+from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, marked_rule, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
 from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, schema_changes, typed_nulls, whole_number_hint
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.snapshot import Snapshot, TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,11 @@ class WriteSchemas:
             check_columns(config.keys, config.ordering_fields, normalise(columns))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
-        rule = merge_rule(config.merge)
-        if settings.marker is not None:
-            settings.marker.check(data_schema)
-            if not keys_only:
-                _check_marker(context, settings, data_schema)
-                rule = rule.with_marker(settings.marker)
+        rule = merge_rule(config.merge, TableSchema(data_schema, text).defaults)
+        if settings.marker is not None and not keys_only and rule.marker is None:
+            _check_marker(context, settings, data_schema)
+        marked = marked_rule(rule, settings.marker, data_schema)
+        rule = rule if keys_only else marked
         given = None
         if settings.partial:
             _check_partial(context, rule, current.arrow if current else None, data_schema)

@@ -312,7 +312,8 @@ def store_definition(context: TableContext, columns: Sequence[str]) -> TableCont
     definitions = load_index_definitions(context)
     defined = definitions.get(COLUMN_STATS)
     if defined is None or defined.source_fields != tuple(columns):
-        definitions[COLUMN_STATS] = column_stats_definition(columns)
+        made = column_stats_definition(columns)
+        definitions[COLUMN_STATS] = made if defined is None else replace(made, options=defined.options, other=defined.other)
         context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
     if context.config.index_definitions_path is None:
         changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}

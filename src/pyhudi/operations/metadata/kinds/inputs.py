@@ -28,6 +28,7 @@ from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
 from pyhudi.records.mergers import merge_rule
+from pyhudi.records.mode_rule import Defaults
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
@@ -310,8 +311,15 @@ class BuiltFrom:
 
 
 def slice_reader(
-    context: TableContext, stored: pa.Schema, validity: InstantValidity, columns: Sequence[str] | None = None
+    context: TableContext,
+    stored: pa.Schema,
+    validity: InstantValidity,
+    columns: Sequence[str] | None = None,
+    defaults: Defaults = (),
 ) -> ReadSpec:
-    """Reads slices of the table.  stored: its columns with meta columns; columns: those wanted, None for all."""
-    rule = merge_rule(context.config.merge)
+    """Reads slices of the table.
+
+    stored: its columns with meta columns; columns: those wanted, None for all; defaults: of `merge_rule`, where values matter.
+    """
+    rule = merge_rule(context.config.merge, defaults)
     return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, columns=columns)

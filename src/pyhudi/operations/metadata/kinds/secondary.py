@@ -79,7 +79,8 @@ class Secondary(Index):
         routed = tuple(index.routed(write.store.groups.count(index.partition)) for index in indexes)
         found: Mapping[str, tuple[KeySource, ...]] = {}
         if write.schema is not None and write.operation.changes_rows:
-            reader = slice_reader(write.context, with_meta_fields(write.schema), write.validity)
+            stored, defaults = with_meta_fields(write.schema), write.snapshot.defaults
+            reader = slice_reader(write.context, stored, write.validity, defaults=defaults)
             reader = secondary_reader(reader, routed)
             after = write.validity.including(write.time)
             tasks = [
@@ -101,7 +102,9 @@ class Secondary(Index):
 
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
         index = self.routed(shards)
-        reader = secondary_reader(slice_reader(state.table, state.schema, state.validity), (index,))
+        reader = secondary_reader(
+            slice_reader(state.table, state.schema, state.validity, defaults=state.snapshot.defaults), (index,)
+        )
         tasks = [
             SecondaryTask(reader, state.validity, None, slice_, (index,), time, f"{slice_.file_id}_{number}")
             for number, slice_ in enumerate(state.slices)
@@ -118,7 +121,9 @@ class Secondary(Index):
         """Every pair of value and record key of the rows is there; none besides."""
         found = IndexFindings()
         index = self.routed(0)
-        reader = secondary_reader(slice_reader(table.context, table.schema, table.validity), (index,))
+        reader = secondary_reader(
+            slice_reader(table.context, table.schema, table.validity, defaults=table.snapshot.defaults), (index,)
+        )
         total = 0
         for slice_ in table.slices:
             keys = secondary_keys(reader, slice_, (index,))[self.partition]
