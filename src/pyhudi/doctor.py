@@ -33,7 +33,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError
 from pyhudi.format.instants import Action, State, format_instant_time, parse_instant_time
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
-from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES
+from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX
 from pyhudi.operations.admin.create import ORDERING
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.metadata.settings import METADATA_TABLE
@@ -238,11 +238,12 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
     """The options, and what is wrong with them: those that are refused are left out then."""
     kept: dict[str, object] = {}
     found = []
+    prefix = parse_options({key: value for key, value in (options or {}).items() if key == METADATA_PREFIX.key})
     for key, value in (options or {}).items():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                parse_options({key: value})
+                parse_options({key: value}, beside=prefix)
             except HudiError as error:
                 found.append(Finding(Severity.ERROR, "settings", str(error), f"leave {key} out, or see docs/moving-from-hudi.md"))
                 continue

@@ -64,7 +64,7 @@ class OpenTable:
 
     def parse(self, verb: Verb, options: Mapping[str, object] | None) -> Options:
         """The table's options with those of a call laid over them; refused where the verb does not go by them."""
-        given = parse_options(options)
+        given = parse_options(options, beside=self.options)
         check_given(verb, given)
         check_standing(verb, self.options)
         if not options:

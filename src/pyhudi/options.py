@@ -8,7 +8,7 @@ Every key is in one of four classes:
     moot       legal, but what it tunes does not exist here, so any value gives the same table (`MOOT`, each with the reason)
     refused    legal Hudi that PyHudi does not do: an error, unless the value is the one that asks for nothing (`REFUSED`); and
                what Flink's connector calls by names of its own (`FLINK`)
-    unknown    a warning that names the nearest known key
+    unknown    a warning that names the nearest known key; those with the prefix for the metadata of commits are none of them
 
 On which verbs an honoured option acts stands in `pyhudi.verbs`.
 
@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import FileSettings
 from pyhudi.format.properties import shown
-from pyhudi.operations.action.settings import THREADS
+from pyhudi.operations.action.settings import METADATA_PREFIX, THREADS
 from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.read.skipping import ReadSettings
@@ -174,9 +174,12 @@ PASSED_THROUGH = (
     "hoodie.deltastreamer.keygen.timebased.",
     "hoodie.datasource.hive_sync.",
     "hoodie.datasource.meta.sync.",
+    "spark.",
 )
-"""Prefixes whose keys are read by name elsewhere (key generators) or belong to a feature that is refused by its switch."""
+"""Prefixes whose keys are read by name elsewhere (key generators), belong to a feature that is refused by its switch, or are
+Spark's, whose session goes by them."""
 
+_NONE = Options(())
 
 FLINK: dict[str, str | None] = {
     "archive.max_commits": "hoodie.keep.max.commits",
@@ -245,12 +248,12 @@ FLINK: dict[str, str | None] = {
 """Names that options have in Hudi's Flink connector alone, and the option that says such a thing here; None for none."""
 
 
-def parse_options(*layers: Mapping[str, object] | None) -> Options:
+def parse_options(*layers: Mapping[str, object] | None, beside: Options = _NONE) -> Options:
     """Check and canonicalise options; later layers win.
 
     Raises InvalidRequest for an illegal value, for two spellings of one option that disagree and for an option by the name that
-    it has in Flink, Unsupported for an option that PyHudi does not carry out.  Warns about unknown `hoodie.*` keys, naming the
-    nearest known one.
+    it has in Flink, Unsupported for an option that PyHudi does not carry out.  Warns about unknown keys, naming the nearest known
+    one; keys for the metadata of commits are known by their prefix, which may also stand in the options beside these.
     """
     values: dict[str, str] = {}
     extra: dict[str, str] = {}
@@ -281,8 +284,10 @@ def parse_options(*layers: Mapping[str, object] | None) -> Options:
                 raise InvalidRequest(f"option {key}={shown(key, text)} is one of Hudi's Flink connector: {hint}")
             elif key not in MOOT:
                 extra[key] = text
-                if key.startswith(("hoodie.", "pyhudi.")) and not key.startswith(PASSED_THROUGH):
-                    _warn_unknown(key)
+    prefix = values.get(METADATA_PREFIX.key, beside.word(METADATA_PREFIX))
+    for key in extra:
+        if not key.startswith(PASSED_THROUGH) and not (prefix and key.startswith(prefix)):
+            _warn_unknown(key)
     return Options(tuple(values.items()), tuple(extra.items()))
 
 

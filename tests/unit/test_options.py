@@ -105,10 +105,22 @@ def test_an_unknown_option_is_told_with_its_nearest_name() -> None:
         parse_options({"hoodie.zzzzz.qqqqq.xxxxxxxx": 1})
     with pytest.warns(UserWarning, match=r"pyhudi\.threads"):
         parse_options({"pyhudi.thread": 1})
-    # What is not Hudi's is the caller's own.
+    for key in ("mode", "hoodi.index.type", "commit.note.batch", "fs.s3a.access.key"):
+        with pytest.warns(UserWarning, match=f"option {re.escape(key)} is unknown and has no effect"):
+            parse_options({key: "x"})
+    # The metadata of commits and what Spark's session goes by are the caller's own.
     assert parse_options({"_batch": 7, "spark.x": "y"}).extra == (("_batch", "7"), ("spark.x", "y"))
     for prefix in PASSED_THROUGH:
         assert parse_options({prefix + "anything": "x"}).with_prefix(prefix) == {prefix + "anything": "x"}
+
+
+def test_options_of_the_metadata_of_commits_are_known_by_their_prefix() -> None:
+    prefix = {"hoodie.datasource.write.commitmeta.key.prefix": "note."}
+    assert parse_options({"note.batch": 7, **prefix}).extra == (("note.batch", "7"),)
+    assert parse_options({"note.batch": 7}, beside=parse_options(prefix)).extra == (("note.batch", "7"),)
+    for nowhere in ({"_batch": 7, **prefix}, {"_batch": 7, "hoodie.datasource.write.commitmeta.key.prefix": ""}):
+        with pytest.warns(UserWarning, match="option _batch is unknown and has no effect"):
+            parse_options(nowhere)
 
 
 def test_merged() -> None:

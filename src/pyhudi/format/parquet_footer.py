@@ -399,7 +399,7 @@ class _Walk:
         try:
             return self._bytes().decode()
         except UnicodeDecodeError:
-            raise CorruptData(f"a Parquet footer: a text of {name} is no UTF-8", offset=self._base + self._at) from None
+            raise CorruptData(f"a Parquet footer: a text of {name} is not UTF-8", offset=self._base + self._at) from None
 
     def _unsigned(self) -> int:
         data = self._data
