@@ -151,7 +151,7 @@ def draw_actors(rng: random.Random, world: str) -> dict[str, str]:
 
 def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> str:
     mor = WORLDS[world].kind == "mor"
-    buckets = world == "mor buckets"
+    buckets, waits = WORLDS[world].has_buckets, WORLDS[world].waits
     fresh = " ".join(f"{rng.choice('ab')}{actor}{number}{place}" for place in range(rng.randint(1, 2)))
     some = " ".join(sorted(rng.sample(_KEYS, rng.choice((1, 1, 2, 3)))))
     choices: list[tuple[int, str]] = [
@@ -175,7 +175,10 @@ def _draw_operation(rng: random.Random, world: str, actor: str, number: int) -> 
     ]
     if mor and WORLDS[world].ordering is not None:
         # A delete without an ordering value has no place among records that have one.
-        choices = [(weight, text) for weight, text in choices if not text.startswith("delete")]
+        kept = () if waits else ("delete_partitions",)
+        choices = [(weight, text) for weight, text in choices if not text.startswith("delete") or text.startswith(kept)]
+    if not waits:
+        choices = [(weight, text) for weight, text in choices if not text.startswith("insert_overwrite")]
     if not buckets:
         choices += [(6, "cluster"), (3, "schedule_clustering"), (3, "services cluster")]
         if not mor:

@@ -16,13 +16,14 @@ TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 
 PLAIN = 115
 WITH_METADATA = 8
+NOT_WAITING = 25
 BLOCKS = 2
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 @pytest.mark.parametrize("world", WORLDS)
 def test_explore(world: str, block: int) -> None:
-    count = TIMES * (WITH_METADATA if WORLDS[world].has_metadata else PLAIN)
+    count = TIMES * (WITH_METADATA if WORLDS[world].has_metadata else PLAIN if WORLDS[world].waits else NOT_WAITING)
     with quickly():
         for seed in range(block * count, (block + 1) * count):
             found = explore_one(seed, [world])

@@ -49,6 +49,12 @@ _FILES_ONLY = {
     "hoodie.metadata.index.column.stats.enable": False,
     "hoodie.metadata.index.partition.stats.enable": False,
 }
+_NOT_WAITING: dict[str, object] = {
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": 2,
+    "hoodie.log.compaction.blocks.threshold": 2,
+}
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,15 @@ class World:
     @property
     def has_metadata(self) -> bool:
         return self.settings["hoodie.metadata.enable"] is True
+
+    @property
+    def has_buckets(self) -> bool:
+        return self.options.get("hoodie.index.type") == "BUCKET"
+
+    @property
+    def waits(self) -> bool:
+        """Whether writes that change the same file groups are made one after the other."""
+        return self.options.get("hoodie.write.concurrency.mode") != "NON_BLOCKING_CONCURRENCY_CONTROL"
 
     @property
     def settings(self) -> dict[str, object]:
@@ -99,6 +114,13 @@ WORLDS = {
         World("cow global", "cow", {"hoodie.index.type": "GLOBAL_SIMPLE"}),
         World("cow event time", "cow", ordering="v"),
         World("mor event time", "mor", {**_UPKEEP, "hoodie.compact.inline": True}, ordering="v"),
+        World("mor not waiting", "mor", _NOT_WAITING, ordering="v"),
+        World(
+            "mor not waiting kept",
+            "mor",
+            {**_NOT_WAITING, **_UPKEEP, "hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 2},
+            ordering="v",
+        ),
     )
 }
 

@@ -33,7 +33,15 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys, run_read
 from pyhudi.execute.tag import read_keys
-from pyhudi.execute.write_base import WriterSpec, WriteStatus, completed_rows, live_rows, plain_deletes, stored_rows
+from pyhudi.execute.write_base import (
+    WriterSpec,
+    WriteStatus,
+    completed_rows,
+    ensure_partition,
+    live_rows,
+    plain_deletes,
+    stored_rows,
+)
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.hfile.writer import encode_hfile
@@ -62,7 +70,8 @@ LOG_FILE_VERSION = 1
 class AppendTask:
     """Append to one file group.
 
-    slice: its present slice, in which deleted records are looked up.  new_keys: some rows may have keys that the group does not.
+    slice: its present slice, in which deleted records are looked up; one without files for a group that the log file begins.
+     new_keys: some rows may have keys that the group does not.
     """
 
     slice: FileSlice
@@ -83,6 +92,8 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     rows, deletes = _split(spec, task, incoming, rule)
     if not rows.num_rows and not deletes:
         return None
+    if task.slice.base is None and not task.slice.logs:
+        ensure_partition(storage, partition, spec.instant_time)
     name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)

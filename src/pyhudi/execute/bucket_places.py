@@ -46,7 +46,7 @@ class BucketPlaces:
         if self._lookup.new_file_id is None:
             return ()
         self._numbers[partition, bucket] = len(self.places)
-        self.places.append(Place(partition, self._lookup.new_file_id(bucket), None))
+        self.places.append(Place(partition, self._lookup.new_file_id(partition, bucket), None))
         return (len(self.places) - 1,)
 
     def route(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> tuple[Ints, Ints]:

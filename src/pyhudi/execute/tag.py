@@ -114,10 +114,13 @@ class ByRecordIndex:
 
 @dataclass(frozen=True, slots=True)
 class ByBuckets:
-    """Compute buckets.  new_file_id: the file id of a new file group of a bucket; None when none are to be made (deletes)."""
+    """Compute buckets.
+
+    new_file_id: the file id of a new file group of a partition's bucket; None when none are to be made (deletes).
+    """
 
     layout: BucketLayout
-    new_file_id: Callable[[int], str] | None
+    new_file_id: Callable[[str, int], str] | None
 
 
 FileLookup = ByKeyColumns | ByKeyFilters

@@ -5,7 +5,8 @@
     CDC log      the name of a log file + .cdc
     archive      .commits_.archive.{version}_{write token}             timelines before layout 2
     write token  {task partition}-{stage}-{task attempt}               decimal; it makes the retries of a task differ
-    bucket       its number as eight digits in front of a file id, in place of as many characters of the UUID
+    bucket       its number as eight digits in front of a file id, in place of as many characters of the UUID; zeros for the
+                 rest of it where several writers make the file id of one bucket
     marker       {path of the data file}.marker.{CREATE|MERGE|APPEND}  relative to the instant's marker folder
 
 The instant is the request time of the action that wrote the file, never its completion time.  A file id holds neither `_`
@@ -40,6 +41,7 @@ _LOG = re.compile(r"\.([^_./\\\s]+)_([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19}))?")
 _BUCKET_DIGITS = 8
 _BUCKET = re.compile(rf"([0-9]{{{_BUCKET_DIGITS}}})-")
+_NO_UUID = "00000000-0000-0000-0000-000000000000"
 _MARKER = re.compile(r"(.*[^/])\.marker\.(CREATE|MERGE|APPEND)", re.DOTALL)
 
 
@@ -210,6 +212,19 @@ def format_bucket_prefix(bucket: int, prefix: str) -> str:
     if bucket < 0 or len(digits) != _BUCKET_DIGITS:
         raise InvalidRequest(f"This is not a bucket number: {bucket}")
     return digits + prefix[_BUCKET_DIGITS:]
+
+
+def format_shared_file_id(bucket: int, index: int) -> str:
+    """The file id of a bucket that all writers make who append to it at once: the bucket's number, and zeros for a random tail.
+
+    index: 0 but for a bucket whose earlier file groups of such ids were replaced.
+    """
+    return format_file_id(format_bucket_prefix(bucket, _NO_UUID), index)
+
+
+def is_shared_file_id(file_id: str) -> bool:
+    """Whether a file id is one of `format_shared_file_id`."""
+    return file_id[_BUCKET_DIGITS:].startswith(f"{_NO_UUID[_BUCKET_DIGITS:]}-") and parse_bucket(file_id) is not None
 
 
 def parse_bucket(file_id: str) -> int | None:

@@ -11,6 +11,7 @@ Source: docs/formats/writing.md, "Bucket index".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.format.names import parse_bucket
+from pyhudi.format.names import format_shared_file_id, parse_bucket
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.settings import Option, Options, read_settings
@@ -91,6 +92,15 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
         if other is not slice_:
             raise TableState(f"bucket {bucket} in {place} has two file groups, {other.file_id} and {slice_.file_id}")
     return found
+
+
+def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, str]]) -> str:
+    """The file id that every writer gives to the new file group of a bucket, so that all append to one group.
+
+    replaced: the groups (partition, file id) that a completed instant replaced: what is written to such a group is never read.
+    """
+    names = (format_shared_file_id(bucket, index) for index in itertools.count())
+    return next(file_id for file_id in names if (partition, file_id) not in replaced)
 
 
 def in_buckets(file_id: str, numbers: Collection[int]) -> bool:

@@ -110,7 +110,8 @@ def plan_changes(
     state: SlicingState,
     mode: CdcMode,
 ) -> tuple[ChangeSource, ...]:
-    """What to read for the changes of the commits, in the order of their request times.
+    """What to read for the changes of the commits, in the order in which they completed: so each change begins where the one
+    before it ended, whoever was requested first.
 
     sizes: path to size in bytes of all files of the partitions that `changed_partitions` names, change logs among them; groups:
     the file groups of these partitions.  mode: of the table; it says which images change logs lack.
@@ -119,7 +120,7 @@ def plan_changes(
     """
     there = _Files(sizes, groups, state)
     found: list[ChangeSource] = []
-    for instant in sorted(commits, key=lambda i: i.sort_key):
+    for instant in sorted(commits, key=lambda i: (i.completion_time or i.request_time, i.sort_key)):
         metadata = commits[instant]
         if not changes_records(metadata):
             continue
@@ -250,16 +251,27 @@ def _named_slice(
 
 
 def _slice_before(files: _Files, partition: str, file_id: str, log: LogFile) -> FileSlice:
-    """The slice that a log was appended to, from the files that are there: what had completed before the log did."""
+    """The slice that a log was appended to, from the files that are there: what had completed before the log did.
+
+    A slice whose compaction is still to come has no base file yet, and begins with the one before it.
+    """
     group = files.group(partition, file_id)
     timeline = files.state.timeline
     own = timeline.completion_time(log.name.instant_time) or log.name.instant_time
+    base: BaseFile | None = None
+    logs: list[LogFile] = []
+    met = False
     for candidate in () if group is None else group.slices:
-        if log not in candidate.logs:
+        met = met or log in candidate.logs
+        if not met:
             continue
-        earlier = tuple(one for one in candidate.logs if (timeline.completion_time(one.name.instant_time) or "") < own)
-        return replace(candidate, logs=tuple(one for one in earlier if one != log))
-    return FileSlice(partition, file_id, log.name.instant_time, None)
+        earlier = (one for one in candidate.logs if (timeline.completion_time(one.name.instant_time) or "") < own)
+        logs += [one for one in earlier if one != log]
+        if candidate.base is not None and timeline.is_completed(candidate.base_instant):
+            base = candidate.base
+            break
+    begun = log.name.instant_time if base is None else base.name.instant_time
+    return FileSlice(partition, file_id, begun, base, tuple(sorted(logs, key=lambda one: one.name.sort_key)))
 
 
 def _base_before(files: _Files, partition: str, stat: WriteStat) -> BaseFile | None:

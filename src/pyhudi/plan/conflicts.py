@@ -14,6 +14,10 @@ where it still found the key in the base file; a write that was requested later 
 compaction completed beside a write, what the write appends to the compacted file groups counts as inserted and as looked up.
 Under a bucket index a write has read of a bucket that it has no file group; two writes that make one for it meet.
 
+Writers that do not wait for each other (non-blocking concurrency control) append to the same file groups, and that is none.  They
+meet only what takes such a group from under them: another instant that replaced it, or that wrote to another file group of the
+same bucket.
+
 The timeline may have moved on so far that instants which completed since the write's start are in the history by now; they are
 met there.
 
@@ -48,6 +52,20 @@ def new_bucket(partition: str, file_id: str) -> tuple[FileGroupId, ...]:
     """Stands for the new file group of a bucket, whatever the rest of its file id; nothing for a file id without a bucket."""
     bucket = parse_bucket(file_id)
     return () if bucket is None else ((partition, f"{_BUCKET}{bucket}"),)
+
+
+def taken_groups(
+    appended: Iterable[FileGroupId], written: Iterable[FileGroupId], replaced: Iterable[FileGroupId]
+) -> frozenset[FileGroupId]:
+    """Of the file groups that a write appended to beside others, those that another instant took from under it.
+
+    written, replaced: the groups of the other instant.  It took those that it replaced, and those of buckets for which it wrote
+    to a file group of another id: a bucket has one.
+    """
+    mine = frozenset(appended)
+    of_bucket = {(partition, parse_bucket(file_id)): (partition, file_id) for partition, file_id in mine}
+    own = {group: of_bucket.get((group[0], parse_bucket(group[1]))) for group in written}
+    return mine.intersection(replaced).union(held for group, held in own.items() if held not in (None, group))
 
 
 @dataclass(frozen=True, slots=True)

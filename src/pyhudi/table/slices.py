@@ -126,7 +126,8 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
 
     A slice whose instant is not complete is not there for the query: its logs that count belong to the slice before it.  (Real
     Hudi loses them until the instant completes or its base file is gone.)  So do those of a slice that waits for its compaction.
-    as_of: a request time; None for the latest state.
+    as_of: a request time; None for the latest state.  A write that was requested by then may have completed after a later
+    compaction was planned: its log lies in the slice of that compaction, and counts on top of the slice before it.
     """
     timeline = state.timeline
     last = timeline.last_visible
@@ -141,16 +142,14 @@ def visible_slice(group: FileGroup, state: SlicingState, as_of: str | None = Non
     key: str | None = None
     waiting = state.pending_compactions.get((group.partition, group.file_id))
     for candidate in group.slices:
-        if candidate.base_instant == waiting:
-            if waiting <= limit:
-                key = waiting
-                logs.extend(candidate.logs)
-        elif not _slice_counts(candidate, timeline):
+        if candidate.base_instant > limit or (candidate.base_instant != waiting and not _slice_counts(candidate, timeline)):
             if state.by_completion_time:
                 logs.extend(candidate.logs)
-        elif candidate.base_instant <= limit:
-            key, base = candidate.base_instant, candidate.base
-            logs.extend(candidate.logs)
+            continue
+        logs.extend(candidate.logs)
+        key = candidate.base_instant
+        if key != waiting:
+            base = candidate.base
             break
     counted = sorted(
         (log for log in logs if _log_counts(log, timeline, limit, by_completion_time=state.by_completion_time)), key=_log_order

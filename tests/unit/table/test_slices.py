@@ -72,6 +72,16 @@ def seen(files: list[FileInfo], known: SlicingState, as_of: str | None = None) -
 # Which slice a log belongs to
 
 
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_write_that_outlasts_the_plan_of_a_compaction_is_there_as_of_its_own_time(compacted: bool) -> None:
+    writes = done("010", "011", DELTA), done("020", "060", DELTA)
+    known = state(*writes, done("050", "070")) if compacted else state(*writes, requested("050", COMPACT), waiting="050")
+    files = [log("010"), log("020"), *([base("050")] if compacted else [])]
+    assert seen(files, known, "010") == (None, ["010"])
+    assert seen(files, known, "020") == seen(files, known, "049") == (None, ["010", "020"])
+    assert seen(files, known) == (("050", ["020"]) if compacted else (None, ["010", "020"]))
+
+
 @pytest.mark.parametrize(("completion", "slice_"), [("049", "010"), ("050", "050"), ("051", "050")])
 def test_a_log_belongs_to_the_newest_slice_that_began_before_it_completed(completion: str, slice_: str) -> None:
     known = state(done("010", action=DELTA), done("020", completion, DELTA), done("050", "060"))

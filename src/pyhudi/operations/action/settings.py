@@ -11,11 +11,13 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LOCK_WAIT
 
+NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
+
 CONCURRENCY = Option(
     "hoodie.write.concurrency.mode",
-    ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL"),
+    ("SINGLE_WRITER", "OPTIMISTIC_CONCURRENCY_CONTROL", NON_BLOCKING),
     "SINGLE_WRITER",
-    "whether others write at the same time; with them, failed writes are rolled back by cleans",
+    "whether others write at the same time, and to the same file groups; with them, failed writes are rolled back by cleans",
 )
 FAILED_WRITES = Option(
     "hoodie.clean.failed.writes.policy",
@@ -53,11 +55,13 @@ THREADS = Option("pyhudi.threads", int, "0", "threads of the embedded engine; 0:
 class CommitSettings:
     """failed_writes: EAGER (the next writer rolls a failed write back), LAZY (a clean does) or NEVER.
 
+    is_non_blocking: several writers append to the same file groups at once, and none waits for another.
     clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
     the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
+    is_non_blocking: Annotated[bool, CONCURRENCY]
     lock_wait_ms: Annotated[int, LOCK_WAIT]
     conflict_retries: Annotated[
         int,
@@ -75,12 +79,18 @@ class CommitSettings:
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
-        """From checked options."""
-        several = options.word(CONCURRENCY) != "SINGLE_WRITER"
+        """From checked options.  Raises InvalidRequest for a policy that does not go with the concurrency mode."""
+        mode, given = options.word(CONCURRENCY), options.text(FAILED_WRITES)
+        if mode == NON_BLOCKING and given not in (None, "LAZY"):
+            raise InvalidRequest(
+                f"{CONCURRENCY}={mode} goes with {FAILED_WRITES}=LAZY alone, not {given}: who begins to write may not touch what "
+                "others have under way, and what a dead writer left must be rolled back by a clean"
+            )
         return read_settings(
             cls,
             options,
-            failed_writes=options.text(FAILED_WRITES) or ("LAZY" if several else "EAGER"),
+            failed_writes=given or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
+            is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
         )
 

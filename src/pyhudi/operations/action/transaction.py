@@ -26,6 +26,7 @@ from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitM
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro.container import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.format.names import is_shared_file_id
 from pyhudi.operations.action.foreign_writers import refuse_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import (
@@ -39,6 +40,7 @@ from pyhudi.plan.conflicts import (
     new_bucket,
     new_keys,
     schema_to_commit,
+    taken_groups,
 )
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
@@ -128,6 +130,8 @@ class Transaction:
         touched: Iterable[FileGroupId] = (),
         mirror: MetadataHook | None = None,
         verify: Callable[[Timeline], None] | None = None,
+        *,
+        shares_groups: bool = False,
     ) -> Instant:
         """Publish the action.
 
@@ -137,12 +141,14 @@ class Transaction:
         partitions in which it looked keys up and did not find them.
         verify: looks at the timeline under the lock and raises when the action may not complete any more.
         mirror: writes the metadata table; a table that has one is not committed to without.
+        shares_groups: everything was appended to file groups to which others append too; only what takes one away is a conflict.
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
         groups = written_groups(metadata).union(touched)
-        if start is not None and self.begun_on is not None:
-            wait_for_foreign_writers(self.context, self.settings, self.begun_on, self.instant_time, groups)
+        met = None if shares_groups else self.begun_on
+        if start is not None and met is not None:
+            wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, groups)
         with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
             files = held.timeline.load_files()
@@ -151,9 +157,9 @@ class Transaction:
             if verify is not None:
                 verify(now)
             if start is not None:
-                if self.begun_on is not None:
-                    refuse_late_foreign_writers(self.context, self.settings, self.begun_on, now, self.instant_time, groups)
-                self._check_conflicts(now, start, groups)
+                if met is not None:
+                    refuse_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, groups)
+                self._check_conflicts(now, start, groups, shares_groups=shares_groups)
                 if start.schema is not None:
                     metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(held, metadata)
@@ -225,28 +231,33 @@ class Transaction:
             )
         return replace(metadata, extra_metadata={**extra, SCHEMA_KEY: schema})
 
-    def _check_conflicts(self, now: Timeline, start: WriteStart, touched: set[FileGroupId]) -> None:
+    def _check_conflicts(self, now: Timeline, start: WriteStart, touched: set[FileGroupId], *, shares_groups: bool) -> None:
         if start.last_completed and not self._still_stands(now, start.last_completed):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
                 "which was rolled back meanwhile; plan the write again",
                 instants=(start.last_completed,),
             )
-        others: dict[Instant, set[FileGroupId]] = {}
+        others: dict[Instant, Collection[FileGroupId]] = {}
         compactions: set[str] = set()
         compacted: set[FileGroupId] = set()
         met = instants_to_check(self.instant_time, start, now)
         for instant in met:
+            if instant.action is Action.COMPACTION and instant.is_pending:
+                compactions.add(instant.request_time)
+                if shares_groups:
+                    continue
             if instant.is_pending:
                 others[instant] = touched_groups(self.context, instant)
-                if instant.action is Action.COMPACTION:
-                    compactions.add(instant.request_time)
         commits = [(i, read_commit(self.context.timeline, i)) for i in met if i.is_completed]
         for instant, metadata in (*commits, *self._archived_since(now, start)):
+            if shares_groups:
+                others[instant] = taken_groups(touched, written_groups(metadata), replaced_groups(metadata))
+                continue
             others[instant] = groups_of_commit(metadata, appends_insert=instant.request_time < start.compacted)
             if metadata.operation is Operation.COMPACT:
                 compactions.add(instant.request_time)
-                compacted |= others[instant]
+                compacted.update(others[instant])
         touched |= looked_up_beside(touched, compacted)
         conflicts = find_conflicts(self.instant_time, touched, others, frozenset(compactions))
         if conflicts:
@@ -324,10 +335,15 @@ def groups_of_commit(metadata: CommitMetadata, *, appends_insert: bool = False) 
         }
         groups.update(map(new_keys, added), (NEW_KEYS_ANYWHERE,) if added else ())
         for partition, stats in metadata.partition_to_write_stats.items():
-            groups.update(group for s in stats if _is_new(s) for group in new_bucket(partition, s.file_id or ""))
-    for partition, file_ids in (metadata.partition_to_replace_file_ids or {}).items():
-        groups.update((partition, file_id) for file_id in file_ids)
-    return groups
+            made = (s.file_id or "" for s in stats if _is_new(s) or is_shared_file_id(s.file_id or ""))
+            groups.update(group for file_id in made for group in new_bucket(partition, file_id))
+    return groups | replaced_groups(metadata)
+
+
+def replaced_groups(metadata: CommitMetadata) -> set[FileGroupId]:
+    """The file groups that a commit replaced."""
+    replaced = metadata.partition_to_replace_file_ids or {}
+    return {(partition, file_id) for partition, file_ids in replaced.items() for file_id in file_ids}
 
 
 def _adds_records(stat: WriteStat) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, TableState, WriteConflict
 from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.format.instants import Action
-from pyhudi.format.names import format_file_id
+from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.write.attempt import Attempt, Written
 from pyhudi.operations.write.lookup import PlannedLookup, plan_lookup
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteSettings
 from pyhudi.operations.write.settle import settle_groups_under_service
+from pyhudi.plan.buckets import shared_file_id
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, new_keys
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
@@ -42,8 +43,8 @@ def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]
     if not shape.looks_up:
         tagged = incoming.untagged()
     else:
-        new_uuid = None if shape.finds_only else attempt.context.env.uuid4
-        lookup = plan_lookup(settings.index, attempt.context, snapshot, by_group.values(), new_uuid)
+        new_file_id = None if shape.finds_only else _new_buckets(attempt)
+        lookup = plan_lookup(settings.index, attempt.context, snapshot, by_group.values(), new_file_id)
         tagged = _tagged(attempt, incoming, lookup)
         read = () if shape.routes else _read_only(attempt, tagged)
     if shape.passes_over:
@@ -55,7 +56,10 @@ def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]
     attempt.phases.end("index")
     inserts: dict[str, tuple[InsertTarget, ...]] = {}
     if shape.routes:
-        profile = _with_new_groups(profile, by_group)
+        routed, profile = profile.updates, _with_new_groups(profile, by_group)
+        if shape.shares_groups:
+            empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
+            by_group = {**empty, **by_group}
     elif not shape.finds_only:
         inserts = _place_inserts(attempt, profile, slices)
         by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
@@ -72,6 +76,15 @@ def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]
         unknown_keys=shape.routes,
     )
     return Written(tagged.write(plan), lookup, read)
+
+
+def _new_buckets(attempt: Attempt) -> Callable[[str, int], str]:
+    """What names the new file group of a partition's bucket."""
+    if attempt.shape.shares_groups:
+        replaced = attempt.snapshot.slicing.replaced
+        return lambda partition, bucket: shared_file_id(partition, bucket, replaced)
+    new_uuid = attempt.context.env.uuid4
+    return lambda partition, bucket: format_file_id(format_bucket_prefix(bucket, new_uuid()), 0)
 
 
 def _slices_to_search(attempt: Attempt, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:

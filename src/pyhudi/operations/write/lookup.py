@@ -18,7 +18,7 @@ Source: docs/formats/writing.md, "Indexes used for writing".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -27,12 +27,15 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.held_keys import forget_keys
+from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
+from pyhudi.execute.read_slice import read_live_keys
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
-from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.action.settings import INDEX_TYPE
+from pyhudi.operations.metadata.kinds.inputs import key_reader
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
 from pyhudi.plan.buckets import BUCKET_COUNT, BucketLayout, bucket_groups
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -40,7 +43,7 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable
-from pyhudi.table.slices import FileSlice, logs_beside_base
+from pyhudi.table.slices import BaseFile, FileSlice, logs_beside_base
 from pyhudi.table.snapshot import Snapshot
 
 _PROBED_FILES = 4
@@ -150,19 +153,19 @@ def plan_lookup(
     context: TableContext,
     snapshot: Snapshot,
     slices: Iterable[FileSlice],
-    new_uuid: Callable[[], str] | None,
+    new_file_id: Callable[[str, int], str] | None,
 ) -> PlannedLookup:
     """How an index looks keys up in some file slices.
 
-    context: the table, with its properties as they are now.  new_uuid: names new file groups of buckets; None when the write
-    makes none.  Raises TableState when the index cannot answer for the table.
+    context: the table, with its properties as they are now.  new_file_id: names the new file group of a partition's bucket; None
+    when the write makes none.  Raises TableState when the index cannot answer for the table.
     """
     found = tuple(slices)
     if settings.buckets is not None:
         groups = bucket_groups(found, settings.buckets)
-        _check_layout(context, groups, settings.buckets)
+        _check_layout(context, snapshot, groups, settings.buckets)
         places = tuple(Place(s.partition, s.file_id, s) for s in groups.values())
-        return PlannedLookup(places, ByBuckets(settings.buckets, _bucket_file_ids(new_uuid)), "hash of the key")
+        return PlannedLookup(places, ByBuckets(settings.buckets, new_file_id), "hash of the key")
     if settings.kind is IndexType.RECORD_INDEX:
         if RECORD_INDEX not in context.config.metadata_partitions:
             raise TableState(
@@ -199,34 +202,45 @@ def _buckets(options: Options) -> BucketLayout:
     return BucketLayout.of(options)
 
 
-def _bucket_file_ids(new_uuid: Callable[[], str] | None) -> Callable[[int], str] | None:
-    if new_uuid is None:
-        return None
-    return lambda bucket: format_file_id(format_bucket_prefix(bucket, new_uuid()), 0)
-
-
-def _check_layout(context: TableContext, groups: Mapping[tuple[str, int], FileSlice], layout: BucketLayout) -> None:
+def _check_layout(
+    context: TableContext, snapshot: Snapshot, groups: Mapping[tuple[str, int], FileSlice], layout: BucketLayout
+) -> None:
     """Keys of some files lie in the buckets of their files, or the table was bucketed in another way.
 
-    With another number of buckets about half of the keys lie elsewhere, so few keys of few files are asked: all of a small file,
-    of a larger one those that its footer tells.
+    With another number of buckets about half of the keys lie elsewhere, so few keys of few files are asked: all of a small base
+    file, of a larger one those that its footer tells; where there is none, those of the smallest log files.
     """
     with_base = [(bucket, slice_.base) for (_, bucket), slice_ in groups.items() if slice_.base is not None]
     for bucket, base in with_base[:_PROBED_FILES]:
-        with open_base_file(context.storage, base.path) as file:
-            if context.config.populate_meta_fields and file.metadata.num_rows <= _PROBED_ROWS:
-                keys = file.read(columns=[RECORD_KEY], use_threads=False).column(0).cast(pa.string()).combine_chunks()
-            else:
-                keys = pa.array([k for name in (MIN_KEY, MAX_KEY) if (k := footer_text(file.metadata, name))], pa.string())
-        told = layout.buckets_of(context.config.keys, keys)
-        elsewhere = np.flatnonzero(told != bucket)
-        if len(elsewhere):
-            first = int(elsewhere[0])
-            raise TableState(
-                f"record {keys[first].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(base.path)}), and with "
-                f"{BUCKET_COUNT}={layout.count} its place is bucket {told[first]}; every write has to give the "
-                "number and the hash fields with which the table was begun"
-            )
+        _check_bucket(context, layout, bucket, base.path, _some_keys(context, base))
+    if with_base or snapshot.schema is None:
+        return
+    logs = [(log.size_bytes, log.path, bucket, slice_) for (_, bucket), slice_ in groups.items() for log in slice_.logs]
+    reader = key_reader(context, with_meta_fields(snapshot.schema.arrow), InstantValidity.of(snapshot.timeline))
+    for _, path, bucket, slice_ in sorted(logs, key=lambda found: found[:2])[:_PROBED_FILES]:
+        alone = replace(slice_, logs=tuple(log for log in slice_.logs if log.path == path))
+        for keys in read_live_keys(reader, alone):
+            _check_bucket(context, layout, bucket, path, keys)
+
+
+def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
+    with open_base_file(context.storage, base.path) as file:
+        if context.config.populate_meta_fields and file.metadata.num_rows <= _PROBED_ROWS:
+            return file.read(columns=[RECORD_KEY], use_threads=False).column(0).cast(pa.string()).combine_chunks()
+        return pa.array([k for name in (MIN_KEY, MAX_KEY) if (k := footer_text(file.metadata, name))], pa.string())
+
+
+def _check_bucket(context: TableContext, layout: BucketLayout, bucket: int, path: str, keys: pa.StringArray) -> None:
+    """Raises TableState for a key in a file of a bucket that is not its own."""
+    told = layout.buckets_of(context.config.keys, keys)
+    elsewhere = np.flatnonzero(told != bucket)
+    if len(elsewhere):
+        first = int(elsewhere[0])
+        raise TableState(
+            f"record {keys[first].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(path)}), and with "
+            f"{BUCKET_COUNT}={layout.count} its place is bucket {told[first]}; every write has to give the "
+            "number and the hash fields with which the table was begun"
+        )
 
 
 def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None:

@@ -35,6 +35,7 @@ from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_fil
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
+from pyhudi.operations.write.non_blocking import check_table
 from pyhudi.operations.write.replaced import groups_of, replaced_groups
 from pyhudi.operations.write.report import write_result
 from pyhudi.operations.write.schemas import WriteSchemas
@@ -71,6 +72,10 @@ def run_write(
     phases.end("load")
     columns = engine.input_schema(data)
     schemas = WriteSchemas.of(context, snapshot, columns, settings)
+    if shape.shares_groups:
+        config, metadata = context.config, settings.metadata
+        indexes = {*config.metadata_partitions, *config.metadata_partitions_inflight} - metadata.unwanted | metadata.wanted
+        check_table(context.storage.uri, config.merge, indexes, is_cow=config.is_cow)
     context, snapshot = _with_metadata_table(context, engine, snapshot, settings, schemas)
     names_records = shape.deletes and {RECORD_KEY, PARTITION_PATH} <= set(columns.names)
     if schemas.keys.generates_keys and not shape.takes_generated_keys and not names_records:
@@ -244,7 +249,8 @@ class _Write:
             replaced,
         )
         verify = partial(check_not_landed, self.context, batch) if batch else None
-        return attempt.transaction.commit(metadata, attempt.start, touched, mirror, verify)
+        shares = self.shape.shares_groups
+        return attempt.transaction.commit(metadata, attempt.start, touched, mirror, verify, shares_groups=shares)
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
         """The state to plan by, its metadata table dropped where that speaks of columns which are about to have other types.

@@ -25,11 +25,13 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.write.batches import StreamBatch
 from pyhudi.operations.write.lookup import LookupSettings
+from pyhudi.operations.write.non_blocking import check_operation, check_table
 from pyhudi.plan.write import SizingSettings
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.normalise import normalise
 from pyhudi.records.schema_evolution import SchemaMode
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.table.config import TableType
 
 
 class WriteOperation(StrEnum):
@@ -245,7 +247,7 @@ class WriteSettings:
                 operation = WriteOperation.INSERT
         static = options.text(_STATIC_PARTITIONS)
         prefix = options.word(METADATA_PREFIX)
-        return read_settings(
+        settings = read_settings(
             cls,
             options,
             operation=operation,
@@ -259,6 +261,14 @@ class WriteSettings:
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
             marker=delete_marker(options, beside_flag=False),
         )
+        settings._check_mode()
+        return settings
+
+    def _check_mode(self) -> None:
+        """Raises InvalidRequest, Unsupported for what does not go with writers that do not wait for each other."""
+        operation = self.operation
+        if self.commit.is_non_blocking and operation is not WriteOperation.DELETE_PARTITION:
+            check_operation(operation, self.index.kind, replaces=operation.replaces, partial=self.partial)
 
     def overwriting(self) -> WriteSettings:
         """The write that leaves these rows alone in the table, combined as they would be, and their columns as the table's.
@@ -267,7 +277,9 @@ class WriteSettings:
         """
         if self.partial:
             raise InvalidRequest("a partial update changes records that are there; overwriting the table leaves none of them")
-        return replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, anew=True)
+        settings = replace(self, operation=WriteOperation.INSERT_OVERWRITE_TABLE, anew=True)
+        settings._check_mode()
+        return settings
 
 
 def check_first_write(uri: str, options: Options, settings: WriteSettings, columns: pa.Schema) -> None:
@@ -276,6 +288,8 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
         wanted = "a partial update" if settings.partial else settings.operation
         raise InvalidRequest(f"there is no Hudi table at {uri}, so {wanted} has nothing to work on")
     table = TableSettings.of(options)
+    if settings.commit.is_non_blocking:
+        check_table(uri, table.merge, settings.metadata.wanted, is_cow=table.table_type is TableType.COPY_ON_WRITE)
     check_columns(table.keys, table.merge.ordering.fields, normalise(without_meta_fields(columns)))
 
 

@@ -16,6 +16,7 @@ class WriteShape:
     """The traits of a write that follow from its operation and its index; whatever a write does asks these alone.
 
     routes: the index says by itself which file group takes a record (buckets), so that no file is looked into.
+    shares_groups: other writers append to the same file groups meanwhile; every file is a log, those of new groups too.
     looks_up: the index is asked where incoming keys stand.
     adds: rows are added whether their keys are there or not; in_bulk: and the inflight file says nothing of where.
     passes_over: of the rows to insert those whose keys are there are left out, or refused: `duplicate_policy`.
@@ -30,6 +31,7 @@ class WriteShape:
 
     operation: WriteOperation
     routes: bool
+    shares_groups: bool
     looks_up: bool
     adds: bool
     in_bulk: bool
@@ -61,6 +63,7 @@ class WriteShape:
         return cls(
             operation=operation,
             routes=routes,
+            shares_groups=settings.commit.is_non_blocking,
             looks_up=routes or placed_by_key or asks_for_keys,
             adds=inserts or in_bulk,
             in_bulk=in_bulk,

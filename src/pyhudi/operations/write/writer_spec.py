@@ -33,6 +33,8 @@ def writer_spec(
         # Nobody reads keys to find a record's bucket, so none are read to find its row.
         files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES, record_positions=False)
     stored = snapshot.schema.arrow if snapshot.schema else None
+    # What stands before a log is told by when others complete, where they append to the same file groups.
+    keeps_changes = config.cdc_enabled and not shape.shares_groups
     return WriterSpec(
         storage=context.storage.spec(),
         instant_time=instant_time,
@@ -43,7 +45,7 @@ def writer_spec(
         populate_meta_fields=config.populate_meta_fields,
         rule=schemas.stored_rule,
         indexing=indexing_of(context, settings.metadata, schemas.data_schema, stored),
-        changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if config.cdc_enabled else None,
+        changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
     )
 

@@ -28,6 +28,7 @@ from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
 from pyhudi.records.mergers import merge_rule
+from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import Defaults
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
@@ -323,3 +324,11 @@ def slice_reader(
     """
     rule = merge_rule(context.config.merge, defaults)
     return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, columns=columns)
+
+
+def key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity) -> ReadSpec:
+    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns."""
+    heads = [RECORD_KEY]
+    if not table.config.populate_meta_fields:
+        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
+    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)))

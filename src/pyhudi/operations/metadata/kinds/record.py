@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import LOCATIONS, MergeRule
 from pyhudi.execute.metadata_records import KeyRecords, KeysOfSlice, KeySource, location_records, run_slice_keys
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
@@ -29,11 +28,10 @@ from pyhudi.operations.metadata.kinds.inputs import (
     BuiltFrom,
     Commit,
     PlannedCommit,
-    slice_reader,
+    key_reader,
 )
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import in_threads
-from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_records, scan_records
 from pyhudi.table.slices import FileSlice
@@ -64,7 +62,7 @@ class RecordIndex(Index):
             wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
             found = write.snapshot.slices(list(write.replaced)).values()
             slices = [s for group in found for s in group if (s.partition, s.file_id) in wanted]
-            reader = _key_reader(write.context, with_meta_fields(write.schema), write.validity)
+            reader = key_reader(write.context, with_meta_fields(write.schema), write.validity)
             left = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
         return dict.fromkeys((index.partition for index in indexes), left)
 
@@ -83,7 +81,7 @@ class RecordIndex(Index):
         return settings.key_group_count(row_count())
 
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
-        reader = _key_reader(state.table, state.schema, state.validity)
+        reader = key_reader(state.table, state.schema, state.validity)
         return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
 
     def check(self, table: CheckedTable) -> IndexFindings:
@@ -125,14 +123,6 @@ class RecordIndex(Index):
             result.wrong("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
         result.looked_at = f"{indexed:,} keys, {row_count:,} rows"
         return result
-
-
-def _key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity) -> ReadSpec:
-    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns."""
-    heads = [RECORD_KEY]
-    if not table.config.populate_meta_fields:
-        heads += [name.split(".")[0] for name in table.config.keys.record_fields]
-    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)))
 
 
 def _keys_of_slices(
