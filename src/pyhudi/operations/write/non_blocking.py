@@ -49,10 +49,15 @@ def check_table(uri: str, merge: MergeSettings, indexes: Iterable[str], *, is_co
     """
     if is_cow:
         raise InvalidRequest(f"{_MODE} needs a merge-on-read table, and the one at {uri} is copy on write: it has no log files")
-    if merge.mode is not MergeMode.EVENT_TIME_ORDERING or not merge.ordering or merge.update_mode is not None:
+    if merge.mode is not MergeMode.EVENT_TIME_ORDERING or not merge.ordering:
         raise InvalidRequest(
             f"{_MODE} needs a table that merges by {MergeMode.EVENT_TIME_ORDERING} and has an ordering field, not one like "
             f"{uri} ({merge.mode}): writers complete in any order, so something else has to say which record is newer"
+        )
+    if merge.update_mode is not None:
+        raise Unsupported(
+            f"{_MODE} for the table at {uri}, whose records take values from older ones (update mode {merge.update_mode}): "
+            "which ones depends on the order of the writes; use OPTIMISTIC_CONCURRENCY_CONTROL"
         )
     keyed = sorted(name for name in indexes if name == RECORD_INDEX or name.startswith(SECONDARY_INDEX_PREFIX))
     if keyed:
