@@ -1,0 +1,221 @@
+"""Writers that do not wait for each other, as they meet: nothing that one of them does touches the work of another.
+
+Streams of two to four writers come out of order, beside compactions, log compactions, cleans and archivals, and at many of the
+calls in between the table is read.  Then one writer dies, at each call by which it changes something.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import WriteConflict
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage import open_storage
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import FaultyStorage
+from pyhudi.table.context import TableContext
+from tests.checker.actors import Actor, Clock, Stage
+from tests.checker.quick import quickly
+from tests.checker.run import ActorTable
+from tests.simulation.tables import World, every_file_counts, killed_everywhere, partition_of
+from tests.simulation.test_concurrent_writers import meeting
+
+TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
+"""How many times as many interleavings are run."""
+
+OPTIONS: dict[str, object] = {
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": 2,
+    "hoodie.log.compaction.blocks.threshold": 2,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.clean.commits.retained": 1,
+    "hoodie.keep.min.commits": 2,
+    "hoodie.keep.max.commits": 3,
+    "hoodie.table.cdc.enabled": True,
+    "hoodie.write.lock.wait_time_ms": 90_000,
+    "pyhudi.threads": 1,
+}
+KEYS = [f"k{number}" for number in range(6)]
+SERVICES = ("compact", "schedule_compaction", "log_compact", "clean", "archive")
+
+Batch = list[tuple[str, int]]
+"""Keys and event times, which are the values too."""
+
+FIRST: Batch = [("k0", 0), ("k1", 0)]
+
+
+def rows(batch: Batch) -> pa.Table:
+    keys, times = [key for key, _ in batch], pa.array([time for _, time in batch], pa.int64())
+    return pa.table({"id": keys, "part": [partition_of(key) for key in keys], "ts": times, "value": times})
+
+
+def merged(batches: Iterable[Batch]) -> dict[str, int]:
+    """What one writer would make of them."""
+    held: dict[str, int] = {}
+    for batch in batches:
+        for key, time in batch:
+            held[key] = max(held.get(key, 0), time)
+    return held
+
+
+class SharedClock(Clock):
+    """The clock of the world is that of the actors, so that the store stamps their heartbeats by it."""
+
+    def __init__(self, environment: ReplayEnvironment) -> None:
+        self._environment = environment
+        self.repetitions = []
+
+    @property
+    def now_ms(self) -> int:
+        return self._environment.now_ms()
+
+    @now_ms.setter
+    def now_ms(self, value: int) -> None:
+        self._environment.advance_ms(value - self._environment.now_ms())
+
+
+class Meeting:
+    """One run: a function of its seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.world = World("mor", OPTIONS)
+        self.world.table.upsert(rows(FIRST))
+        self.world.environment.advance_ms(1000)
+        self.clock = SharedClock(self.world.environment)
+        times = self.rng.sample(range(1, 1000), 60)
+        self.batches = {
+            name: [[(key, times.pop()) for key in self.rng.sample(KEYS, 3)] for _ in range(self.rng.randint(1, 3))]
+            for name in "ABCD"[: self.rng.randint(2, 4)]
+        }
+        self.services = self.rng.choices(SERVICES, k=5)
+        self.rate = self.rng.choice((0.02, 0.1, 0.4))
+        self.batch_of: dict[str, Batch] = {}
+        actors = [*(Actor(name, self._write, seed) for name in self.batches), Actor("S", self._serve, seed)]
+        self.stage = Stage(actors, self.clock, self.world.uri, self._decide)
+
+    def run(self) -> None:
+        try:
+            self.stage.run()
+            for actor in self.stage.actors.values():
+                if actor.error is not None:
+                    raise actor.error
+        finally:
+            self.stage.close()
+        everything = merged([FIRST, *(batch for batches in self.batches.values() for batch in batches)])
+        assert self.world.scanned() == everything
+        if "clean" not in self.services:
+            self._check_changes(everything)
+        self.world.table.compact()
+        assert self.world.scanned() == everything
+        every_file_counts(self.world)
+        assert self.world.table.validate().ok
+
+    def look(self) -> None:
+        """A read at this moment finds what has completed."""
+        timeline = self.world.table.timeline()
+        landed = [batch for time, batch in self.batch_of.items() if timeline.is_completed(time)]
+        assert self.world.scanned() == merged([FIRST, *landed])
+
+    def _check_changes(self, everything: dict[str, int]) -> None:
+        """Change by change the table comes about, each from what was there."""
+        held: dict[str, object] = {}
+        for change in self.world.table.changes("earliest", typed=True).to_arrow().to_pylist():
+            assert held.get(change["after"]["id"]) == change["before"]
+            held[change["after"]["id"]] = change["after"]
+        assert {key: row["value"] for key, row in held.items()} == everything  # type: ignore[index]
+
+    def _decide(self, actor: Actor, place: str, count: int) -> str | None:
+        if actor.name in self.batches:
+            self.batch_of |= dict.fromkeys(actor.requested, self.batches[actor.name][actor.operation - 1])
+        if self.rng.random() < 0.02:
+            self.look()
+        return self.rng.choice(list(self.stage.actors)) if self.rng.random() < self.rate else None
+
+    def _open(self, actor: Actor) -> ActorTable:
+        actor.begin()
+        self.clock.now_ms += 5
+        storage = FaultyStorage(open_storage(self.world.uri), watch=actor.watch)
+        return ActorTable(storage, actor, self.clock, self.world.options)
+
+    def _write(self, actor: Actor) -> None:
+        for batch in self.batches[actor.name]:
+            done = self._open(actor).upsert(rows(batch))
+            assert done.instant is not None and done.conflict_retries == 0
+
+    def _serve(self, actor: Actor) -> None:
+        for verb in self.services:
+            table = self._open(actor)
+            try:
+                table.clean(dry_run=False) if verb == "clean" else getattr(table, verb)()
+            except WriteConflict:
+                # A log compaction gives way to what is newer.
+                assert verb == "log_compact"
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_streams_that_meet_end_as_one(block: int) -> None:
+    with quickly():
+        for seed in range(block * 12 * TIMES, (block + 1) * 12 * TIMES):
+            try:
+                Meeting(seed).run()
+            except BaseException as error:
+                error.add_note(f"seed {seed}")
+                raise
+
+
+DYING: Batch = [("k0", 50), ("k1", 5), ("k2", 50)]
+OTHERS: list[Batch] = [[("k0", 10), ("k1", 10), ("k3", 10)], [("k1", 20), ("k2", 20)]]
+
+
+def write_beside_others(run: World, context: TableContext) -> object:
+    """The dying writer; in the midst of it another one writes, and a compaction is planned and carried out."""
+
+    def others() -> None:
+        run.table.upsert(rows(OTHERS[0]))
+        run.table.compact()
+        run.table.upsert(rows(OTHERS[1]))
+
+    met = meeting(run, others)
+    storage = met.storage
+    storage._inner = context.storage  # type: ignore[attr-defined]
+    settings = WriteSettings.of(parse_options(run.options), WriteOperation.UPSERT)
+    return run_write(replace(context, storage=storage), LocalEngine(1), rows(DYING), settings)
+
+
+def check_the_others(run: World) -> None:
+    done = len(run.table.timeline().completed_writes())
+    run.environment.advance_ms(3_600_000)
+    wrote = [OTHERS[0], OTHERS[1]] if done > 1 else []
+    # The first write, the others' two and their compaction; a fifth is that of the dying one.
+    if done == 5:
+        wrote.append(DYING)
+    assert done in (1, 4, 5)
+    assert run.scanned() == merged([FIRST, *wrote])
+    last: Batch = [("k4", 1)]
+    run.table.upsert(rows(last))
+    run.table.clean(dry_run=False)
+    assert run.scanned() == merged([FIRST, *wrote, last])
+    run.table.compact()
+    assert run.scanned() == merged([FIRST, *wrote, last])
+    assert not run.table.timeline().pending()
+    every_file_counts(run)
+
+
+def test_a_writer_that_dies_at_any_call_leaves_the_others_whole() -> None:
+    world = World("mor", OPTIONS)
+    world.table.upsert(rows(FIRST))
+    world.environment.advance_ms(1000)
+    assert killed_everywhere(world, write_beside_others, check_the_others) > 8
