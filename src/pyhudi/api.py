@@ -20,6 +20,7 @@ from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.format.coding import checked_text
 from pyhudi.format.instants import Instant
+from pyhudi.format.versions import parse_table_version
 from pyhudi.indexes import Indexes
 from pyhudi.inspect import Inspection
 from pyhudi.opened import OpenTable
@@ -45,8 +46,9 @@ from pyhudi.operations.admin.create import (
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
-from pyhudi.operations.admin.upgrade import VersionChange, run_downgrade, run_upgrade
+from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.admin.validate import ValidationResult, run_validate
+from pyhudi.operations.admin.versions.base import VersionChange
 from pyhudi.operations.read.changes import plan_change_query
 from pyhudi.operations.read.lookup import plan_lookup
 from pyhudi.operations.read.query import (
@@ -520,27 +522,56 @@ class Table:
         parsed = self._open.parse(VERBS["restore"], options)
         return run_restore(self._open.now(parsed), CommitSettings.of(parsed), instant)
 
-    def upgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
-        """Make a table of version 6 one of version 8; nothing happens to one of version 8.  Nobody else may write meanwhile.
+    def upgrade(
+        self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> VersionChange:
+        """Make the table one of a later table version; nothing happens to one that has it.  Nobody else may write meanwhile.
 
-        The metadata table is dropped, and built anew by the next write; a merge-on-read table is compacted.  A crash leaves a
-        table of the one version or the other, and another call goes on.  Raises TableState, Unsupported, CorruptData.
+        A merge-on-read table is compacted.  From version 6 the metadata table is dropped, and built anew by the next write; from
+        8 to 9 it stays with all its indexes, and a payload class becomes a merge mode.  A crash leaves a table of a version on
+        the way, and another call goes on.
+
+        Args:
+            to: 8 or 9; None for 8, the version of the tables that PyHudi makes.
+            spark: A session on which the compaction runs its tasks; None for this process.
+            options: `hoodie.*` options of this call.  `hoodie.payload.delete.field` and `.marker`, which version 8 takes with
+                every write, become the table's own in version 9.
+
+        Raises:
+            TableState: A restore is pending, or a writer lives.
+            Unsupported: Tables of the version cannot be what this one is.
+            InvalidRequest: The table has a later version.
+            CorruptData: Instants or an archive cannot be read.
         """
         parsed = self._open.parse(VERBS["upgrade"], options)
         settings, codec = CompactSettings.of(parsed), ArchiveSettings.of(parsed).compression
-        result = run_upgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings, codec)
+        target = None if to is None else parse_table_version(str(to))
+        result = run_upgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings, codec, target)
         self._open.context = self._open.context.reloaded()
         return result
 
-    def downgrade(self, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> VersionChange:
-        """Make a table of version 8 one of version 6, for releases of Hudi before 1.0; PyHudi only reads it from then on.
+    def downgrade(
+        self, to: int | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> VersionChange:
+        """Make the table one of an earlier version: 8 for releases 1.0 of Hudi, 6 for those before, which PyHudi only reads then.
 
-        The metadata table is dropped; a merge-on-read table is compacted until no log file is left to merge.  Otherwise as
-        `upgrade`.
+        A merge-on-read table is compacted until no log file is left to merge.  From version 9 to 8 indexes of a later layout are
+        dropped (the result says which), to 6 the metadata table.  Otherwise as `upgrade`.
+
+        Args:
+            to: 8 or 6; None for the version below the table's.
+            spark: A session on which the compaction runs its tasks; None for this process.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            TableState: A restore, an index build or a clustering of a merge-on-read table is pending, or another process writes.
+            Unsupported: The version cannot hold the table: several ordering fields, a partitioned record index, a record merger.
+            InvalidRequest: The table has an earlier version.
         """
         parsed = self._open.parse(VERBS["downgrade"], options)
         settings = CompactSettings.of(parsed)
-        result = run_downgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings)
+        target = None if to is None else parse_table_version(str(to))
+        result = run_downgrade(self._open.now(parsed), self._open.engine(spark, parsed), settings, target)
         self._open.context = self._open.context.reloaded()
         return result
 

@@ -181,6 +181,8 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
     "repair_overwrite_hoodie_props": {"new_props_file_path": "PROPERTIES"},
     "repair_corrupted_clean_files": {},
     "delete_marker": {"instant_time": "LAST"},
+    "upgrade_table": {"to_version": "NINE"},
+    "downgrade_table": {"to_version": "SIX"},
 }
 
 COMMAND_CHANGES: dict[str, tuple[str, ...]] = {
@@ -269,8 +271,10 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
     properties = tmp_path / "other.properties"
     properties.write_bytes((path / ".hoodie" / "hoodie.properties").read_bytes() + b"hoodie.more=1\n")
     words = {"LAST": instant, "PROPERTIES": str(properties)}
-    # Leading from one version to the other is what these two are for.
-    meant = {"upgrade", "downgrade"} if kind.startswith("version 6") else {"upgrade"} if kind in WITH_ROWS else set()
+    # Leading from one version to the other is what these are for.
+    meant = {"upgrade"} if kind in WITH_ROWS else set()
+    if kind.startswith("version 6"):
+        meant = {"upgrade", "downgrade", "upgrade_table", "downgrade_table"}
 
     def refused(name: str, run: Callable[[], object], error: type[HudiError] = Unsupported) -> None:
         if name in meant:

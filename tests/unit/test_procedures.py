@@ -84,3 +84,12 @@ def test_markers_and_the_metadata_table(path: str) -> None:
     procedures.call("delete_metadata_table", path=path)
     with pytest.raises(TableState, match="no metadata table"):
         procedures.call("show_metadata_table_files", path=path)
+
+
+def test_versions(path: str) -> None:
+    assert procedures.call("upgrade_table", path=path, to_version="NINE").to_pylist() == [{"result": True}]
+    assert int(Table(path).config.version) == 9
+    assert procedures.call("downgrade_table", path=path, to_version="EIGHT").to_pylist() == [{"result": True}]
+    assert int(Table(path).config.version) == 8
+    with pytest.raises(InvalidRequest, match="'9' is none of SIX, EIGHT, NINE"):
+        procedures.call("upgrade_table", path=path, to_version="9")

@@ -175,23 +175,34 @@ def restore(
     print_value(opened.restore(instant), output)
 
 
-def upgrade(table: TableArgument, output: OutputOption = Format.TABLE, storage: StorageOption = None) -> None:
-    """Make a table of version 6 one of version 8.  Stop its writers first."""
-    print_value(open_table(table, storage).upgrade(), output)
+def upgrade(
+    table: TableArgument,
+    to: Annotated[int | None, typer.Option(help="8 or 9; 8 where it is left out.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+) -> None:
+    """Make a table one of a later version: 8, or 9 of releases 1.1 and after.  Stop its writers first."""
+    print_value(open_table(table, storage).upgrade(to), output)
 
 
 def downgrade(
     table: TableArgument,
+    to: Annotated[int | None, typer.Option(help="8 or 6; the version below the table's where it is left out.")] = None,
     dry_run: DryRunOption = True,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
 ) -> None:
-    """Make a table of version 8 one of version 6, for releases of Hudi before 1.0.  Stop its writers first."""
+    """Make a table one of an earlier version: 8 for releases 1.0 of Hudi, 6 for those before.  Stop its writers first."""
     opened = open_table(table, storage)
     if dry_run:
-        say(f"would make {opened.uri} a table of version 6, which PyHudi only reads; give --no-dry-run to do it")
+        target = "the version below" if to is None else f"version {to}"
+        read_only = ", which PyHudi only reads" if to == 6 or (to is None and int(opened.config.version) == 8) else ""
+        say(
+            f"would make {opened.uri}, of version {int(opened.config.version)}, a table of {target}{read_only}; "
+            "give --no-dry-run to do it"
+        )
         return
-    print_value(opened.downgrade(), output)
+    print_value(opened.downgrade(to), output)
 
 
 def validate(

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
@@ -59,6 +59,10 @@ class IndexDefinition:
     def names_layout(self) -> bool:
         """Whether the definition names the layout, as release 1.1 and later have it."""
         return _VERSION in dict(self.other)
+
+    def with_named_layout(self) -> IndexDefinition:
+        """The same definition, which says its layout."""
+        return self if self.names_layout else replace(self, other=(*self.other, (_VERSION, f'"V{self.layout}"')))
 
     def option(self, name: str) -> str | None:
         """The value of an option; None when it is not set."""

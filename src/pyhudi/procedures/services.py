@@ -10,6 +10,8 @@ from pyhudi.format.actions.clean import CleanMetadata
 from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.versions import TableVersion
+from pyhudi.operations.admin.versions import versions
 from pyhudi.operations.services.ttl import DAYS
 from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS
 from pyhudi.plan.cleaning import COMMITS_RETAINED, HOURS_RETAINED, POLICY, TRIGGER_COMMITS, TRIGGER_STRATEGY, VERSIONS_RETAINED
@@ -188,6 +190,26 @@ def rollback_to_instant(call: Call) -> Rows:
     """Undo the write of that instant (real Hudi's name says otherwise)."""
     call.table.rollback(call.text("instant_time"))
     yield {"rollback_result": True}
+
+
+def upgrade_table(call: Call) -> Rows:
+    """Make the table one of a later version."""
+    call.table.upgrade(_version(call), spark=call.spark)
+    yield {"result": True}
+
+
+def downgrade_table(call: Call) -> Rows:
+    """Make the table one of an earlier version."""
+    call.table.downgrade(_version(call), spark=call.spark)
+    yield {"result": True}
+
+
+def _version(call: Call) -> int:
+    """`to_version`, a number in words."""
+    name = call.text("to_version")
+    if name not in TableVersion.__members__:
+        raise InvalidRequest(f"to_version={name!r} is none of {', '.join(version.name for version in versions())}")
+    return int(TableVersion[name])
 
 
 def _savepoint(call: Call) -> str:
@@ -376,5 +398,19 @@ PROCEDURES = (
         schema("rollback_result boolean"),
         rollback_to_instant,
         "Undo the write of an instant.",
+    ),
+    Procedure(
+        "upgrade_table",
+        (Parameter("to_version", required=True),),
+        schema("result boolean"),
+        upgrade_table,
+        "Make the table one of a later version: EIGHT or NINE.",
+    ),
+    Procedure(
+        "downgrade_table",
+        (Parameter("to_version", required=True),),
+        schema("result boolean"),
+        downgrade_table,
+        "Make the table one of an earlier version: EIGHT or SIX.",
     ),
 )

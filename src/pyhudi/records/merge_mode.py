@@ -18,6 +18,8 @@ from pyhudi.records.ordering import Ordering
 MODEL_PACKAGE = "org.apache.hudi.common.model."
 DEFAULT_PAYLOAD = MODEL_PACKAGE + "DefaultHoodieRecordPayload"
 OVERWRITE_PAYLOAD = MODEL_PACKAGE + "OverwriteWithLatestAvroPayload"
+EVENT_TIME_PAYLOAD = MODEL_PACKAGE + "EventTimeAvroPayload"
+MYSQL_PAYLOAD = MODEL_PACKAGE + "debezium.MySqlDebeziumAvroPayload"
 
 EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 COMMIT_TIME_STRATEGY = "ce9acb64-bde0-424c-9b91-f6ebba25356d"
@@ -66,7 +68,7 @@ _DEBEZIUM_DELETES = ((MARKER_FIELD, "_change_operation_type"), (MARKER_TEXT, "d"
 TRANSLATIONS = {
     OVERWRITE_PAYLOAD: Translation(MergeMode.COMMIT_TIME_ORDERING),
     DEFAULT_PAYLOAD: Translation(MergeMode.EVENT_TIME_ORDERING),
-    MODEL_PACKAGE + "EventTimeAvroPayload": Translation(MergeMode.EVENT_TIME_ORDERING),
+    EVENT_TIME_PAYLOAD: Translation(MergeMode.EVENT_TIME_ORDERING),
     MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload": Translation(
         MergeMode.COMMIT_TIME_ORDERING, UpdateMode.IGNORE_DEFAULTS
     ),
@@ -80,7 +82,7 @@ TRANSLATIONS = {
         (*_DEBEZIUM_DELETES, (UNAVAILABLE_TEXT, "__debezium_unavailable_value")),
         ("_event_lsn",),
     ),
-    MODEL_PACKAGE + "debezium.MySqlDebeziumAvroPayload": Translation(
+    MYSQL_PAYLOAD: Translation(
         MergeMode.EVENT_TIME_ORDERING, properties=_DEBEZIUM_DELETES, ordering=("_event_bin_file", "_event_pos")
     ),
 }
@@ -148,7 +150,7 @@ def infer_merge_settings(
             f"{strategy_id}, which mean {found}; set only one of them"
         )
     if found is not MergeMode.CUSTOM:
-        return MergeSettings(found, _STRATEGY[found], _PAYLOAD[found], Ordering.by(ordering_field or None))
+        return MergeSettings(found, STRATEGY_OF_MODE[found], PAYLOAD_OF_MODE[found], Ordering.by(ordering_field or None))
     if not payload_class and not strategy_id:
         raise InvalidRequest(
             "record merge mode CUSTOM needs a payload class (hoodie.datasource.write.payload.class) "
@@ -217,11 +219,11 @@ def modern_payload_name(name: str) -> str:
     return "org.apache.hudi" + name[len(old) :] if name.startswith(old) else name
 
 
-_STRATEGY = {
+STRATEGY_OF_MODE = {
     MergeMode.EVENT_TIME_ORDERING: EVENT_TIME_STRATEGY,
     MergeMode.COMMIT_TIME_ORDERING: COMMIT_TIME_STRATEGY,
 }
-_PAYLOAD = {
+PAYLOAD_OF_MODE = {
     MergeMode.EVENT_TIME_ORDERING: DEFAULT_PAYLOAD,
     MergeMode.COMMIT_TIME_ORDERING: OVERWRITE_PAYLOAD,
 }
@@ -235,8 +237,8 @@ def _parse_mode(text: str) -> MergeMode:
 
 
 def _mode_of_payload(name: str) -> MergeMode:
-    return {v: k for k, v in _PAYLOAD.items()}.get(name, MergeMode.CUSTOM)
+    return {v: k for k, v in PAYLOAD_OF_MODE.items()}.get(name, MergeMode.CUSTOM)
 
 
 def _mode_of_strategy(strategy_id: str) -> MergeMode:
-    return {v: k for k, v in _STRATEGY.items()}.get(strategy_id, MergeMode.CUSTOM)
+    return {v: k for k, v in STRATEGY_OF_MODE.items()}.get(strategy_id, MergeMode.CUSTOM)

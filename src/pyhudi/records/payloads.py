@@ -33,14 +33,14 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import is_meta_field
 from pyhudi.records.conform import relabel_column
 from pyhudi.records.merge import DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows
-from pyhudi.records.merge_mode import MODEL_PACKAGE
+from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MODEL_PACKAGE, MYSQL_PAYLOAD
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 
 UNAVAILABLE = "__debezium_unavailable_value"
 """What Debezium writes for a large column that a change did not carry."""
 
 _CHANGE_TYPE = "_change_operation_type"
-_MYSQL_POSITION = "_event_seq"
+MYSQL_POSITION = "_event_seq"
 _POSTGRES_POSITION = "_event_lsn"
 _DMS_OPERATION = "Op"
 
@@ -85,13 +85,13 @@ class PayloadRule:
         every = np.ones(newer.num_rows, dtype=np.bool_)
         if self.payload_class == _PARTIAL_UPDATE:
             return Merged(_combine_partial(older, newer, self.ordering), every, every)
-        wins = ~_older_is_larger(older, newer, self.ordering, tie=self.payload_class == _FIRST_VALUE)
+        wins = ~_older_is_larger(older, newer, self.ordering, tie=self.payload_class == FIRST_VALUE_PAYLOAD)
         return Merged(choose_rows(older, newer, wins), every, wins)
 
 
 def payload_rule(payload_class: str, ordering: Ordering, revives: bool = False) -> PayloadRule | None:
     """The rule of a payload class, None for one that is not known.  revives: as of `MergeRule`."""
-    name = _ALIASES.get(payload_class, payload_class)
+    name = PAYLOAD_ALIASES.get(payload_class, payload_class)
     return PayloadRule(name, ordering, revives) if name in _MERGES else None
 
 
@@ -100,18 +100,17 @@ def known_payloads() -> tuple[str, ...]:
     return tuple(_MERGES)
 
 
-_EVENT_TIME = MODEL_PACKAGE + "EventTimeAvroPayload"
-_FIRST_VALUE = MODEL_PACKAGE + "FirstValueAvroPayload"
-MARKER_PAYLOADS = (_FIRST_VALUE,)
+FIRST_VALUE_PAYLOAD = MODEL_PACKAGE + "FirstValueAvroPayload"
+MARKER_PAYLOADS = (FIRST_VALUE_PAYLOAD,)
 """The payload classes beside the default one that look at a delete marker in writes; real Hudi's EventTimeAvroPayload looks at it
 for new keys alone, stores marked updates of a copy-on-write table and fails on those of a merge-on-read one."""
 
 _NON_DEFAULTS = MODEL_PACKAGE + "OverwriteNonDefaultsWithLatestAvroPayload"
 _PARTIAL_UPDATE = MODEL_PACKAGE + "PartialUpdateAvroPayload"
 _DMS = MODEL_PACKAGE + "AWSDmsAvroPayload"
-_MYSQL = MODEL_PACKAGE + "debezium.MySqlDebeziumAvroPayload"
 _POSTGRES = MODEL_PACKAGE + "debezium.PostgresDebeziumAvroPayload"
-_ALIASES = {"org.apache.hudi.payload.AWSDmsAvroPayload": _DMS}
+PAYLOAD_ALIASES = {"org.apache.hudi.payload.AWSDmsAvroPayload": _DMS}
+"""Other names that tables give a payload class."""
 
 
 def _merge_event_time(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
@@ -146,7 +145,7 @@ def _merge_mysql(older: pa.Table, newer: pa.Table, rule: PayloadRule) -> Merged:
     stored, incoming = _binlog_positions(older), _binlog_positions(newer)
     if incoming[0].null_count:
         raise InvalidRequest(
-            f"{_MYSQL_POSITION} is null in {incoming[0].null_count} of the changes; a MySQL change has a position"
+            f"{MYSQL_POSITION} is null in {incoming[0].null_count} of the changes; a MySQL change has a position"
         )
     later = pc.or_(
         pc.greater(incoming[0], stored[0]), pc.and_(pc.equal(incoming[0], stored[0]), pc.greater(incoming[1], stored[1]))
@@ -233,7 +232,7 @@ def _change_deletes(rows: pa.Table) -> BoolMask | None:
 
 
 def _binlog_positions(rows: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    parts = pc.extract_regex(_column(rows, _MYSQL_POSITION), r"^(?P<file>[0-9]+)\.(?P<position>[0-9]+)$")
+    parts = pc.extract_regex(_column(rows, MYSQL_POSITION), r"^(?P<file>[0-9]+)\.(?P<position>[0-9]+)$")
     return pc.struct_field(parts, "file").cast(pa.int64()), pc.struct_field(parts, "position").cast(pa.int64())
 
 
@@ -245,16 +244,16 @@ def _column(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 _DELETES: dict[str, Callable[[pa.Table], BoolMask | None]] = {
     _DMS: _dms_deletes,
-    _MYSQL: _change_deletes,
+    MYSQL_PAYLOAD: _change_deletes,
     _POSTGRES: _change_deletes,
 }
 
 _MERGES: dict[str, Callable[[pa.Table, pa.Table, PayloadRule], Merged]] = {
-    _EVENT_TIME: _merge_event_time,
+    EVENT_TIME_PAYLOAD: _merge_event_time,
     _NON_DEFAULTS: _merge_non_defaults,
     _PARTIAL_UPDATE: _merge_partial_update,
-    _FIRST_VALUE: _merge_first_value,
+    FIRST_VALUE_PAYLOAD: _merge_first_value,
     _DMS: _merge_dms,
-    _MYSQL: _merge_mysql,
+    MYSQL_PAYLOAD: _merge_mysql,
     _POSTGRES: _merge_postgres,
 }

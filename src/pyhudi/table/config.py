@@ -40,7 +40,7 @@ from pyhudi.format.properties import (
 )
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.records.keys.spec import KeySpec
-from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode, infer_merge_settings
+from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
 from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.records.ordering import Ordering
 from pyhudi.storage.base import Storage
@@ -56,6 +56,10 @@ LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
 PRECOMBINE_FIELD = "hoodie.table.precombine.field"
 ORDERING_FIELDS = "hoodie.table.ordering.fields"
 """Two names for the fields that order records, see `TableVersion.has_ordering_fields`."""
+
+UPDATE_MODE = "hoodie.table.partial.update.mode"
+MERGE_PROPERTY = "hoodie.record.merge.property."
+"""What tables say that merge by modes: the update mode, and the prefix of the merge properties."""
 
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -304,8 +308,8 @@ def mode_properties(settings: MergeSettings) -> dict[str, str]:
     if settings.translated:
         values[LEGACY_PAYLOAD] = settings.translated
     if settings.update_mode is not None:
-        values[_UPDATE_MODE] = str(settings.update_mode)
-    return {**values, **{_MERGE_PROPERTY + name: text for name, text in settings.properties}}
+        values[UPDATE_MODE] = str(settings.update_mode)
+    return {**values, **{MERGE_PROPERTY + name: text for name, text in settings.properties}}
 
 
 def parse_bool(values: Mapping[str, str], key: str, default: bool) -> bool:
@@ -350,10 +354,14 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
         return _merge_by_modes(values, by)
     mode = values.get("hoodie.record.merge.mode")
     strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
+    payload = values.get("hoodie.compaction.payload.class")
+    if payload == EVENT_TIME_PAYLOAD and mode == MergeMode.EVENT_TIME_ORDERING:
+        # A downgrade from version 9 leaves the class beside the mode that stood for it, and all writers merge by the mode.
+        payload = None
     try:
         settings = infer_merge_settings(
             mode=mode,
-            payload_class=values.get("hoodie.compaction.payload.class"),
+            payload_class=payload,
             strategy_id=strategy,
             ordering_field=ordering[0] if ordering else None,
             version=int(version),
@@ -380,9 +388,9 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
     except InvalidRequest as error:
         raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
     update_mode = None
-    if values.get(_UPDATE_MODE):
-        update_mode = _parse_enum(UpdateMode, values, _UPDATE_MODE, UpdateMode.IGNORE_DEFAULTS)
-    properties = {key.removeprefix(_MERGE_PROPERTY): text for key, text in values.items() if key.startswith(_MERGE_PROPERTY)}
+    if values.get(UPDATE_MODE):
+        update_mode = _parse_enum(UpdateMode, values, UPDATE_MODE, UpdateMode.IGNORE_DEFAULTS)
+    properties = {key.removeprefix(MERGE_PROPERTY): text for key, text in values.items() if key.startswith(MERGE_PROPERTY)}
     return replace(
         settings,
         ordering=ordering,
@@ -401,8 +409,6 @@ def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
         raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
 
 
-_UPDATE_MODE = "hoodie.table.partial.update.mode"
-_MERGE_PROPERTY = "hoodie.record.merge.property."
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 
 

@@ -1,0 +1,31 @@
+"""The steps between table versions, one file each, behind one interface (`base`).
+
+six_eight.py     6 <-> 8: another timeline layout, another archive, other names of log files
+eight_nine.py    8 <-> 9: payload classes become merge modes, index definitions get versions
+
+base.py       what a step is: `VersionStep`, `Means`, `VersionChange`; what every step waits for
+layouts.py    instants and archive of layout 1 as those of layout 2, and back
+
+A new version is one more file with one more step.
+"""
+
+from __future__ import annotations
+
+from pyhudi.format.versions import TableVersion
+from pyhudi.operations.admin.versions.base import VersionStep
+from pyhudi.operations.admin.versions.eight_nine import EightNine
+from pyhudi.operations.admin.versions.six_eight import SixEight
+
+STEPS: tuple[VersionStep, ...] = (SixEight(), EightNine())
+"""All steps, from the oldest version up."""
+
+
+def versions() -> tuple[TableVersion, ...]:
+    """The versions that a table can be brought to, oldest first."""
+    return (STEPS[0].lower, *(step.upper for step in STEPS))
+
+
+def steps_between(one: TableVersion, other: TableVersion) -> tuple[VersionStep, ...]:
+    """The steps from the lower of two versions to the higher one."""
+    lower, upper = sorted((one, other))
+    return tuple(step for step in STEPS if lower <= step.lower and step.upper <= upper)
