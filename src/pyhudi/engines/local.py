@@ -162,13 +162,13 @@ class LocalIncoming:
                 found = np.zeros(rows.num_rows, dtype=np.bool_)
                 found[pairs_row] = True
                 tagged.append(_TaggedRows(rows, pairs_row, pairs_place, np.flatnonzero(~found)))
-        return LocalTagged(self._engine, tagged, tuple(places), self.spilled)
+        return LocalTagged(self._engine, tagged, tuple(places), spilled=self.spilled)
 
     def untagged(self) -> LocalTagged:
         """All rows as inserts."""
         nothing = np.zeros(0, dtype=np.int64)
         parts = [_TaggedRows(rows, nothing, nothing, np.arange(rows.num_rows, dtype=np.int64)) for rows in self.buckets]
-        return LocalTagged(self._engine, parts, (), self.spilled)
+        return LocalTagged(self._engine, parts, (), spilled=self.spilled)
 
     def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
         """Write all rows to new file groups: each partition path by itself, sorted as the plan says."""
@@ -244,7 +244,7 @@ class LocalIncoming:
                 pieces.setdefault(piece.column(PARTITION_PATH)[0].as_py(), []).append(piece)
         return [(partition, pa.concat_tables(pieces[partition])) for partition in sorted(pieces)]
 
-    def _tag_bucket_setup(self, rows: pa.Table, global_keys: bool) -> _KeysByPartition:
+    def _tag_bucket_setup(self, rows: pa.Table, *, global_keys: bool) -> _KeysByPartition:
         keys = rows.column(RECORD_KEY).combine_chunks()
         if global_keys:
             return _KeysByPartition(keys, {None: np.arange(len(keys), dtype=np.int64)})
@@ -281,7 +281,7 @@ class LocalIncoming:
         def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
             answers = []
             for rows in buckets:
-                asked = _key_set(self._tag_bucket_setup(rows, True), None)
+                asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
                 found, codes, groups = find_in_record_index(reader, asked.keys)
                 answers.append(asked.expand(found, numbers.of(groups)[codes]))
             return answers
@@ -292,7 +292,7 @@ class LocalIncoming:
         self, request: TagRequest, lookup: ByKeyColumns | ByKeyFilters, tables: Sequence[pa.Table]
     ) -> list[tuple[Ints, Ints]]:
         """For each table the pairs (row, number of a place)."""
-        buckets = [self._tag_bucket_setup(rows, request.global_keys) for rows in tables]
+        buckets = [self._tag_bucket_setup(rows, global_keys=request.global_keys) for rows in tables]
         jobs: list[tuple[str | None, list[int]]] = []
         for partition, numbers in request.places_by_partition().items():
             if any(partition in bucket.rows for bucket in buckets):
@@ -394,7 +394,7 @@ class _TaggedRows:
 class LocalTagged:
     """Incoming rows that know their file group."""
 
-    def __init__(self, engine: LocalEngine, parts: list[_TaggedRows], places: tuple[Place, ...], spilled: bool) -> None:
+    def __init__(self, engine: LocalEngine, parts: list[_TaggedRows], places: tuple[Place, ...], *, spilled: bool) -> None:
         self._engine = engine
         self._parts = parts
         self._places = places
@@ -419,7 +419,7 @@ class LocalTagged:
         """Only rows that stand nowhere."""
         nothing = np.zeros(0, dtype=np.int64)
         parts = [_TaggedRows(p.rows, nothing, nothing, p.inserts) for p in self._parts]
-        return LocalTagged(self._engine, parts, self._places, self._spilled)
+        return LocalTagged(self._engine, parts, self._places, spilled=self._spilled)
 
     def write(self, plan: WritePlan) -> list[WriteStatus]:
         """One task for each file group that is updated or takes inserts."""

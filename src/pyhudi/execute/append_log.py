@@ -97,7 +97,7 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
-    blocks = _blocks(spec, file_id, task.token, rows, deletes, positions, collector)
+    blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions, collector=collector)
     stat = write_log_file(storage, partition, name, blocks, rows.num_rows, sum(batch.num_rows for batch in deletes))
     if spec.changes is not None:
         stat = _with_slice(stat, task.slice, name)
@@ -219,6 +219,7 @@ def _blocks(
     token: WriteToken,
     rows: pa.Table,
     deletes: list[pa.RecordBatch],
+    *,
     positions: _Places | None,
     collector: RangeCollector | None,
 ) -> Iterator[Block]:
@@ -266,7 +267,7 @@ def _in_row_order(
     if base is None or not spec.files.record_positions or spec.files.log_format == "hfile":
         return rows, deletes, None
     keys = pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(batch.column("record_key") for batch in deletes)])
-    stored = read_keys(storage, base.path, spec.keys, spec.populate_meta_fields)
+    stored = read_keys(storage, base.path, spec.keys, populate_meta_fields=spec.populate_meta_fields)
     found = pc.index_in(stored, value_set=keys)
     at = np.flatnonzero(np.asarray(found.is_valid(), dtype=np.bool_))
     positions = np.full(len(keys), -1, dtype=np.int64)

@@ -234,7 +234,7 @@ class BaseFileWriter:
             filled = repeated(self._name, rows.num_rows)
             rows = rows.set_column(position, field, filled if field.type == CODED else filled.dictionary_decode())
         if self._with_keys:
-            self._note_keys(rows.column(RECORD_KEY), keys_known)
+            self._note_keys(rows.column(RECORD_KEY), known=keys_known)
         self._floats.look(rows)
         rows = coded_rows(rows, self._layout)
         self._pending.append(rows)
@@ -243,7 +243,7 @@ class BaseFileWriter:
         if self._pending_bytes >= self._group_bytes:
             self._flush()
 
-    def _note_keys(self, keys: pa.ChunkedArray, known: bool) -> None:
+    def _note_keys(self, keys: pa.ChunkedArray, *, known: bool) -> None:
         for chunk in keys.chunks:
             # Real Hudi looks keys up by these bounds as Java compares them.
             bounds = pc.min_max(java_order(chunk)).as_py()

@@ -208,7 +208,7 @@ def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Itera
         reader.keys,
         reader.rule,
         reader.validity,
-        reader.populate_meta_fields,
+        populate_meta_fields=reader.populate_meta_fields,
     )
     touched = _Keys([scan.records.keys])
     before, after = (

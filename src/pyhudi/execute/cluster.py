@@ -91,7 +91,7 @@ def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
         outputs = len(task.output_prefixes)
         for number, prefix in enumerate(task.output_prefixes):
             start, end = rows.num_rows * number // outputs, rows.num_rows * (number + 1) // outputs
-            statuses.extend(_write_output(storage, task, prefix, rows, order, start, end))
+            statuses.extend(_write_output(storage, task, prefix, rows, order, start=start, end=end))
         del rows
     return tuple(statuses)
 
@@ -132,7 +132,7 @@ def _order(rows: pa.Table, task: ClusterTask) -> npt.NDArray[np.int64] | None:
 
 
 def _write_output(
-    storage: Storage, task: ClusterTask, prefix: str, rows: pa.Table, order: npt.NDArray[np.int64] | None, start: int, end: int
+    storage: Storage, task: ClusterTask, prefix: str, rows: pa.Table, order: npt.NDArray[np.int64] | None, *, start: int, end: int
 ) -> Iterator[WriteStatus]:
     """Write rows `start` to `end` of the new order to file groups of one prefix, opening the next one when a file is full."""
     spec = task.spec

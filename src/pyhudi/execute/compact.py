@@ -196,7 +196,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
         reader.keys,
         reader.rule,
         reader.validity,
-        reader.populate_meta_fields,
+        populate_meta_fields=reader.populate_meta_fields,
     )
     read_ms = spec.clock_ms() - begun_ms
     # A log compaction stands for what earlier ones merged, by standing for them.

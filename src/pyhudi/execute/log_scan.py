@@ -123,6 +123,7 @@ def scan_logs(
     keys: KeySpec,
     rule: MergeRule,
     validity: InstantValidity,
+    *,
     populate_meta_fields: bool = True,
     base_instant: str | None = None,
 ) -> LogScan:
@@ -141,7 +142,9 @@ def scan_logs(
         for number, found in enumerate(blocks):
             block_places = None if places is None else places[number]
             try:
-                read = _add_block(storage, found, merger, schema, keys, rule, populate_meta_fields, block_places)
+                read = _add_block(
+                    storage, found, merger, schema, keys, rule, populate_meta_fields=populate_meta_fields, positions=block_places
+                )
             except CorruptData as error:
                 if error.offset is not None and error.path is None:
                     error.offset += found.block.content_offset
@@ -301,6 +304,7 @@ def _add_block(
     schema: pa.Schema,
     keys: KeySpec,
     rule: MergeRule,
+    *,
     populate_meta_fields: bool,
     positions: Positions | None,
 ) -> int | None:

@@ -177,7 +177,16 @@ def merge_slice(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.
     needed: the columns of the rows, those that merging needs among them (see `merge_columns`).
     """
     base_instant = slice_.base.name.instant_time if slice_.base is not None and spec.use_positions else None
-    scan = scan_logs(storage, slice_.logs, needed, spec.keys, spec.rule, spec.validity, spec.populate_meta_fields, base_instant)
+    scan = scan_logs(
+        storage,
+        slice_.logs,
+        needed,
+        spec.keys,
+        spec.rule,
+        spec.validity,
+        populate_meta_fields=spec.populate_meta_fields,
+        base_instant=base_instant,
+    )
     return scan, _merged_parts(storage, spec, slice_, needed, scan.records)
 
 

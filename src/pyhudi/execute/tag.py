@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -226,12 +227,12 @@ def distinct_pairs(rows: Ints, files: Ints) -> tuple[Ints, Ints]:
     return pairs >> 32, pairs & 0xFFFFFFFF
 
 
-def read_keys(storage: Storage, path: str, spec: KeySpec, populate_meta_fields: bool) -> pa.Array:
+def read_keys(storage: Storage, path: str, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
     """The record keys of a base file in row order: the stored ones, or computed from the key fields where meta columns are
     empty.
     """
     with open_base_file(storage, path) as file:
-        return _keys_in(file, spec, populate_meta_fields)
+        return _keys_in(file, spec, populate_meta_fields=populate_meta_fields)
 
 
 class PlaceNumbers:
@@ -286,12 +287,13 @@ def group_codes(found: pa.Table, groups: dict[tuple[str, str], int]) -> Ints:
 
 def _stored_keys(storage: Storage, task: TagTask, place: Place) -> pa.Array:
     base = place.base
+    read = partial(read_keys, storage, base.path, task.keys, populate_meta_fields=task.populate_meta_fields)
     if isinstance(task.lookup, ByKeyColumns) and task.lookup.held:
-        return held_keys(storage, base, lambda: read_keys(storage, base.path, task.keys, task.populate_meta_fields))
-    return read_keys(storage, base.path, task.keys, task.populate_meta_fields)
+        return held_keys(storage, base, read)
+    return read()
 
 
-def _keys_in(file: pq.ParquetFile, spec: KeySpec, populate_meta_fields: bool) -> pa.Array:
+def _keys_in(file: pq.ParquetFile, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
     if populate_meta_fields:
         return whole(file.read(columns=[RECORD_KEY], use_threads=False).column(0))
     fields = sorted({name.split(".")[0] for name in spec.record_fields})
@@ -361,7 +363,7 @@ def _by_filters(storage: Storage, task: TagTask, lookup: ByKeyFilters, key_sets:
                 candidates = [c.in_filter(in_footer) for c in candidates]
             if not any(len(c.keys) for c in candidates):
                 continue
-            stored = _keys_in(file, task.keys, task.populate_meta_fields)
+            stored = _keys_in(file, task.keys, populate_meta_fields=task.populate_meta_fields)
         for found, asked in zip(hits, candidates, strict=True):
             if len(asked.keys):
                 hit = _match(asked.keys, [stored], [number])

@@ -224,7 +224,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
                 coded=[field.name for field in schema if field.type == CODED],
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
-                merger = _RowMerger(spec, task, incoming, rule, counts, matched, changes, log)
+                merger = _RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
                 for batch in _stored_batches(old, schema):
                     writer.write(merger.merge(batch), keys_known=inherited is not None)
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
@@ -278,6 +278,7 @@ class _RowMerger:
         task: MergeTask,
         incoming: pa.Table,
         rule: MergeRule,
+        *,
         counts: _MergeCounts,
         matched: BoolMask,
         changes: KeyChanges,

@@ -225,6 +225,7 @@ def commits_to_inspect(
     settings: CleaningRules,
     last: LastClean | None,
     earliest: Instant | None,
+    *,
     history_is_empty: bool,
 ) -> tuple[Instant, ...] | None:
     """The commits whose partitions have to be looked at; None for all partitions of the table.
@@ -268,6 +269,7 @@ def plan_partition(
     groups: Iterable[FileGroup],
     state: SlicingState,
     settings: CleaningRules,
+    *,
     earliest: Instant | None,
     savepointed: frozenset[str],
     needed_from: Mapping[tuple[str, str], str],

@@ -122,21 +122,21 @@ def files_records(
     sizes: list[int] = []
     flags: list[bool] = []
 
-    def say(partition: str, name: str, size_bytes: int, is_deleted: bool) -> None:
+    def say(partition: str, name: str, size_bytes: int, *, is_deleted: bool) -> None:
         partitions.append(partition)
         names.append(name)
         sizes.append(size_bytes)
         flags.append(is_deleted)
 
     for partition, files in added.items():
-        say(ALL_PARTITIONS, _listed(partition), 0, False)
+        say(ALL_PARTITIONS, _listed(partition), 0, is_deleted=False)
         for name, size_bytes in files.items():
-            say(_listed(partition), name, size_bytes, False)
+            say(_listed(partition), name, size_bytes, is_deleted=False)
     for partition, gone in (deleted or {}).items():
         for name in gone:
-            say(_listed(partition), name, 0, True)
+            say(_listed(partition), name, 0, is_deleted=True)
     for partition in deleted_partitions:
-        say(ALL_PARTITIONS, _listed(partition), 0, True)
+        say(ALL_PARTITIONS, _listed(partition), 0, is_deleted=True)
     rows = pa.RecordBatch.from_arrays(
         [
             pa.array(partitions, pa.string()),

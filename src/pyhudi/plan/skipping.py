@@ -107,7 +107,7 @@ def excluded_units(
         at = np.full(count, -1, dtype=np.int64)
         at[places[rows]] = rows
         complete &= at >= 0
-        ranges[name] = _range_column(stats, pa.array(at, mask=at < 0), field_at(schema, name).type, of_partitions)
+        ranges[name] = _range_column(stats, pa.array(at, mask=at < 0), field_at(schema, name).type, of_partitions=of_partitions)
     return distinct.filter(pa.array(complete & ~may_match(condition, ranges, count)))
 
 
@@ -207,7 +207,7 @@ def has_candidate(slice_: FileSlice, excluded: Collection[str], *, keep_logs: bo
     return any(file.path not in excluded for file in files)
 
 
-def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, of_partitions: bool) -> RangeColumn:
+def _range_column(stats: pa.Table, rows: pa.Int64Array, kind: pa.DataType, *, of_partitions: bool) -> RangeColumn:
     part = stats.select(["min", "max", "value_count", "null_count", "file_name"]).take(rows.drop_null()).combine_chunks()
     places = np.full(len(rows), -1, dtype=np.int64)
     there = rows.is_valid().to_numpy(zero_copy_only=False)

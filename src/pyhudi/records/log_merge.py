@@ -521,7 +521,9 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, *, partial: bool) -> LogRecord
         both_rows = ~newer_deleted & ~older_deleted
         held_present: dict[str, BoolMask] | None
         if partial and not _decides_itself(rule):
-            result, held_present = _merge_partial(older, newer, active, entry, present, pool, wins, newer_deleted, older_deleted)
+            result, held_present = _merge_partial(
+                older, newer, active, entry, present, pool, wins=wins, newer_deleted=newer_deleted, older_deleted=older_deleted
+            )
             taken = wins | older_deleted
             result_deleted = newer_deleted & taken
         else:
@@ -562,6 +564,7 @@ def _merge_partial(
     entry: Ints,
     present: dict[str, BoolMask] | None,
     pool: _Pool,
+    *,
     wins: BoolMask,
     newer_deleted: BoolMask,
     older_deleted: BoolMask,

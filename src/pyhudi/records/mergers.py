@@ -247,7 +247,7 @@ def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
     if rule is not None:
         return rule
     if settings.by_payload:
-        by_payload = payload_rule(settings.payload_class, settings.ordering, settings.by_modes)
+        by_payload = payload_rule(settings.payload_class, settings.ordering, revives=settings.by_modes)
         if by_payload is None:
             raise Unsupported(
                 f"payload class {settings.payload_class} is not known; known are {', '.join(known_payloads())}, and a registered "
@@ -261,7 +261,7 @@ def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
             f"the table merges records with strategy {settings.strategy_id} (mode {MergeMode.CUSTOM}), and no merger "
             "is registered for it; call pyhudi.register_merger with one"
         )
-    return MergerRule(merger, settings.ordering, settings.by_modes)
+    return MergerRule(merger, settings.ordering, revives=settings.by_modes)
 
 
 def looks_at_markers(settings: MergeSettings) -> bool:

@@ -89,7 +89,7 @@ class PayloadRule:
         return Merged(choose_rows(older, newer, wins), every, wins)
 
 
-def payload_rule(payload_class: str, ordering: Ordering, revives: bool = False) -> PayloadRule | None:
+def payload_rule(payload_class: str, ordering: Ordering, *, revives: bool = False) -> PayloadRule | None:
     """The rule of a payload class, None for one that is not known.  revives: as of `MergeRule`."""
     name = PAYLOAD_ALIASES.get(payload_class, payload_class)
     return PayloadRule(name, ordering, revives) if name in _MERGES else None

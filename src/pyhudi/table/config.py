@@ -168,9 +168,9 @@ class TableConfig:
             keys=KeySpec.from_properties(values),
             merge=merge,
             ordering_fields=ordering,
-            populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", True),
-            drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", False),
-            cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", False),
+            populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", default=True),
+            drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", default=False),
+            cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", default=False),
             cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=base_file_format,
@@ -312,7 +312,7 @@ def mode_properties(settings: MergeSettings) -> dict[str, str]:
     return {**values, **{MERGE_PROPERTY + name: text for name, text in settings.properties}}
 
 
-def parse_bool(values: Mapping[str, str], key: str, default: bool) -> bool:
+def parse_bool(values: Mapping[str, str], key: str, *, default: bool) -> bool:
     """A property that is `true` or `false`, in any case.  Raises CorruptData for anything else."""
     text = values.get(key)
     if text is None or text.strip() == "":
@@ -405,7 +405,7 @@ def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
     """Raises Unsupported for what releases after 1.0 can make of a table and PyHudi would take for something else."""
     if base_file_format == "LANCE":
         raise Unsupported("hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet")
-    if parse_bool(values, _SLASHED_DATES, False):
+    if parse_bool(values, _SLASHED_DATES, default=False):
         raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
 
 

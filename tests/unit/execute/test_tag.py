@@ -108,9 +108,9 @@ def looked_into(found: tuple[Place, ...], inner: Storage, keys: list[str], *, bl
     read: list[int] = []
     original = tag._keys_in
 
-    def noting(file: pq.ParquetFile, spec: KeySpec, populate: bool) -> pa.Array:
+    def noting(file: pq.ParquetFile, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
         read.append(file.metadata.num_rows)
-        return original(file, spec, populate)
+        return original(file, spec, populate_meta_fields=populate_meta_fields)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tag, "_keys_in", noting)

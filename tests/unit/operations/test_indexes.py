@@ -131,9 +131,9 @@ def test_memory_holds_the_keys_of_files(uri: str, monkeypatch: pytest.MonkeyPatc
     read: list[str] = []
     original = tag.read_keys
 
-    def noting(storage: Any, path: str, *rest: Any) -> Any:
+    def noting(storage: Any, path: str, *rest: Any, **flags: Any) -> Any:
         read.append(path)
-        return original(storage, path, *rest)
+        return original(storage, path, *rest, **flags)
 
     monkeypatch.setattr(tag, "read_keys", noting)
     table.upsert(rows(1))

@@ -102,7 +102,7 @@ def test_which_commits_are_inspected() -> None:
     earliest = timeline.find("40")
 
     def inspected(last: LastClean | None, history_is_empty: bool = False, settings: CleaningRules = SETTINGS) -> object:
-        found = commits_to_inspect(timeline, settings, last, earliest, history_is_empty)
+        found = commits_to_inspect(timeline, settings, last, earliest, history_is_empty=history_is_empty)
         return None if found is None else [i.request_time for i in found]
 
     assert inspected(LastClean("35", "20", "30", ())) == ["20", "30"]
@@ -158,7 +158,7 @@ def planned(
     groups = build_file_groups(partition, list(files), state, change_logs=True)
     needed = {(partition, "f-0"): compaction[0]} if compaction else {}
     found = Instant(str(earliest), Action.COMMIT, State.COMPLETED, str(earliest)) if earliest is not None else None
-    return plan_partition(partition, groups, state, settings, found, frozenset(saved), needed)
+    return plan_partition(partition, groups, state, settings, earliest=found, savepointed=frozenset(saved), needed_from=needed)
 
 
 def names(clean: PartitionClean) -> list[str]:

@@ -389,7 +389,7 @@ class FewTagged:
             path = column(HOME) if HOME in route.columns else column(PARTITION_PATH)
             rows = _with_path(joined, path)
         combine = self.incoming.combine and self.keys.has_duplicates
-        return _write_groups(self.incoming, plan, groups, labels, rows, self.moved, combine)
+        return _write_groups(self.incoming, plan, groups, labels, rows, moved=self.moved, combine=combine)
 
     def _placed(self, groups: _Groups) -> tuple[Ints, Ints]:
         """Keys and the number of the group that takes each; inserts fill their targets in order."""
@@ -514,7 +514,13 @@ class ManyTagged:
         used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
         labels = groups.label(np.concatenate([*used, groups.numbers_of(self.moved)]))
         return _write_groups(
-            self.incoming, plan, groups, labels, _placed(self.rows, groups, labels), self.moved, self.incoming.combine
+            self.incoming,
+            plan,
+            groups,
+            labels,
+            _placed(self.rows, groups, labels),
+            moved=self.moved,
+            combine=self.incoming.combine,
         )
 
 
@@ -592,6 +598,7 @@ def _write_groups(
     groups: _Groups,
     labels: Ints,
     rows: DataFrame | None,
+    *,
     moved: _Moved | None,
     combine: bool,
 ) -> list[WriteStatus]:

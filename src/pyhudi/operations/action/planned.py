@@ -260,7 +260,9 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
             merges = self.operation is not Operation.CLUSTER
             metadata = commit_metadata(self.operation, statuses, snapshot.schema.avro, {}, replaced, compacted=merges)
             asked, schema = rewrite.indexing, snapshot.schema.arrow
-            mirror = mirror_of(context, self.engine, asked, schema, statuses, snapshot, time, self.operation, replaced)
+            mirror = mirror_of(
+                context, self.engine, asked, schema, statuses, snapshot, time=time, operation=self.operation, replaced=replaced
+            )
             touched = [(partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids]
             done = transaction.commit(metadata, rewrite.start, touched, mirror, rewrite.verify)
         phases.end("commit")

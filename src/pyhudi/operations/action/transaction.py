@@ -360,6 +360,7 @@ def commit_metadata(
     schema_text: str,
     extra: Mapping[str, str],
     replaced: Mapping[str, Iterable[str]] | None = None,
+    *,
     compacted: bool = False,
 ) -> CommitMetadata:
     """What a completed write says: its statistics by partition, the table's schema, the caller's extra metadata."""

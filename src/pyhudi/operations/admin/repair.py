@@ -18,10 +18,10 @@ Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.engine import Engine
@@ -117,13 +117,13 @@ def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, 
     """
     steps: list[RepairStep] = []
     for kind in settings.kinds:
-        steps += _REPAIRS[kind](context, engine, settings, dry_run)
+        steps += _REPAIRS[kind](context, engine, settings, dry_run=dry_run)
         if not dry_run:
             context = context.reloaded()
     return RepairResult(context.storage.uri, dry_run, tuple(steps))
 
 
-def _repair_properties(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+def _repair_properties(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     storage = context.storage
     data = storage.read(PROPERTIES_FILE)
     backup = storage.stat(PROPERTIES_BACKUP) is not None
@@ -154,7 +154,7 @@ def _damage(data: bytes) -> str | None:
     return f"has no {missing[0]}" if missing else None
 
 
-def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     timeline = context.timeline.load()
     for instant in timeline.pending():
         step = _pending_step(context, settings, instant)
@@ -201,7 +201,7 @@ def _lives(context: TableContext, settings: RepairSettings, instant: Instant) ->
     return is_alive(context.storage, context.env, instant.request_time, settings.commit.heartbeats)
 
 
-def _repair_partitions(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+def _repair_partitions(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     for partition, instant_time in sorted(find_unmarked_partitions(context).items()):
         path = join_path(partition, PARTITION_METADATA_FILES[0])
         yield RepairStep(RepairKind.PARTITIONS, path, "is missing, so listings pass the folder over", "it is written")
@@ -222,7 +222,7 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
     return found
 
 
-def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
     known = {instant.request_time for instant in timeline.instants}
@@ -252,7 +252,7 @@ def _data_files(context: TableContext) -> Iterator[FileInfo]:
     return (info for _, listing in table_folders(context.storage) for info in listing.files)
 
 
-def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSettings, dry_run: bool) -> Iterator[RepairStep]:
+def _repair_metadata(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     if not context.config.has_metadata_table:
         return
     finding = _metadata_damage(context)
@@ -287,7 +287,14 @@ def _counts(timeline: Timeline, name: str) -> bool:
     return named is not None and timeline.is_completed(named.instant_time)
 
 
-_Repair = Callable[[TableContext, Engine, RepairSettings, bool], Iterator[RepairStep]]
+class _Repair(Protocol):
+    """Finds the damage of one kind and, unless `dry_run`, repairs it."""
+
+    def __call__(
+        self, context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool
+    ) -> Iterator[RepairStep]: ...
+
+
 _REPAIRS: dict[RepairKind, _Repair] = {
     RepairKind.PROPERTIES: _repair_properties,
     RepairKind.PENDING: _repair_pending,

@@ -80,6 +80,7 @@ def mirror_of(
     data_schema: pa.Schema | None,
     statuses: Sequence[WriteStatus],
     snapshot: Snapshot,
+    *,
     time: str,
     operation: Operation,
     replaced: Mapping[str, Sequence[str]] | None = None,

@@ -52,7 +52,9 @@ def plan_lookup(
         snapshot = load_snapshot(context, settings.listing, as_of=None if as_of is None else parse_as_of(as_of))
         if snapshot.schema is None:
             raise TableState(f"the table at {context.storage.uri} has no commit yet, so it has no records to look up")
-        condition = _condition_of_rows(context.config.keys, keys, snapshot.schema, context.config.populate_meta_fields)
+        condition = _condition_of_rows(
+            context.config.keys, keys, snapshot.schema, has_meta_columns=context.config.populate_meta_fields
+        )
     else:
         condition = _condition_of_texts(context, keys)
     return plan_snapshot_query(context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings)
@@ -69,7 +71,7 @@ def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
     return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist())) if len(keys) else Constant(False)
 
 
-def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: TableSchema, has_meta_columns: bool) -> Expr:
+def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: TableSchema, *, has_meta_columns: bool) -> Expr:
     if spec.generates_keys:
         raise InvalidRequest("the table generates its record keys: look records up by `_hoodie_record_key`")
     fields = spec.record_fields
@@ -86,7 +88,7 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: TableSchema, has_m
     for batch in batches:
         texts = record_keys(spec, batch)
         for place, chosen in _by_partition(batch, places):
-            by_key = _by_key(spec, batch.take(chosen), texts.take(chosen), has_meta_columns)
+            by_key = _by_key(spec, batch.take(chosen), texts.take(chosen), has_meta_columns=has_meta_columns)
             parts.append(And((*place, by_key)) if place else by_key)
     if not parts:
         return Constant(False)
@@ -111,7 +113,7 @@ def _by_partition(batch: pa.RecordBatch, places: Sequence[str]) -> list[tuple[li
     ]
 
 
-def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, has_meta_columns: bool) -> Expr:
+def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_meta_columns: bool) -> Expr:
     fields = spec.record_fields
     if len(fields) == 1 and "." not in fields[0]:
         # The field itself is asked for: how a key of one field is spelled depends on the version that wrote it.

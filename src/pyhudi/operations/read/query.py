@@ -169,7 +169,9 @@ def plan_snapshot_query(
     snapshot = load_snapshot(context, settings.listing, as_of=as_of)
     if as_of is not None:
         _check_as_of(snapshot, as_of)
-    spec = _read_spec(snapshot, columns, condition, _validity(snapshot, as_of), values_from_path, settings)
+    spec = _read_spec(
+        snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings
+    )
     plan = plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only)
     return Query(snapshot, spec, plan)
 
@@ -219,7 +221,7 @@ def plan_incremental_query(
     if found is not snapshot and not in_past_columns:
         check_one_set_of_columns(snapshot, commits)
     snapshot = found
-    spec = _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path, settings)
+    spec = _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path=values_from_path, settings=settings)
     in_range = bind(In(COMMIT_TIME, tuple(i.request_time for i in instants)), spec.table_schema)
     spec = replace(spec, condition=in_range if spec.condition is None else And((in_range, spec.condition)))
     if not instants:
@@ -300,7 +302,7 @@ def _check_as_of(snapshot: Snapshot, time: str) -> None:
 
 def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:
     """How tasks read the snapshot's present rows.  Raises as `plan_snapshot_query`."""
-    return _read_spec(snapshot, columns, condition, _validity(snapshot), False)
+    return _read_spec(snapshot, columns, condition, _validity(snapshot), values_from_path=False)
 
 
 def _validity(snapshot: Snapshot, as_of: str | None = None) -> InstantValidity:
@@ -313,6 +315,7 @@ def _read_spec(
     columns: Sequence[str] | None,
     condition: Filter | None,
     validity: InstantValidity,
+    *,
     values_from_path: bool,
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> ReadSpec:

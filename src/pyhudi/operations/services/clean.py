@@ -172,7 +172,9 @@ def plan_clean(
     if reason is not None:
         return PlannedClean(None, reason, None, {}, {}, ())
     files_of = listing if listing is not None else DirectoryListing(context.storage)
-    inspected = commits_to_inspect(timeline, settings, last, earliest, last is None and _history_is_empty(context))
+    inspected = commits_to_inspect(
+        timeline, settings, last, earliest, history_is_empty=last is None and _history_is_empty(context)
+    )
     partitions: Iterable[str]
     if inspected is None:
         partitions = files_of.partitions()
@@ -188,7 +190,9 @@ def plan_clean(
             groups = build_file_groups(partition, infos, state, change_logs=True)
             # What was pending when a savepoint was made counts as of its time now: a restore needs both what was there and that.
             seen = {file_name_of(file.path) for time in savepoints for file in _files_as_of(groups, state, time)}
-            choice = plan_partition(partition, groups, state, settings, earliest, saved | seen, needed_from)
+            choice = plan_partition(
+                partition, groups, state, settings, earliest=earliest, savepointed=saved | seen, needed_from=needed_from
+            )
             found[partition] = choice
             wanted = set(choice.files)
             sizes.update((info.path, info.size_bytes) for info in infos if info.path in wanted)

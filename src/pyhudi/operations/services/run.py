@@ -42,6 +42,7 @@ def with_services(
     engine: Engine | None,
     settings: ServiceSettings,
     result: WriteResult,
+    *,
     before: Timeline,
     action: Action,
     delete_partitions: DeletePartitions,

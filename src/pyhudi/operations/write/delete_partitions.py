@@ -62,7 +62,15 @@ def _delete_partitions(
         schema = snapshot.schema.arrow if snapshot.schema else None
         indexing = indexing_of(context, settings.metadata, schema, schema) if schema is not None else None
         mirror = mirror_of(
-            context, engine, indexing, schema, (), snapshot, transaction.instant_time, Operation.DELETE_PARTITION, replaced
+            context,
+            engine,
+            indexing,
+            schema,
+            (),
+            snapshot,
+            time=transaction.instant_time,
+            operation=Operation.DELETE_PARTITION,
+            replaced=replaced,
         )
         done = transaction.commit(metadata, start_of(snapshot), groups, mirror)
     phases.end("commit")
@@ -79,9 +87,9 @@ def _delete_partitions(
         engine,
         settings.services,
         result,
-        snapshot.timeline,
-        Action.REPLACECOMMIT,
-        partition_deleter(context, engine, settings),
+        before=snapshot.timeline,
+        action=Action.REPLACECOMMIT,
+        delete_partitions=partition_deleter(context, engine, settings),
     )
 
 

@@ -95,7 +95,9 @@ def run_write(
     )
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
     action, delete = shape.action(context.config), partition_deleter(context, engine, settings)
-    return with_services(context, engine, settings.services, result, snapshot.timeline, action, delete)
+    return with_services(
+        context, engine, settings.services, result, before=snapshot.timeline, action=action, delete_partitions=delete
+    )
 
 
 def _with_metadata_table(
@@ -244,9 +246,9 @@ class _Write:
             self.schemas.data_schema,
             statuses,
             attempt.snapshot,
-            attempt.spec.instant_time,
-            operation,
-            replaced,
+            time=attempt.spec.instant_time,
+            operation=operation,
+            replaced=replaced,
         )
         verify = partial(check_not_landed, self.context, batch) if batch else None
         shares = self.shape.shares_groups
