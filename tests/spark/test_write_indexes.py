@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pyhudi.engines.spark import engine as spark_engine
-from tests.write_index_suite import FILE_INDEXES, INDEXES, Checked, row, run_beside_compactions, run_script
+from tests.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(("name", "table_type"), [("record index, moving", "mor"), ("bucket", "cow")])
 def test_script(spark: SparkSession, tmp_path: Path, name: str, table_type: str) -> None:
     run_script(Checked.create(tmp_path / "t", table_type, INDEXES[name], spark.createDataFrame))
+
+
+def test_script_of_rings(spark: SparkSession, tmp_path: Path) -> None:
+    run_script(Checked.create(tmp_path / "t", "mor", RINGS, spark.createDataFrame))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rows to the file groups of their buckets, by the simple bucket index; groups that do not exist yet get a file id.
+"""Rows to the file groups of their buckets, by a bucket index; groups that do not exist yet get a file id.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.tag import ByBuckets, Place
-from pyhudi.format.names import parse_bucket
 from pyhudi.records.keys.spec import KeySpec
 
 Ints = npt.NDArray[np.int64]
@@ -28,33 +27,38 @@ class BucketPlaces:
         self.places = list(places)
         self._lookup = lookup
         self._numbers: dict[tuple[str, int], int] = {}
-        self._anywhere: dict[int, list[int]] = {}
         for number, place in enumerate(places):
-            bucket = parse_bucket(place.file_id)
+            bucket = lookup.layout.bucket_of(place.partition, place.file_id)
             if bucket is None:
                 raise Internal(f"file group {place.file_id} has no bucket")
             self._numbers[place.partition, bucket] = number
-            self._anywhere.setdefault(bucket, []).append(number)
+        self._partitions = tuple(dict.fromkeys(place.partition for place in places))
 
-    def numbers(self, partition: str, bucket: int) -> tuple[int, ...]:
-        """The places of a bucket: one, none where no group is to be made, or one in each partition for rows that name none."""
+    def numbers(self, partition: str, cell: int) -> tuple[int, ...]:
+        """The places of a cell: one, none where no group is to be made, or one in each partition for rows that name none."""
         if partition == PLACEHOLDER_PARTITION:
-            return tuple(self._anywhere.get(bucket, ()))
-        known = self._numbers.get((partition, bucket))
+            found = (self._known(there, cell) for there in self._partitions)
+            return tuple(number for number in found if number is not None)
+        known = self._known(partition, cell)
         if known is not None:
             return (known,)
-        if self._lookup.new_file_id is None:
+        bucket = self._lookup.layout.bucket_at(partition, cell)
+        if self._lookup.new_file_id is None or bucket is None:
             return ()
         self._numbers[partition, bucket] = len(self.places)
         self.places.append(Place(partition, self._lookup.new_file_id(partition, bucket), None))
         return (len(self.places) - 1,)
 
+    def _known(self, partition: str, cell: int) -> int | None:
+        bucket = self._lookup.layout.bucket_at(partition, cell)
+        return None if bucket is None else self._numbers.get((partition, bucket))
+
     def route(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> tuple[Ints, Ints]:
         """Pairs of a row and the place that takes it.  texts: record keys, paths: partition paths, one of each for each row."""
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
-        count = self._lookup.layout.count
-        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.buckets_of(keys, texts)
+        count = self._lookup.layout.cell_count
+        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_of(keys, texts)
         distinct, which = np.unique(codes, return_inverse=True)
         found = [self.numbers(names[code // count], code % count) for code in distinct.tolist()]
         copies = np.array([len(numbers) for numbers in found], dtype=np.int64)[which] if found else which

@@ -33,7 +33,7 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.bloom import BloomFilter
-from pyhudi.plan.buckets import BucketLayout
+from pyhudi.plan.buckets import Placement
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import whole
@@ -120,7 +120,7 @@ class ByBuckets:
     new_file_id: the file id of a new file group of a partition's bucket; None when none are to be made (deletes).
     """
 
-    layout: BucketLayout
+    layout: Placement
     new_file_id: Callable[[str, int], str] | None
 
 

@@ -32,6 +32,8 @@ AUX_FOLDER: Final = f"{META_FOLDER}/.aux"
 BOOTSTRAP_INDEX_FOLDER: Final = f"{AUX_FOLDER}/.bootstrap"
 INDEX_DEFINITIONS_FOLDER: Final = f"{META_FOLDER}/.index_defs"
 INDEX_DEFINITIONS_FILE: Final = f"{INDEX_DEFINITIONS_FOLDER}/index.json"
+RING_FOLDER: Final = f"{META_FOLDER}/.bucket_index/consistent_hashing_metadata"
+"""Below it, by partition, lie the rings of a consistent hashing index."""
 SIDE_FOLDER: Final = f"{METADATA_FOLDER}/{MARKER_FOLDER}"
 """Below it, by instant, a write keeps what it has found for the metadata table and has not committed there yet."""
 

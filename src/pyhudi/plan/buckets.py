@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,29 @@ MAX_BUCKETS = 99_999_999
 
 BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
 HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
+
+
+class Placement(Protocol):
+    """How hashes of keys choose file groups, as engines ask it: cells are found row by row, without a look at partitions, and
+    each cell lies within one bucket of any partition.
+    """
+
+    @property
+    def cell_count(self) -> int:
+        """How many cells there are; they count from 0."""
+        ...
+
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
+        """The cell of each record key (string, no nulls)."""
+        ...
+
+    def bucket_at(self, partition: str, cell: int) -> int | None:
+        """The bucket of a partition in which a cell lies; None for a partition that has no buckets yet."""
+        ...
+
+    def bucket_of(self, partition: str, file_id: str) -> int | None:
+        """The bucket of a partition whose file group has an id; None when none has."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +79,42 @@ class BucketLayout:
 
     def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
         """The hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
-        fields = self.hash_fields or keys.record_fields
-        unknown = [name for name in fields if name not in keys.record_fields]
-        if unknown:
-            raise InvalidRequest(
-                f"the bucket index cannot hash {', '.join(unknown)}: record key fields are {', '.join(keys.record_fields)}"
-            )
-        return fields
+        return hashed_fields(keys, self.hash_fields)
 
     def buckets_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
         """The bucket of each record key (string, no nulls)."""
         return bucket_ids(texts, self.count, keys.record_fields, self.fields_of(keys))
+
+    @property
+    def cell_count(self) -> int:
+        """As of `Placement`: a cell is a bucket."""
+        return self.count
+
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
+        """As of `Placement`."""
+        return self.buckets_of(keys, texts)
+
+    def bucket_at(self, partition: str, cell: int) -> int | None:
+        """As of `Placement`."""
+        return cell
+
+    def bucket_of(self, partition: str, file_id: str) -> int | None:
+        """As of `Placement`."""
+        return parse_bucket(file_id)
+
+
+def hashed_fields(keys: KeySpec, hash_fields: tuple[str, ...]) -> tuple[str, ...]:
+    """The fields whose values are hashed.  hash_fields: those of the option, empty for all record key fields.
+
+    Raises InvalidRequest for fields that are not record key fields.
+    """
+    fields = hash_fields or keys.record_fields
+    unknown = [name for name in fields if name not in keys.record_fields]
+    if unknown:
+        raise InvalidRequest(
+            f"the bucket index cannot hash {', '.join(unknown)}: record key fields are {', '.join(keys.record_fields)}"
+        )
+    return fields
 
 
 def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tuple[str, int], FileSlice]:

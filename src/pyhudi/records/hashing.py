@@ -69,7 +69,10 @@ def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_f
     Arguments and errors as of `bucket_ids`.  Source: docs/formats/writing.md, "Bucket index".
     """
     parts = _hash_parts(keys, record_fields, hash_fields)
-    joined = pc.binary_join(pc.fill_null(parts, pa.scalar([], parts.type)), "") if parts.null_count else pc.binary_join(parts, "")
+    if parts.values.null_count:
+        # Java joins a null into a text by its name.
+        parts = pa.ListArray.from_arrays(parts.offsets, pc.fill_null(parts.values, "null"))
+    joined = pc.binary_join(parts, "")
     return _by_length(pc.fill_null(joined, ""), _xxh32_matrix, np.int64) & 0x7FFFFFFF
 
 

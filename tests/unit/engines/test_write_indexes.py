@@ -14,7 +14,7 @@ from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
-from tests.write_index_suite import FILE_INDEXES, INDEXES, Checked, row, run_beside_compactions, run_script
+from tests.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
 
 
 @pytest.fixture
@@ -28,6 +28,10 @@ def uri(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.mark.parametrize("name", INDEXES)
 def test_script(uri: str, name: str, table_type: str) -> None:
     run_script(Checked.create(uri, table_type, INDEXES[name], lambda rows: rows))
+
+
+def test_script_of_rings(uri: str) -> None:
+    run_script(Checked.create(uri, "mor", RINGS, lambda rows: rows))
 
 
 @pytest.mark.parametrize("name", ["record index, moving", "bucket"])

@@ -42,7 +42,7 @@ def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
     ("options", "error", "message"),
     [
         ({"hoodie.index.type": "HBASE"}, Unsupported, "HBASE"),
-        ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, Unsupported, "CONSISTENT_HASHING"),
+        ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, InvalidRequest, "copy on write"),
         ({**BUCKET, "hoodie.bucket.index.num.buckets": 0}, InvalidRequest, "num.buckets=0"),
         ({**BUCKET, "hoodie.bucket.index.hash.field": "ts"}, InvalidRequest, "cannot hash ts"),
         ({**BUCKET, "hoodie.bucket.index.partition.expressions": "p,2"}, Unsupported, "same number of buckets"),

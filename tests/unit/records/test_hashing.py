@@ -76,6 +76,14 @@ def test_a_null_part_counts_zero_and_an_empty_part_is_empty() -> None:
     assert bucket_ids(pa.array(["a:1,b:__null__", "a:1,b:__empty__"]), 16, ["a", "b"]).tolist() == [expected, expected]
 
 
+def test_a_null_part_on_a_ring_is_the_text_null() -> None:
+    hashes = consistent_hashes(
+        pa.array(["a:1,b:__null__", "a:1,b:null", "a:1,b:__empty__", "a:1null,b:__empty__"]), ["a", "b"]
+    ).tolist()
+    assert hashes[0] == hashes[1] == hashes[3] == xxhash.xxh32(b"1null").intdigest() & 0x7FFFFFFF
+    assert hashes[2] == xxhash.xxh32(b"1").intdigest() & 0x7FFFFFFF
+
+
 def test_a_key_that_looks_composite_has_no_known_part() -> None:
     # A single key `x,y:z` is read as field `x,y`, which is not hashed: the hash of an empty list is 1.
     assert bucket_ids(pa.array(["x,y:z"]), 16, ["id"]).tolist() == [1]

@@ -54,7 +54,7 @@ from pyhudi.engines.spark.lookup import (
     KeyTable,
     ask_few,
     ask_many,
-    bucket_column,
+    cell_column,
     check_groups,
     look_up_few,
     look_up_many,
@@ -99,7 +99,7 @@ A = TypeVar("A")
 _TASKS_A_CORE = 4
 """Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
 
-_BUCKET = "_pyhudi_bucket"
+_CELL = "_pyhudi_cell"
 
 _LONGEST_FEW_KEY = 256
 """Bytes of one key beyond which the keys count as many, however few they are: what comes to the driver is bounded beforehand."""
@@ -472,12 +472,12 @@ class ManyTagged:
 
     @classmethod
     def of_buckets(cls, incoming: SparkIncoming, request: TagRequest, lookup: ByBuckets) -> ManyTagged:
-        """Rows with the places of their buckets; the buckets that occur are counted and come to the driver."""
-        bucketed = incoming.keep(incoming.rows.withColumn(_BUCKET, bucket_column(lookup.layout, request.spec.keys)))
+        """Rows with the places of their buckets; the cells that occur are counted and come to the driver."""
+        bucketed = incoming.keep(incoming.rows.withColumn(_CELL, cell_column(lookup.layout, request.spec.keys)))
         with translated_errors():
-            found = bucketed.groupBy(PARTITION_PATH, _BUCKET).count().collect()
+            found = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
         known = BucketPlaces(request.places, lookup)
-        numbers = [known.numbers(row[PARTITION_PATH], row[_BUCKET]) for row in found]
+        numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in found]
         updates: Counter[int] = Counter()
         inserts: Counter[str] = Counter()
         for row, at in zip(found, numbers, strict=True):
@@ -487,13 +487,13 @@ class ManyTagged:
         table = pa.table(
             {
                 PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in found], pa.string()),
-                _BUCKET: pa.array([row[_BUCKET] for row in found], pa.int32()),
+                _CELL: pa.array([row[_CELL] for row in found], pa.int32()),
                 FILES: pa.array([list(at) for at in numbers], pa.list_(pa.int32())),
             }
         )
         routes = F.broadcast(small_frame(incoming.session, table))
-        rows = bucketed.join(routes, [PARTITION_PATH, _BUCKET], "left").withColumn(FILE, F.explode_outer(FILES)).drop(FILES)
-        return cls(incoming, tuple(known.places), rows.drop(_BUCKET), dict(inserts), dict(updates), not incoming.combine)
+        rows = bucketed.join(routes, [PARTITION_PATH, _CELL], "left").withColumn(FILE, F.explode_outer(FILES)).drop(FILES)
+        return cls(incoming, tuple(known.places), rows.drop(_CELL), dict(inserts), dict(updates), not incoming.combine)
 
     def profile(self) -> WorkloadProfile:
         """Counts of rows; upper bounds while duplicates are still to be combined."""

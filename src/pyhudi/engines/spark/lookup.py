@@ -45,7 +45,7 @@ from pyhudi.execute.tag import (
     run_tag,
     unknown_group,
 )
-from pyhudi.plan.buckets import BucketLayout
+from pyhudi.plan.buckets import Placement
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.merge import row_codes
@@ -224,13 +224,13 @@ def shard_column(count: int) -> Column:
     return _column_of(shards)
 
 
-def bucket_column(layout: BucketLayout, keys: KeySpec) -> Column:
-    """The bucket of each row's key."""
+def cell_column(layout: Placement, keys: KeySpec) -> Column:
+    """The cell of each row's key."""
 
-    def buckets(texts: pa.Array) -> pa.Array:
-        return pa.array(layout.buckets_of(keys, texts.cast(pa.string())), pa.int32())
+    def cells(texts: pa.Array) -> pa.Array:
+        return pa.array(layout.cells_of(keys, texts.cast(pa.string())), pa.int32())
 
-    return _column_of(buckets)
+    return _column_of(cells)
 
 
 def _column_of(function: Callable[[pa.Array], pa.Array]) -> Column:

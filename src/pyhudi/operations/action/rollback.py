@@ -37,6 +37,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.plans import planned_path
+from pyhudi.table.rings import remove_rings
 from pyhudi.table.snapshot import load_rollback_targets
 from pyhudi.timeline.timeline import Timeline
 
@@ -218,6 +219,8 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         partitions[partition] = RollbackPartitionMetadata(
             partition_path=partition, success_delete_files=tuple(files), failed_delete_files=()
         )
+    if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
+        remove_rings(context, target)
     with context.locked(settings.lock_wait_ms) as held:
         store, storage = held.timeline, held.storage
         timeline = store.load()

@@ -3,6 +3,7 @@
     timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way;
                      clusterings that can never run
     files            base files that cannot be opened
+    rings            nodes of a consistent hashing index against file groups: see `validate_rings`
     logs, plans      what log files hold, what pending compactions read: see `validate_data`; doubled keys too, when asked for
     metadata files   the metadata table's partitions and files against the directories
     column stats     its column ranges against the footers of base files: a range must cover what the file holds
@@ -44,6 +45,7 @@ from pyhudi.format.paths import file_name_of
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.admin.validate_indexes import checks_of
+from pyhudi.operations.admin.validate_rings import REWRITE, check_rings
 from pyhudi.operations.metadata.kinds.checking import LOST, MISLED, Check, CheckedTable, FooterTask, PresentFile, run_footer
 from pyhudi.operations.read.query import read_spec
 from pyhudi.operations.services.clustering_plans import why_never
@@ -110,7 +112,7 @@ class ValidationResult:
     def remedies(self) -> tuple[str, ...]:
         """What helps against the errors, each remedy once, the most pressing first."""
         named = {finding.remedy for finding in self.found}
-        return tuple(remedy for remedy in (LOST, _STRAY, MISLED) if remedy in named)
+        return tuple(remedy for remedy in (LOST, _STRAY, REWRITE, MISLED) if remedy in named)
 
     @property
     def findings(self) -> pa.Table:
@@ -145,6 +147,7 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     work.check_timeline()
     work.check_base_files()
     work.check_logs_and_plans()
+    work.check_rings()
     if keys:
         work.check_keys()
     if context.config.has_metadata_table:
@@ -232,6 +235,10 @@ class _Validation:
         if self._timeline.pending(Action.COMPACTION, Action.LOGCOMPACTION):
             present = frozenset(file.info.path for file in self._files)
             self._made("plans", partial(check_plans, self._context, self._timeline, present), "")
+
+    def check_rings(self) -> None:
+        """Rings against file groups: see `validate_rings`."""
+        self._made("rings", partial(check_rings, self._context, self._snapshot, self._slices))
 
     def check_keys(self) -> None:
         """Keys that stand twice in a partition."""

@@ -13,6 +13,7 @@ from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.write.lookup import PlannedLookup
 from pyhudi.operations.write.report import encode_profile
+from pyhudi.operations.write.rings import RingsOfWrite
 from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
@@ -51,11 +52,13 @@ class Written:
     """What the tasks of an attempt wrote.
 
     lookup: where keys were looked up, None where they were not.  read: what was read about keys for which nothing is written.
+    rings: of the partitions that it writes, under an index that has some.
     """
 
     statuses: list[WriteStatus]
     lookup: PlannedLookup | None = None
     read: tuple[FileGroupId, ...] = ()
+    rings: RingsOfWrite | None = None
 
 
 @contextmanager

@@ -8,15 +8,18 @@ from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, TableState, WriteConflict
 from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
+from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.format.instants import Action
 from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.write.attempt import Attempt, Written
 from pyhudi.operations.write.lookup import PlannedLookup, plan_lookup
+from pyhudi.operations.write.rings import RingsOfWrite, renew_rings, rings_to_write
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteSettings
 from pyhudi.operations.write.settle import settle_groups_under_service
 from pyhudi.plan.buckets import shared_file_id
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, new_keys
+from pyhudi.plan.rings import RingSettings
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
     InsertTarget,
@@ -29,22 +32,26 @@ from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import read_commit
 
 
-def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]) -> Written:
+def write_by_key(
+    attempt: Attempt, incoming: Incoming, counts: Mapping[str, int], replaced: Mapping[str, tuple[str, ...]] | None
+) -> Written:
     """Rows to the file groups that hold their keys, or that their buckets name; the others as inserts.
 
-    counts: rows by partition path.  Raises WriteConflict where the state that the attempt is planned on is not the table's any
-    more.
+    counts: rows by partition path.  replaced: the file groups that make way.
+    Raises WriteConflict where the state that the attempt is planned on is not the table's any more.
     """
     settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
     slices = {} if shape.replaces else _slices_to_search(attempt, counts)
     by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
     lookup: PlannedLookup | None = None
     read: tuple[FileGroupId, ...] = ()
+    rings = _rings(attempt, counts, slices, replaced)
     if not shape.looks_up:
         tagged = incoming.untagged()
     else:
-        new_file_id = None if shape.finds_only else _new_buckets(attempt)
-        lookup = plan_lookup(settings.index, attempt.context, snapshot, by_group.values(), new_file_id)
+        new_file_id = None if shape.finds_only else _new_buckets(attempt, rings)
+        layout = None if rings is None else rings.layout
+        lookup = plan_lookup(settings.index, attempt.context, snapshot, by_group.values(), new_file_id, layout)
         tagged = _tagged(attempt, incoming, lookup)
         read = () if shape.routes else _read_only(attempt, tagged)
     if shape.passes_over:
@@ -56,8 +63,11 @@ def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]
     attempt.phases.end("index")
     inserts: dict[str, tuple[InsertTarget, ...]] = {}
     if shape.routes:
-        routed, profile = profile.updates, _with_new_groups(profile, by_group)
-        if shape.shares_groups:
+        by_ring = shape.has_rings and not (shape.in_bulk or shape.replaces)
+        routed = profile.updates
+        # What begins the group of a node is told as an update of it, as the real Hudi tells it.
+        profile = profile if by_ring else _with_new_groups(profile, by_group)
+        if by_ring or shape.shares_groups:
             empty = {group: FileSlice(*group, attempt.spec.instant_time, None) for group in routed}
             by_group = {**empty, **by_group}
     elif not shape.finds_only:
@@ -75,11 +85,33 @@ def write_by_key(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]
         validity=InstantValidity.of(snapshot.timeline),
         unknown_keys=shape.routes,
     )
-    return Written(tagged.write(plan), lookup, read)
+    return Written(tagged.write(plan), lookup, read, rings)
 
 
-def _new_buckets(attempt: Attempt) -> Callable[[str, int], str]:
+def _rings(
+    attempt: Attempt,
+    counts: Mapping[str, int],
+    slices: Mapping[str, tuple[FileSlice, ...]],
+    replaced: Mapping[str, tuple[str, ...]] | None,
+) -> RingsOfWrite | None:
+    """The rings by which the rows go; stored where this write makes them."""
+    buckets = attempt.settings.index.buckets
+    if not isinstance(buckets, RingSettings):
+        return None
+    context, snapshot, shape = attempt.context, attempt.snapshot, attempt.shape
+    named = [partition for partition in counts if partition != PLACEHOLDER_PARTITION]
+    if shape.replaces:
+        partitions = {*named, *(replaced or {}), *(attempt.settings.partitions_to_overwrite or ())}
+        return renew_rings(context, snapshot, partitions, attempt.transaction.instant_time, buckets)
+    held: dict[str, tuple[FileSlice, ...]] = {partition: () for partition in named}
+    held.update((partition, found) for partition, found in slices.items() if found)
+    return rings_to_write(context, snapshot, held, buckets, makes=not shape.finds_only)
+
+
+def _new_buckets(attempt: Attempt, rings: RingsOfWrite | None) -> Callable[[str, int], str]:
     """What names the new file group of a partition's bucket."""
+    if rings is not None:
+        return rings.layout.file_id_of
     if attempt.shape.shares_groups:
         replaced = attempt.snapshot.slicing.replaced
         return lambda partition, bucket: shared_file_id(partition, bucket, replaced)

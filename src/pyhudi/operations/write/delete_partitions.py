@@ -21,9 +21,11 @@ from pyhudi.operations.services.run import with_services
 from pyhudi.operations.services.ttl import DeletePartitions
 from pyhudi.operations.write.attempt import start_of, until_no_conflict
 from pyhudi.operations.write.replaced import groups_of, live_file_ids
+from pyhudi.operations.write.rings import renew_rings
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.operations.write.settle import settle_failed_writes, settle_groups_under_service
 from pyhudi.table.context import TableContext
+from pyhudi.table.rings import partitions_with_rings
 from pyhudi.table.snapshot import load_snapshot
 
 
@@ -56,6 +58,8 @@ def _delete_partitions(
         replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
         groups = groups_of(replaced)
         settle_groups_under_service(snapshot, groups, settings)
+        ringed = partitions_with_rings(context).intersection(replaced)
+        rings = renew_rings(context, snapshot, ringed, transaction.instant_time, None) if ringed else None
         transaction.start(CommitMetadata(operation_type=Operation.DELETE_PARTITION.value).encode(context.env.token_bytes(16)))
         schema_text = snapshot.schema.avro if snapshot.schema else ""
         metadata = commit_metadata(Operation.DELETE_PARTITION, (), schema_text, dict(settings.extra_metadata), replaced)
@@ -72,7 +76,9 @@ def _delete_partitions(
             operation=Operation.DELETE_PARTITION,
             replaced=replaced,
         )
-        done = transaction.commit(metadata, start_of(snapshot), groups, mirror)
+        groups += rings.given_up if rings else ()
+        verify = partial(rings.check_still_count, context, snapshot.timeline) if rings else None
+        done = transaction.commit(metadata, start_of(snapshot), groups, mirror, verify)
     phases.end("commit")
     result = WriteResult(
         operation=str(settings.operation),

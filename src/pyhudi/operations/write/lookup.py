@@ -4,7 +4,7 @@
     BLOOM, GLOBAL_BLOOM      key ranges and key filters first: of footers, or with `hoodie.bloom.index.use.metadata` those that
                              the metadata table has
     RECORD_INDEX             the record index of the metadata table, which the write builds when it is missing; global
-    BUCKET                   the hash of the key; no lookup
+    BUCKET                   the hash of the key; no lookup: buckets by number (SIMPLE), or nodes of rings (CONSISTENT_HASHING)
     INMEMORY                 key columns, held in this process
 
 An index that cannot answer is an error, never another index.  Keys that stand in log files alone are seen by RECORD_INDEX and
@@ -17,7 +17,7 @@ Source: docs/formats/writing.md, "Indexes used for writing".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -37,7 +37,8 @@ from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds.inputs import key_reader
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
-from pyhudi.plan.buckets import BUCKET_COUNT, BucketLayout, bucket_groups
+from pyhudi.plan.buckets import BUCKET_COUNT, HASH_FIELDS, BucketLayout, Placement, bucket_groups
+from pyhudi.plan.rings import RingLayout, RingSettings, check_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
@@ -52,12 +53,12 @@ _PROBED_FILES = 4
 _PROBED_ROWS = 10_000
 """Rows up to which all keys of such a file are read."""
 
-_ENGINE = Option(
+BUCKET_ENGINE = Option(
     "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
 )
 _BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys choose the buckets to read")
 
-LAYOUT_OPTIONS = (INDEX_TYPE, _ENGINE, _BUCKET_PRUNING)
+LAYOUT_OPTIONS = (INDEX_TYPE, BUCKET_ENGINE, _BUCKET_PRUNING)
 """What `read_layout` reads beside the layout itself."""
 
 
@@ -105,7 +106,7 @@ class LookupSettings:
     """The index of one write.
 
     update_partition_path: under a global index a record whose partition changed moves.  prune_by_ranges, use_metadata: of BLOOM.
-    buckets: of BUCKET, else None.
+    buckets: of BUCKET, by its engine, else None.
     """
 
     kind: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH]
@@ -117,7 +118,7 @@ class LookupSettings:
         bool,
         Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
     ] = False
-    buckets: Annotated[BucketLayout | None, _ENGINE] = None
+    buckets: Annotated[BucketLayout | RingSettings | None, BUCKET_ENGINE] = None
 
     @classmethod
     def of(cls, options: Options) -> LookupSettings:
@@ -154,18 +155,17 @@ def plan_lookup(
     snapshot: Snapshot,
     slices: Iterable[FileSlice],
     new_file_id: Callable[[str, int], str] | None,
+    rings: RingLayout | None = None,
 ) -> PlannedLookup:
     """How an index looks keys up in some file slices.
 
     context: the table, with its properties as they are now.  new_file_id: names the new file group of a partition's bucket; None
-    when the write makes none.  Raises TableState when the index cannot answer for the table.
+    when the write makes none.  rings: of the partitions that the write touches, under CONSISTENT_HASHING.
+    Raises TableState when the index cannot answer for the table.
     """
     found = tuple(slices)
     if settings.buckets is not None:
-        groups = bucket_groups(found, settings.buckets)
-        _check_layout(context, snapshot, groups, settings.buckets)
-        places = tuple(Place(s.partition, s.file_id, s) for s in groups.values())
-        return PlannedLookup(places, ByBuckets(settings.buckets, new_file_id), "hash of the key")
+        return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id)
     if settings.kind is IndexType.RECORD_INDEX:
         if RECORD_INDEX not in context.config.metadata_partitions:
             raise TableState(
@@ -188,39 +188,55 @@ def read_layout(options: Options) -> BucketLayout | None:
     if options.word(INDEX_TYPE) != "BUCKET" or options.given(BUCKET_COUNT) is None:
         return None
     # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
-    if options.word(_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
+    if options.word(BUCKET_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
         return None
     return BucketLayout.of(options)
 
 
-def _buckets(options: Options) -> BucketLayout:
-    if options.word(_ENGINE) != "SIMPLE":
-        raise Unsupported(
-            "tables of the bucket index engine CONSISTENT_HASHING are read and not written: "
-            "its rings of hashes are not kept up by PyHudi"
-        )
-    return BucketLayout.of(options)
+def _buckets(options: Options) -> BucketLayout | RingSettings:
+    return BucketLayout.of(options) if options.word(BUCKET_ENGINE) == "SIMPLE" else RingSettings.of(options)
 
 
-def _check_layout(
-    context: TableContext, snapshot: Snapshot, groups: Mapping[tuple[str, int], FileSlice], layout: BucketLayout
-) -> None:
+def _plan_buckets(
+    context: TableContext,
+    snapshot: Snapshot,
+    slices: tuple[FileSlice, ...],
+    buckets: BucketLayout | RingSettings,
+    rings: RingLayout | None,
+    new_file_id: Callable[[str, int], str] | None,
+) -> PlannedLookup:
+    layout: Placement
+    if isinstance(buckets, BucketLayout):
+        layout, named = buckets, tuple(bucket_groups(slices, buckets).values())
+        said = f"{BUCKET_COUNT}={buckets.count}"
+    else:
+        assert rings is not None, "whoever writes by rings has loaded them"
+        check_groups(slices, rings)
+        layout, named = rings, slices
+        said = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
+    _check_layout(context, snapshot, named, layout, said)
+    places = tuple(Place(s.partition, s.file_id, s) for s in named)
+    return PlannedLookup(places, ByBuckets(layout, new_file_id), "hash of the key")
+
+
+def _check_layout(context: TableContext, snapshot: Snapshot, groups: Sequence[FileSlice], layout: Placement, said: str) -> None:
     """Keys of some files lie in the buckets of their files, or the table was bucketed in another way.
 
     With another number of buckets about half of the keys lie elsewhere, so few keys of few files are asked: all of a small base
-    file, of a larger one those that its footer tells; where there is none, those of the smallest log files.
+    file, of a larger one those that its footer tells; where there is none, those of the smallest log files.  said: the option
+    that would be wrong.
     """
-    with_base = [(bucket, slice_.base) for (_, bucket), slice_ in groups.items() if slice_.base is not None]
-    for bucket, base in with_base[:_PROBED_FILES]:
-        _check_bucket(context, layout, bucket, base.path, _some_keys(context, base))
+    with_base = [(slice_, slice_.base) for slice_ in groups if slice_.base is not None]
+    for slice_, base in with_base[:_PROBED_FILES]:
+        _check_bucket(context, layout, slice_, base.path, _some_keys(context, base), said)
     if with_base or snapshot.schema is None:
         return
-    logs = [(log.size_bytes, log.path, bucket, slice_) for (_, bucket), slice_ in groups.items() for log in slice_.logs]
+    logs = [(log.size_bytes, log.path, slice_) for slice_ in groups for log in slice_.logs]
     reader = key_reader(context, with_meta_fields(snapshot.schema.arrow), InstantValidity.of(snapshot.timeline))
-    for _, path, bucket, slice_ in sorted(logs, key=lambda found: found[:2])[:_PROBED_FILES]:
+    for _, path, slice_ in sorted(logs, key=lambda found: found[:2])[:_PROBED_FILES]:
         alone = replace(slice_, logs=tuple(log for log in slice_.logs if log.path == path))
         for keys in read_live_keys(reader, alone):
-            _check_bucket(context, layout, bucket, path, keys)
+            _check_bucket(context, layout, slice_, path, keys, said)
 
 
 def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
@@ -230,17 +246,20 @@ def _some_keys(context: TableContext, base: BaseFile) -> pa.StringArray:
         return pa.array([k for name in (MIN_KEY, MAX_KEY) if (k := footer_text(file.metadata, name))], pa.string())
 
 
-def _check_bucket(context: TableContext, layout: BucketLayout, bucket: int, path: str, keys: pa.StringArray) -> None:
+def _check_bucket(
+    context: TableContext, layout: Placement, slice_: FileSlice, path: str, keys: pa.StringArray, said: str
+) -> None:
     """Raises TableState for a key in a file of a bucket that is not its own."""
-    told = layout.buckets_of(context.config.keys, keys)
-    elsewhere = np.flatnonzero(told != bucket)
-    if len(elsewhere):
-        first = int(elsewhere[0])
-        raise TableState(
-            f"record {keys[first].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(path)}), and with "
-            f"{BUCKET_COUNT}={layout.count} its place is bucket {told[first]}; every write has to give the "
-            "number and the hash fields with which the table was begun"
-        )
+    bucket = layout.bucket_of(slice_.partition, slice_.file_id)
+    cells, rows = np.unique(layout.cells_of(context.config.keys, keys), return_index=True)
+    for cell, row in zip(cells.tolist(), rows.tolist(), strict=True):
+        told = layout.bucket_at(slice_.partition, cell)
+        if told != bucket:
+            raise TableState(
+                f"record {keys[row].as_py()!r} stands in bucket {bucket} ({context.storage.absolute(path)}), and with "
+                f"{said} its place is bucket {told}; every write has to give the "
+                "number and the hash fields with which the table was begun"
+            )
 
 
 def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None:

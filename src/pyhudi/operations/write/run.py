@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +34,7 @@ from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_fil
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
+from pyhudi.operations.write.lookup import BUCKET_ENGINE
 from pyhudi.operations.write.non_blocking import check_table
 from pyhudi.operations.write.replaced import groups_of, replaced_groups
 from pyhudi.operations.write.report import write_result
@@ -51,6 +51,7 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.listing import check_own_folders
 from pyhudi.table.metadata.listing import choose_listing
 from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.timeline.timeline import Timeline
 
 
 @observed("write")
@@ -66,6 +67,11 @@ def run_write(
     """
     check_writable(context)
     shape = WriteShape.of(settings)
+    if shape.has_rings and context.config.is_cow:
+        raise InvalidRequest(
+            f"{BUCKET_ENGINE}=CONSISTENT_HASHING begins file groups with log files, and {context.storage.uri} is copy on write; "
+            "create it as merge on read"
+        )
     phases = Phases(context.env)
     rolled_back = settle_failed_writes(context, settings.commit)
     snapshot = seen or load_snapshot(context)
@@ -210,12 +216,13 @@ class _Write:
                     spec=spec,
                 )
                 replaced = replaced_groups(attempt, counts) if self.shape.replaces else None
-                write = _write_in_bulk if self.shape.places_nothing else write_by_key
-                written = write(attempt, incoming, counts)
+                if self.shape.places_nothing:
+                    written = _write_in_bulk(attempt, incoming, counts)
+                else:
+                    written = write_by_key(attempt, incoming, counts, replaced)
             # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
-            fresh = (
-                status.stat for status in written.statuses if status.stat.prev_base_file is None and not status.stat.log_files
-            )
+            stats = (status.stat for status in written.statuses)
+            fresh = (s for s in stats if s.prev_base_file is None and (self.shape.has_rings or not s.log_files))
             check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
             self.phases.end("write")
             done = self._commit(attempt, written, replaced)
@@ -239,6 +246,8 @@ class _Write:
         extra = dict((*self.settings.extra_metadata, *((batch.metadata,) if batch else ())))
         metadata = commit_metadata(operation, statuses, self.schemas.schema_text, extra, replaced)
         touched = [*groups_of(replaced), *written.read, *_claims(self.shape, written)]
+        if written.rings is not None:
+            touched += written.rings.given_up
         mirror = mirror_of(
             self.context,
             self.engine,
@@ -250,7 +259,13 @@ class _Write:
             operation=operation,
             replaced=replaced,
         )
-        verify = partial(check_not_landed, self.context, batch) if batch else None
+
+        def verify(now: Timeline) -> None:
+            if batch:
+                check_not_landed(self.context, batch, now)
+            if written.rings is not None:
+                written.rings.check_still_count(self.context, attempt.snapshot.timeline, now)
+
         shares = self.shape.shares_groups
         return attempt.transaction.commit(metadata, attempt.start, touched, mirror, verify, shares_groups=shares)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyhudi.errors import Unsupported
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.instants import Action
-from pyhudi.operations.write.lookup import IndexType
+from pyhudi.operations.action.settings import CONCURRENCY, NON_BLOCKING
+from pyhudi.operations.write.lookup import BUCKET_ENGINE, IndexType
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteOperation, WriteSettings
+from pyhudi.plan.rings import RingSettings
 from pyhudi.table.config import TableConfig
 
 
@@ -17,6 +19,7 @@ class WriteShape:
 
     routes: the index says by itself which file group takes a record (buckets), so that no file is looked into.
     shares_groups: other writers append to the same file groups meanwhile; every file is a log, those of new groups too.
+    has_rings: which group that is, the rings of partitions say; rows begin a group with a log file, unless they come in bulk.
     looks_up: the index is asked where incoming keys stand.
     adds: rows are added whether their keys are there or not; in_bulk: and the inflight file says nothing of where.
     passes_over: of the rows to insert those whose keys are there are left out, or refused: `duplicate_policy`.
@@ -32,6 +35,7 @@ class WriteShape:
     operation: WriteOperation
     routes: bool
     shares_groups: bool
+    has_rings: bool
     looks_up: bool
     adds: bool
     in_bulk: bool
@@ -60,10 +64,17 @@ class WriteShape:
             )
         placed_by_key = not (inserts or in_bulk or operation.replaces)
         deletes = operation is WriteOperation.DELETE
+        has_rings = isinstance(index.buckets, RingSettings)
+        if has_rings and settings.commit.is_non_blocking:
+            raise InvalidRequest(
+                f"{BUCKET_ENGINE}=CONSISTENT_HASHING does not go with {CONCURRENCY}={NON_BLOCKING}: a new ring would leave behind "
+                "what others write by the old one; use OPTIMISTIC_CONCURRENCY_CONTROL"
+            )
         return cls(
             operation=operation,
             routes=routes,
             shares_groups=settings.commit.is_non_blocking,
+            has_rings=has_rings,
             looks_up=routes or placed_by_key or asks_for_keys,
             adds=inserts or in_bulk,
             in_bulk=in_bulk,

@@ -1,0 +1,129 @@
+"""Tables of the bucket index engine CONSISTENT_HASHING that PyHudi and the real Hudi write and resize in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyhudi.format.instants import Action
+from pyhudi.plan.rings import RingLayout
+from pyhudi.records.hashing import bucket_ids, consistent_hashes
+from pyhudi.table.rings import load_ring
+from tests.interop.alternation import OPERATION, Alternation, Row
+from tests.interop.oracle import RealHudi
+
+SCHEMA = pa.schema([("id", pa.string()), ("code", pa.int32()), ("ts", pa.int64()), ("city", pa.string())])
+CITIES = ("oslo", "rome")
+STRATEGIES = "org.apache.hudi.client.clustering"
+OPTIONS: dict[str, Any] = {
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    "hoodie.bucket.index.num.buckets": 2,
+    "hoodie.compact.inline": False,
+}
+RESIZE: dict[str, Any] = {
+    "hoodie.clustering.plan.strategy.class": f"{STRATEGIES}.plan.strategy.SparkConsistentBucketClusteringPlanStrategy",
+    "hoodie.clustering.execution.strategy.class": f"{STRATEGIES}.run.strategy.SparkConsistentBucketClusteringExecutionStrategy",
+    "hoodie.bucket.index.min.num.buckets": 1,
+    "hoodie.bucket.index.max.num.buckets": 8,
+}
+# Of files of some kilobytes.
+SPLIT = {**RESIZE, "hoodie.parquet.max.file.size": 2000, "hoodie.bucket.index.merge.threshold": 0.0}
+MERGE = {**RESIZE, "hoodie.parquet.max.file.size": 100_000_000, "hoodie.bucket.index.merge.threshold": 1.0}
+
+
+_HASHES = """
+fields = jvm.java.util.ArrayList()
+fields.add("a")
+fields.add("b")
+result = []
+for key in keys:
+    values = jvm.java.util.ArrayList()
+    for part in jvm.org.apache.hudi.keygen.KeyGenUtils.extractRecordKeysByFields(key, fields):
+        values.add(part)
+    place = jvm.org.apache.hudi.common.util.hash.HashID.getXXHash32(jvm.java.lang.String.join("", values), 0)
+    result.append([place & 0x7FFFFFFF, (values.hashCode() & 0x7FFFFFFF) % 64])
+"""
+
+
+def rows(numbers: Iterable[int], ts: int) -> pa.Table:
+    made = [{"id": f"k{n:03d}", "code": n * 7, "ts": ts, "city": CITIES[n % 2]} for n in numbers]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+class Ringed(Alternation):
+    """Rows of log files name their file group, not a file."""
+
+    def theirs(self, operation: str, data: pa.Table, **options: Any) -> None:
+        self.hudi.write(data, self.path, **{**self.options, OPERATION: operation, **options})
+        self._apply(operation, data, self.table.timeline().completed(Action.DELTACOMMIT)[-1].request_time)
+
+    def _check_meta(self, row: Row) -> None:
+        assert row["_hoodie_commit_time"] == self.times[row["id"]], row["id"]
+
+    def check(self, nodes: dict[str, int] | None = None) -> None:
+        """Both read the same, the table is in order, and every row lies in the node of its key."""
+        self.read_by_both()
+        report = self.table.validate(keys=True)
+        assert report.ok, str(report)
+        context = self.table.context
+        rings = {city: load_ring(context, context.timeline.load(), city, ()) for city in CITIES}
+        layout = RingLayout({city: ring for city, ring in rings.items() if ring is not None})
+        found = self.table.scan(["id", "_hoodie_partition_path", "_hoodie_file_name"]).to_arrow().to_pylist()
+        cells = layout.cells_of(context.config.keys, pa.array([row["id"] for row in found], pa.string())).tolist()
+        for row, cell in zip(found, cells, strict=True):
+            city = row["_hoodie_partition_path"]
+            bucket = layout.bucket_at(city, cell)
+            assert bucket is not None
+            assert row["_hoodie_file_name"].lstrip(".").startswith(layout.file_id_of(city, bucket)), row
+        if nodes is not None:
+            assert {city: len(ring.nodes) for city, ring in layout.rings.items()} == nodes
+
+    def theirs_resizes(self, options: dict[str, Any], data: pa.Table) -> None:
+        """A write of the real Hudi with a resize after it."""
+        inline = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}
+        self.theirs("upsert", data, **options, **inline)
+        newest = self.table.timeline().completed(Action.REPLACECOMMIT)[-1].request_time
+        assert newest > self.table.timeline().completed(Action.DELTACOMMIT)[-1].request_time
+
+
+def begun(hudi: RealHudi, path: Path) -> Ringed:
+    return Ringed(hudi, path / "t", OPTIONS, partition=lambda row: row["city"], ordering="ts")
+
+
+def test_written_by_both_and_resized_by_the_real_one(hudi: RealHudi, tmp_path: Path) -> None:
+    both = begun(hudi, tmp_path)
+    both.create()
+    both.ours("upsert", rows(range(40), 1))
+    both.check(dict.fromkeys(CITIES, 2))
+    both.theirs("upsert", rows((*range(20), *range(40, 50)), 2))
+    both.ours("delete", rows((0, 45), 3))
+    both.check(dict.fromkeys(CITIES, 2))
+    both.theirs_resizes(SPLIT, rows(range(50, 300), 4))
+    both.ours("upsert", rows((*range(1, 60, 5), *range(300, 320)), 5))
+    both.check()
+    both.theirs("upsert", rows((2, 3, 301, 330), 6))
+    both.ours("insert_overwrite", rows(range(0, 120, 2), 7))
+    both.theirs("upsert", rows((2, 4, 3, 400), 8))
+    both.check()
+    both.theirs_resizes(MERGE, rows((5, 6), 9))
+    both.ours("upsert", rows((5, 8, 401, 402), 10))
+    both.check(dict.fromkeys(CITIES, 1))
+
+
+def test_hashes_of_keys_with_null_parts(hudi: RealHudi) -> None:
+    """Values of a key as the real Hudi takes them from it, and hashes them."""
+    keys = ["a:1,b:2", "a:__null__,b:2", "a:1,b:__null__", "a:__empty__,b:x", "a:__null__,b:__empty__", "a:x,y,b:z:w"]
+    expected = hudi.run(_HASHES, keys=keys)
+    texts = pa.array(keys, pa.string())
+    ours = np.stack([consistent_hashes(texts, ["a", "b"]), bucket_ids(texts, 64, ["a", "b"]).astype(np.int64)], axis=1)
+    assert ours.tolist() == expected
