@@ -34,6 +34,8 @@ INDEX_DEFINITIONS_FOLDER: Final = f"{META_FOLDER}/.index_defs"
 INDEX_DEFINITIONS_FILE: Final = f"{INDEX_DEFINITIONS_FOLDER}/index.json"
 RING_FOLDER: Final = f"{META_FOLDER}/.bucket_index/consistent_hashing_metadata"
 """Below it, by partition, lie the rings of a consistent hashing index."""
+BUCKET_COUNTS_FOLDER: Final = f"{META_FOLDER}/.bucket_index/partition_bucket_index_meta/configs"
+"""Files here give partitions of a simple bucket index bucket counts of their own."""
 SIDE_FOLDER: Final = f"{METADATA_FOLDER}/{MARKER_FOLDER}"
 """Below it, by instant, a write keeps what it has found for the metadata table and has not committed there yet."""
 

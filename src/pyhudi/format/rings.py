@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import md5
 from itertools import pairwise
 from typing import Any
-from uuid import UUID
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.json_document import parse_json
@@ -143,25 +142,9 @@ def first_ring(partition: str, count: int) -> Ring:
     start = 0
     for end in ends:
         seed = start.to_bytes(8, "big") + end.to_bytes(8, "big") + partition.encode()
-        # Java's UUID of a name: MD5 marked as version 3.
-        prefix = str(UUID(bytes=md5(seed, usedforsecurity=False).digest(), version=3))
-        nodes.append(RingNode(end, prefix))
+        nodes.append(RingNode(end, _name_uuid(seed)))
         start = end
     return Ring(partition, FIRST_INSTANT, count, 0, tuple(nodes))
-
-
-def encode_children(nodes: Sequence[RingNode]) -> str:
-    """Nodes that come and go, as the plan of a resize holds them."""
-    return _spaced([_document(node) for node in nodes])
-
-
-def decode_children(text: str) -> tuple[RingNode, ...]:
-    """The inverse.  Raises CorruptData."""
-    document = parse_json(text, "the nodes of a resize are")
-    try:
-        return tuple(_node(entry) for entry in _typed(document, list))
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptData(f"the nodes of a resize lack a field, or have another kind there: {error!r}") from error
 
 
 def ring_folder(partition: str) -> str:
@@ -186,6 +169,15 @@ def parse_ring_file(path: str) -> tuple[str, str] | None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+
+
+def _name_uuid(name: bytes) -> str:
+    """Java's UUID of a name: MD5, marked as version 3 of the usual variant."""
+    digest = bytearray(md5(name, usedforsecurity=False).digest())
+    digest[6] = digest[6] & 0x0F | 0x30
+    digest[8] = digest[8] & 0x3F | 0x80
+    text = digest.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _document(node: RingNode) -> Mapping[str, Any]:

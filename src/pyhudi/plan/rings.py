@@ -93,11 +93,6 @@ class RingLayout:
         return self.rings[partition].nodes[bucket].file_id
 
 
-def node_numbers(ring: Ring, keys: KeySpec, texts: pa.StringArray, hash_fields: tuple[str, ...] = ()) -> npt.NDArray[np.int64]:
-    """The number of the node that takes each record key."""
-    return _places(ring)(consistent_hashes(texts, keys.record_fields, hashed_fields(keys, hash_fields)))
-
-
 def _places(ring: Ring) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
     """Hashes to the numbers of nodes: the first at or after a hash, the first of all beyond the last."""
     values = np.array([node.value for node in ring.nodes], dtype=np.int64)

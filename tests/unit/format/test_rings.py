@@ -14,8 +14,6 @@ from pyhudi.format.rings import (
     NodeTag,
     Ring,
     RingNode,
-    decode_children,
-    encode_children,
     first_ring,
     mark_path,
     parse_ring_file,
@@ -63,17 +61,6 @@ def test_rings_of_the_real_hudi_byte_by_byte(tmp_path: Path) -> None:
         assert ring.encode() == data
         assert first_ring(ring.partition, ring.first_count) == ring
         assert root / ring_path(ring.partition, ring.instant) == path
-
-
-def test_children_as_a_plan_holds_them() -> None:
-    nodes = (RingNode(5, None, NodeTag.DELETE), RingNode(9, "x", NodeTag.REPLACE))
-    text = encode_children(nodes)
-    assert text == (
-        '[ {\n  "value" : 5,\n  "fileIdPrefix" : null,\n  "tag" : "DELETE"\n}, '
-        '{\n  "value" : 9,\n  "fileIdPrefix" : "x",\n  "tag" : "REPLACE"\n} ]'
-    )
-    assert decode_children(text) == nodes
-    assert encode_children(()) == "[ ]"
 
 
 def test_a_ring_after_a_resize() -> None:

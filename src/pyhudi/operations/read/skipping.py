@@ -46,7 +46,7 @@ from pyhudi.format.metadata.partitions import (
 from pyhudi.format.paths import join_path
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
 from pyhudi.operations.metadata.settings import METADATA_TABLE
-from pyhudi.operations.write.lookup import LAYOUT_OPTIONS, read_layout
+from pyhudi.operations.write.lookup import LAYOUT_OPTIONS, has_counts_by_partition, read_layout
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (
@@ -325,7 +325,7 @@ class _Request:
                 yield index, [name]
 
     def _in_buckets(self, slices: list[FileSlice]) -> list[FileSlice]:
-        if self.settings.buckets is None:
+        if self.settings.buckets is None or has_counts_by_partition(self.snapshot.context.storage):
             return slices
         numbers = bucket_numbers(self.condition, self.spec.keys, self.spec.table_schema, self.settings.buckets)
         if numbers is None:

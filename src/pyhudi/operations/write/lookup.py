@@ -34,6 +34,7 @@ from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIn
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
 from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds.inputs import key_reader
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
@@ -41,6 +42,7 @@ from pyhudi.plan.buckets import BUCKET_COUNT, HASH_FIELDS, BucketLayout, Placeme
 from pyhudi.plan.rings import RingLayout, RingSettings, check_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.base import Storage
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable
@@ -118,7 +120,7 @@ class LookupSettings:
         bool,
         Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
     ] = False
-    buckets: Annotated[BucketLayout | RingSettings | None, BUCKET_ENGINE] = None
+    buckets: Annotated[BucketLayout | RingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
 
     @classmethod
     def of(cls, options: Options) -> LookupSettings:
@@ -183,6 +185,11 @@ def plan_lookup(
     return PlannedLookup(places, ByKeyColumns(), "key columns")
 
 
+def has_counts_by_partition(storage: Storage) -> bool:
+    """Whether a table's partitions have bucket counts of their own, as release 1.1 of the real Hudi can give them."""
+    return bool(storage.list(BUCKET_COUNTS_FOLDER).files)
+
+
 def read_layout(options: Options) -> BucketLayout | None:
     """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it."""
     if options.word(INDEX_TYPE) != "BUCKET" or options.given(BUCKET_COUNT) is None:
@@ -207,6 +214,11 @@ def _plan_buckets(
 ) -> PlannedLookup:
     layout: Placement
     if isinstance(buckets, BucketLayout):
+        if has_counts_by_partition(context.storage):
+            raise Unsupported(
+                f"partitions of {context.storage.uri} have bucket counts of their own "
+                f"({context.storage.absolute(BUCKET_COUNTS_FOLDER)}), by which PyHudi does not write"
+            )
         layout, named = buckets, tuple(bucket_groups(slices, buckets).values())
         said = f"{BUCKET_COUNT}={buckets.count}"
     else:

@@ -67,7 +67,7 @@ class WriteShape:
         has_rings = isinstance(index.buckets, RingSettings)
         if has_rings and settings.commit.is_non_blocking:
             raise InvalidRequest(
-                f"{BUCKET_ENGINE}=CONSISTENT_HASHING does not go with {CONCURRENCY}={NON_BLOCKING}: a new ring would leave behind "
+                f"{BUCKET_ENGINE}=CONSISTENT_HASHING does not go with {CONCURRENCY}={NON_BLOCKING}: a new ring leaves behind "
                 "what others write by the old one; use OPTIMISTIC_CONCURRENCY_CONTROL"
             )
         return cls(
