@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.records.conform import relabel, relabel_column
-from pyhudi.records.merge import MergeRule, PickByCommitTime, choose_column, row_codes, whole
+from pyhudi.records.merge import MergeRule, PickByCommitTime, choose_column, places_of_two, row_codes, whole
 from pyhudi.records.mergers import partial_merge
 from pyhudi.records.mode_rule import Filling, ModeRule
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal, ordering_ranks
@@ -650,9 +650,7 @@ def _choose(first: pa.Table, second: pa.Table, take_second: BoolMask) -> pa.Tabl
         return second
     if not take_second.any():
         return first
-    count = len(take_second)
-    positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
-    return pa.concat_tables([first, relabel(second, first.schema)]).take(pa.array(positions))
+    return pa.concat_tables([first, relabel(second, first.schema)]).take(places_of_two(take_second))
 
 
 def _overlaid(rows: pa.Table, values: pa.Table, at: Ints) -> pa.Table:

@@ -217,10 +217,8 @@ def choose_rows(older: pa.Table, newer: pa.Table, pick_newer: BoolMask) -> pa.Ta
     """Row by row the newer version where `pick_newer`, else the older one.  Columns and order are the newer's."""
     if pick_newer.all():
         return newer
-    rows = len(pick_newer)
     both = pa.concat_tables([conform_table(older.select(newer.column_names), newer.schema), newer])
-    positions = np.arange(rows, dtype=np.int64) + np.where(pick_newer, rows, 0)
-    return both.take(pa.array(positions))
+    return both.take(places_of_two(pick_newer))
 
 
 def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: BoolMask) -> pa.ChunkedArray:
@@ -229,9 +227,13 @@ def choose_column(first: pa.ChunkedArray, second: pa.ChunkedArray, take_second: 
         return second
     if not take_second.any():
         return first
+    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(places_of_two(take_second))
+
+
+def places_of_two(take_second: BoolMask) -> pa.Int64Array:
+    """Where each chosen row stands when the second of two tables of as many rows is put below the first."""
     count = len(take_second)
-    positions = np.arange(count, dtype=np.int64) + np.where(take_second, count, 0)
-    return pa.chunked_array([*first.chunks, *second.chunks], type=first.type).take(pa.array(positions))
+    return pa.array(np.arange(count, dtype=np.int64) + np.where(take_second, count, 0))
 
 
 def combine_duplicates(
