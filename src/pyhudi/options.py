@@ -78,6 +78,8 @@ MOOT: dict[str, str] = {
     "hoodie.embed.timeline.server": "PyHudi runs no timeline server",
     "hoodie.embed.timeline.server.async": "PyHudi runs no timeline server",
     "hoodie.write.markers.type": "markers are always written directly; other forms are read",
+    "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": "markers of others are looked through at each file",
+    "hoodie.write.concurrency.async.conflict.detector.period_ms": "markers of others are looked through at each file",
     "hoodie.markers.timeline_server_based.batch.num_threads": "PyHudi runs no timeline server",
     "hoodie.markers.timeline_server_based.batch.interval_ms": "PyHudi runs no timeline server",
     "hoodie.datasource.write.row.writer.enable": "there is one writer, and it works on Arrow columns",
@@ -150,7 +152,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         "the _hoodie_operation column is not written: Hudi's Spark writers leave it empty and lose updates of log files with it",
         ("false",),
     ),
-    "hoodie.write.concurrency.early.conflict.detection.enable": ("early conflict detection is not built", ("false",)),
     "hoodie.precommit.validators": ("pre-commit validators are not built", ("",)),
     "hoodie.bulkinsert.user.defined.partitioner.class": (
         "user-defined partitioner classes are Java classes; sort the data instead",

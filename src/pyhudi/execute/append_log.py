@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.execute.base_file import FileSettings
+from pyhudi.execute.early_conflicts import EarlyConflicts
 from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
@@ -98,7 +99,8 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
     blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions, collector=collector)
-    stat = write_log_file(storage, partition, name, blocks, rows.num_rows, sum(batch.num_rows for batch in deletes))
+    deleted = sum(batch.num_rows for batch in deletes)
+    stat = write_log_file(storage, partition, name, blocks, rows.num_rows, deleted, early=spec.early)
     if spec.changes is not None:
         stat = _with_slice(stat, task.slice, name)
     if spec.indexing is None:
@@ -111,11 +113,22 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
 
 
 def write_log_file(
-    storage: Storage, partition: str, name: LogFileName, blocks: Iterable[Block], row_count: int, delete_count: int
+    storage: Storage,
+    partition: str,
+    name: LogFileName,
+    blocks: Iterable[Block],
+    row_count: int,
+    delete_count: int,
+    early: EarlyConflicts | None = None,
 ) -> WriteStat:
-    """Write a log file, its marker first, and say what was written.  row_count, delete_count: what its blocks hold."""
+    """Write a log file, its marker first, and say what was written.
+
+    row_count, delete_count: what its blocks hold.  early: what stops the write before its end.
+    """
     path = join_path(partition, name.text)
     Markers(storage, name.instant_time).create(path, MarkerType.CREATE)
+    if early is not None:
+        early.check(storage, [(partition, name.file_id)])
     size_bytes = 0
     with storage.open_output(path) as sink:
         for piece in encode_blocks(blocks):

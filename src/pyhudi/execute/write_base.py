@@ -27,6 +27,7 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.execute.base_file import BaseFileWriter, FileSettings, WrittenFile
 from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
+from pyhudi.execute.early_conflicts import EarlyConflicts
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.log_scan import InstantValidity
@@ -79,7 +80,7 @@ class WriterSpec:
 
     data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
     the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
-    whole rows.
+    whole rows.  early: what stops the write before its end, None where nothing does.
     """
 
     storage: StorageSpec
@@ -93,6 +94,7 @@ class WriterSpec:
     indexing: FileIndexing | None = None
     changes: ChangeLogSpec | None = None
     partial: PartialUpdate | None = None
+    early: EarlyConflicts | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -167,6 +169,8 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
         path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        if spec.early is not None:
+            spec.early.check_new(storage, task.partition, name.file_id)
         changes = KeyChanges(spec.key_shards)
         with BaseFileWriter(
             storage,
@@ -204,6 +208,8 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
     path = join_path(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
+    if spec.early is not None:
+        spec.early.check(storage, [(task.partition, task.file_id)])
     counts = _MergeCounts()
     if task.match_keys:
         incoming = _last_of_each_key(incoming)

@@ -192,6 +192,12 @@ def parse_data_file_instant(name: str) -> str | None:
     return found.instant_time if found else None
 
 
+def parse_data_file_group(name: str) -> str | None:
+    """The file id in the name of a base or log file; None for another file."""
+    found = parse_log_file(name) if name.startswith(".") else parse_base_file(name)
+    return found.file_id if found else None
+
+
 def parse_archive_file(name: str) -> ArchiveFileName | None:
     """The parts of an archive file's name (no folders), or None."""
     match = _ARCHIVE.fullmatch(name)

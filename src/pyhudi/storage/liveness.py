@@ -20,7 +20,14 @@ import uuid
 
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
-from pyhudi.storage.heartbeats import Heartbeat, HeartbeatSettings, delete_heartbeat, heartbeat_expired, heartbeat_path
+from pyhudi.storage.heartbeats import (
+    Heartbeat,
+    HeartbeatSettings,
+    delete_heartbeat,
+    heartbeat_expired,
+    heartbeat_path,
+    last_heartbeat_ms,
+)
 from pyhudi.storage.processes import boot_id, pid_space, start_time
 
 _LOAD_ID = uuid.uuid4().hex
@@ -77,7 +84,17 @@ class RunningWrite:
 
 def is_alive(storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> bool:
     """Whether the writer of an instant may still complete it."""
-    if heartbeat_expired(storage, request_time, env.now_ms(), settings):
+    return _lives_at(storage, request_time, env.now_ms(), settings)
+
+
+def is_alive_beside(storage: Storage, own: str, request_time: str, settings: HeartbeatSettings) -> bool:
+    """The same for a task of the write `own`, which has no clock: the last heartbeat of its write is hardly older than now."""
+    beaten_ms = last_heartbeat_ms(storage, own)
+    return _lives_at(storage, request_time, 0 if beaten_ms is None else beaten_ms, settings)
+
+
+def _lives_at(storage: Storage, request_time: str, now_ms: int, settings: HeartbeatSettings) -> bool:
+    if heartbeat_expired(storage, request_time, now_ms, settings):
         return False
     content = storage.read(heartbeat_path(request_time))
     if not content:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
-from pyhudi.format.paths import MARKER_FOLDER, file_name_of, join_path
+from pyhudi.format.paths import MARKER_FOLDER, file_name_of, folder_of, join_path
 from pyhudi.storage.base import Storage
 
 _TYPE_FILE = "MARKERS.type"
@@ -69,15 +69,31 @@ class Markers:
             raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(others)))
         return _ordered(found)
 
+    def marked_in(self, partition: str) -> frozenset[str]:
+        """The data files of a partition that were recorded so far, for a look at a write that may be under way.
+
+        What is recorded at this moment may be missing, and so may the end of a list that its server is writing anew.
+        """
+        folder = join_path(self._folder, partition)
+        files = {info.path: info for info in self._storage.list(self._folder).files}
+        lists = [path for path, info in files.items() if _LIST_FILE.fullmatch(info.name)]
+        if partition:
+            files = {info.path: info for info in self._storage.list(folder).files}
+        found = [parse_marker(path[len(self._folder) + 1 :]) for path in files]
+        listed = (path for path, _ in self._listed(lists, cut=True) if folder_of(path) == partition)
+        return frozenset((*(marker[0] for marker in found if marker is not None), *listed))
+
     def delete(self) -> None:
         """Remove all markers of this instant, when it is complete or rolled back.  Absent ones are not an error."""
         self._storage.delete_folder(self._folder)
 
-    def _listed(self, paths: Sequence[str]) -> Sequence[tuple[str, MarkerType]]:
+    def _listed(self, paths: Sequence[str], *, cut: bool = False) -> Sequence[tuple[str, MarkerType]]:
+        """The markers that stand in lists.  cut: whole lines count, and a last one that is not is passed over."""
         found: list[tuple[str, MarkerType]] = []
         for path in paths:
+            data = self._storage.read(path) or b""
             try:
-                found.extend(decode_marker_list(self._storage.read(path) or b""))
+                found.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if cut else data))
             except CorruptData as error:
                 raise error.with_path(self._storage.absolute(path)) from None
         return found

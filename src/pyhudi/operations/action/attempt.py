@@ -10,7 +10,9 @@ from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
+from pyhudi.storage import liveness
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
@@ -37,13 +39,21 @@ class Phases:
         return dict(self._seconds)
 
 
-def give_way(env: Environment, attempt_ms: int, number: int) -> None:
+def give_way(context: TableContext, settings: CommitSettings, conflict: WriteConflict, attempt_ms: int, number: int) -> None:
     """Wait before a write that lost is attempted again: a random time, up to as long as its attempt took, twice that after the
     next one and so on.
 
-    Writers that keep meeting would otherwise plan at the same moment each time, and all but one of them in vain.
+    Writers that keep meeting would otherwise plan at the same moment each time, and all but one of them in vain.  A write under
+    way that stopped this one would stop it again: it is waited for first, while it lives, and not without end.
     number: how many attempts lost before this one.
     """
+    env = context.env
+    deadline_ms = env.monotonic_ms() + _LONGEST_WAIT_FOR_OLDER_MS
+    while conflict.under_way and env.monotonic_ms() < deadline_ms:
+        pending = {i.request_time for i in context.timeline.load().pending_writes()}.intersection(conflict.under_way)
+        if not any(liveness.is_alive(context.storage, env, time, settings.heartbeats) for time in pending):
+            break
+        env.sleep_ms(_PAUSE_MS)
     longest_ms = min(max(attempt_ms, 1) << min(number, _LAST_DOUBLING), _LONGEST_WAIT_MS)
     env.sleep_ms(int.from_bytes(env.token_bytes(4), "big") % longest_ms)
 
@@ -132,3 +142,5 @@ def _written_files(context: TableContext, instant_time: str) -> list[str]:
 
 _LAST_DOUBLING = 6
 _LONGEST_WAIT_MS = 10_000
+_PAUSE_MS = 500
+_LONGEST_WAIT_FOR_OLDER_MS = 300_000

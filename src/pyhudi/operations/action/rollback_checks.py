@@ -18,7 +18,7 @@ from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT
 from pyhudi.format.actions.compaction import CompactionOperation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.names import parse_base_file, parse_data_file_group, parse_data_file_instant
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
@@ -127,9 +127,4 @@ def _named_files(operation: CompactionOperation) -> tuple[str, ...]:
 
 def file_id_of(path: str) -> str:
     """The file group that a file belongs to; empty where the name is not that of a data file."""
-    name = file_name_of(path)
-    log = parse_log_file(name)
-    if log is not None:
-        return log.file_id
-    base = parse_base_file(name)
-    return base.file_id if base else ""
+    return parse_data_file_group(file_name_of(path)) or ""

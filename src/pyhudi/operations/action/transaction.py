@@ -175,6 +175,10 @@ class Transaction:
         self._tidy_up()
         return done
 
+    def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId]) -> None:
+        """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
+        self._check_conflicts(self.context.timeline.load(), start, set(touched))
+
     def check_ours(self, files: Collection[Instant], state: State) -> None:
         """Raises WriteConflict when another process has rolled the action back, or is about to.
 

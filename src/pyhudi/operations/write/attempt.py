@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -10,6 +10,7 @@ from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.operations.action.attempt import Phases, give_way
 from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.write.lookup import PlannedLookup
 from pyhudi.operations.write.report import encode_profile
@@ -19,7 +20,6 @@ from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.plan.conflicts import FileGroupId, WriteStart
 from pyhudi.plan.write import WorkloadProfile
-from pyhudi.storage.clock import Environment
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
 
@@ -40,6 +40,14 @@ class Attempt:
     start: WriteStart
     transaction: Transaction
     spec: WriterSpec
+
+    def check_early(self, groups: Collection[FileGroupId]) -> None:
+        """Raises WriteConflict where the settings ask for it and others change file groups that no file was written to yet."""
+        if self.spec.early is None:
+            return
+        self.spec.early.check(self.context.storage, groups)
+        if self.settings.early.checks_commits:
+            self.transaction.check_conflicts(self.start, groups)
 
     def begin_files(self, profile: WorkloadProfile | None) -> None:
         """Write the inflight file; data files may follow.  profile: what it tells other writers, None for nothing."""
@@ -76,12 +84,12 @@ def start_of(snapshot: Snapshot) -> WriteStart:
     return WriteStart.of(snapshot.timeline, snapshot.schema.avro if snapshot.schema else "")
 
 
-def until_no_conflict(env: Environment, attempt: Callable[[], WriteResult], retries: int) -> WriteResult:
-    """Attempt a write that plans itself anew each time, and `retries` times more while other writers win."""
-    for number in range(retries):
-        begun_ms = env.now_ms()
+def until_no_conflict(context: TableContext, settings: CommitSettings, attempt: Callable[[], WriteResult]) -> WriteResult:
+    """Attempt a write that plans itself anew each time, and as often again as the settings allow while other writers win."""
+    for number in range(settings.conflict_retries):
+        begun_ms = context.env.now_ms()
         try:
             return replace(attempt(), conflict_retries=number)
-        except WriteConflict:
-            give_way(env, env.now_ms() - begun_ms, number)
-    return replace(attempt(), conflict_retries=retries)
+        except WriteConflict as conflict:
+            give_way(context, settings, conflict, context.env.now_ms() - begun_ms, number)
+    return replace(attempt(), conflict_retries=settings.conflict_retries)

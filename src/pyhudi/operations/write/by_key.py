@@ -74,6 +74,8 @@ def write_by_key(
         inserts = _place_inserts(attempt, profile, slices)
         by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
     settle_groups_under_service(snapshot, profile.updates, settings)
+    placed = [(t.partition, t.file_id) for targets in inserts.values() for t in targets if t.slice is not None]
+    attempt.check_early({*profile.updates, *placed})
     attempt.begin_files(None if shape.in_bulk else profile)
     plan = WritePlan(
         spec=attempt.spec,

@@ -40,7 +40,7 @@ def run_delete_partitions(
     check_writable(context)
     patterns = tuple(partitions)
     attempt = partial(_delete_partitions, context, patterns, settings, engine)
-    return until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
+    return until_no_conflict(context, settings.commit, attempt)
 
 
 def _delete_partitions(

@@ -48,7 +48,7 @@ def run_delete_where(
         with outdated_where_files_are_gone(query.snapshot):
             return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
 
-    return until_no_conflict(context.env, attempt, settings.commit.conflict_retries)
+    return until_no_conflict(context, settings.commit, attempt)
 
 
 def _read_all(spec: ReadSpec, slice_: FileSlice) -> pa.Table:

@@ -20,7 +20,9 @@ def replaced_groups(attempt: Attempt, paths: Iterable[str]) -> dict[str, tuple[s
         snapshot.listing.partitions() if attempt.shape.everything else {*paths, *(settings.partitions_to_overwrite or ())}
     )
     replaced = live_file_ids(snapshot, partitions)
-    settle_groups_under_service(snapshot, groups_of(replaced), settings)
+    groups = groups_of(replaced)
+    settle_groups_under_service(snapshot, groups, settings)
+    attempt.check_early(groups)
     return replaced
 
 

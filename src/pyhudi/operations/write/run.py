@@ -158,8 +158,8 @@ class _Write:
                 begun_ms = self.context.env.now_ms()
                 try:
                     return replace(self._attempt(incoming, counts, snapshot), conflict_retries=number)
-                except WriteConflict:
-                    give_way(self.context.env, self.context.env.now_ms() - begun_ms, number)
+                except WriteConflict as conflict:
+                    give_way(self.context, self.settings.commit, conflict, self.context.env.now_ms() - begun_ms, number)
                     snapshot = self._look_again(incoming)
             return replace(self._attempt(incoming, counts, snapshot), conflict_retries=retries)
         finally:
@@ -203,7 +203,7 @@ class _Write:
         with taken_back_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
             with outdated_where_files_are_gone(snapshot):
-                spec = writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction.instant_time)
+                spec = writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction)
                 attempt = Attempt(
                     context=self.context,
                     settings=self.settings,

@@ -24,6 +24,7 @@ from pyhudi.operations.admin.create import TableSettings, check_columns
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.write.batches import StreamBatch
+from pyhudi.operations.write.early import EarlySettings
 from pyhudi.operations.write.lookup import LookupSettings
 from pyhudi.operations.write.non_blocking import check_operation, check_table
 from pyhudi.plan.write import SizingSettings
@@ -218,6 +219,7 @@ class WriteSettings:
     extra_metadata: Annotated[tuple[tuple[str, str], ...], METADATA_PREFIX]
     services: ServiceSettings
     metadata: MetadataSettings
+    early: EarlySettings
     clustering_updates: Annotated[str, UPDATE_STRATEGY]
     drops_clusterings: Annotated[
         bool,

@@ -8,7 +8,9 @@ from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.write_base import PartialUpdate, WriterSpec
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.mirror import indexing_of
+from pyhudi.operations.write.early import early_conflicts
 from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
@@ -24,9 +26,9 @@ def writer_spec(
     shape: WriteShape,
     schemas: WriteSchemas,
     snapshot: Snapshot,
-    instant_time: str,
+    transaction: Transaction,
 ) -> WriterSpec:
-    """What all writing tasks of an attempt share.  snapshot: the state that it is planned on; instant_time: its own."""
+    """What all writing tasks of an attempt share.  snapshot: the state that it is planned on; transaction: its own."""
     config, files = context.config, settings.files
     if shape.routes:
         # A bucket is one file group, whatever its size.
@@ -37,7 +39,7 @@ def writer_spec(
     keeps_changes = config.cdc_enabled and not shape.shares_groups
     return WriterSpec(
         storage=context.storage.spec(),
-        instant_time=instant_time,
+        instant_time=transaction.instant_time,
         data_schema=schemas.data_schema,
         avro_schema=arrow_to_avro(with_meta_fields(schemas.data_schema), config.name),
         files=files,
@@ -47,6 +49,7 @@ def writer_spec(
         indexing=indexing_of(context, settings.metadata, schemas.data_schema, stored),
         changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
+        early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
     )
 
 

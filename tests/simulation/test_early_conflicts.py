@@ -1,0 +1,325 @@
+"""Early conflict detection: the younger of two writes to one file group stops before it has written any data.
+
+First beside a write of which there is no more than what it leaves in the table's folders, as any writer would; then two of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
+from pyhudi.format.instants import Action
+from pyhudi.format.names import MarkerType
+from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.heartbeats import heartbeat_path
+from pyhudi.storage.markers import Markers
+from pyhudi.table.context import TableContext
+from tests.simulation.tables import World, partition_of
+from tests.simulation.test_concurrent_writers import meeting
+
+ENABLE = "hoodie.write.concurrency.early.conflict.detection.enable"
+STRATEGY = "hoodie.write.concurrency.early.conflict.detection.strategy"
+RETRIES = "hoodie.write.num.retries.on.conflict.failures"
+OCC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
+OPTIONS: dict[str, object] = {
+    **OCC,
+    ENABLE: True,
+    RETRIES: 0,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "pyhudi.threads": 1,
+}
+BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
+KINDS = ("cow", "mor")
+GROUP = "0f3cf4c8-2b5b-4f21-9f3c-000000000001-0"
+
+
+def made(kind: str, **options: object) -> World:
+    """k0 and k2 in partition a, k1 in b."""
+    world = World(kind, {**OPTIONS, **options})
+    world.upsert({"k0": 0, "k1": 1, "k2": 2})
+    world.environment.advance_ms(1000)
+    return world
+
+
+def rows(world: World, **values: int) -> pa.Table:
+    stamp = world.environment.now_ms() + 5000
+    parts = [partition_of(key) for key in values]
+    return pa.table({"id": [*values], "part": parts, "ts": [stamp] * len(values), "value": [*values.values()]})
+
+
+def write(world: World, context: TableContext, data: pa.Table, operation: str = "upsert", **options: object) -> WriteResult:
+    settings = WriteSettings.of(parse_options({**world.options, **options}), WriteOperation(operation))
+    if operation == "delete":
+        data = data.drop_columns(["value"])
+    return run_write(context, LocalEngine(1), data, settings)
+
+
+def group_of(world: World, partition: str) -> str:
+    (stored,) = [path for path in world.files() if path.startswith(f"{partition}/") and path.endswith(".parquet")]
+    return stored.removeprefix(f"{partition}/").split("_")[0]
+
+
+class Other:
+    """A write of somebody else to the table, requested a second after its last commit."""
+
+    def __init__(self, world: World, heartbeat: bytes | None = b"") -> None:
+        self.world = world
+        self.storage = world.table.context.storage
+        self.time = f"{int(world.table.timeline().latest_time()) + 1}"
+        self.action = Action.COMMIT if world.table.context.config.is_cow else Action.DELTACOMMIT
+        timeline = world.table.context.timeline
+        timeline.start(timeline.request(self.time, self.action))
+        if heartbeat is not None:
+            self.storage.put(heartbeat_path(self.time), heartbeat)
+
+    def path(self, partition: str, file_id: str) -> str:
+        name = f"{file_id}_9-9-9_{self.time}.parquet" if self.action is Action.COMMIT else f".{file_id}_{self.time}.log.1_9-9-9"
+        return f"{partition}/{name}"
+
+    def mark(self, partition: str, file_id: str) -> None:
+        Markers(self.storage, self.time).create(self.path(partition, file_id), MarkerType.CREATE)
+
+    def list_marks(self, text: str) -> None:
+        """As a timeline server does."""
+        folder = Markers(self.storage, self.time).folder
+        self.storage.put(f"{folder}/MARKERS.type", b"TIMELINE_SERVER_BASED")
+        self.storage.put(f"{folder}/MARKERS7", text.encode())
+
+    def end(self) -> None:
+        """It is rolled back."""
+        Markers(self.storage, self.time).delete()
+        self.storage.delete([heartbeat_path(self.time)])
+        self.world.table.context.timeline.remove_pending(self.time, self.action)
+
+
+def writes_of(context: TableContext) -> tuple[TableContext, FaultyStorage]:
+    """A context whose calls are noted."""
+    storage = FaultyStorage(context.storage)
+    return replace(context, storage=storage), storage
+
+
+def no_data_written(storage: FaultyStorage) -> bool:
+    return not any(call.operation == "open_output" and "/.hoodie/" not in call.path for call in storage.calls)
+
+
+@pytest.mark.parametrize("operation", ["upsert", "delete", "insert_overwrite"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_stops_before_it_has_written_data(kind: str, operation: str) -> None:
+    world = made(kind)
+    other, group = Other(world), group_of(world, "a")
+    other.mark("a", group)
+    context, storage = writes_of(world.table.context)
+    with pytest.raises(WriteConflict) as caught:
+        write(world, context, rows(world, k0=10), operation)
+    assert no_data_written(storage)
+    assert caught.value.under_way == (other.time,)
+    assert caught.value.instants[0] == other.time
+    assert all(text in str(caught.value) for text in (*caught.value.instants, group, "partition 'a'"))
+    # It left nothing, and the other one is untouched.
+    assert {i.request_time for i in world.table.timeline().pending()} == {other.time}
+    assert not list(storage.walk(f".hoodie/.temp/{caught.value.instants[1]}"))
+    assert world.scanned() == world.rows
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lists_of_a_timeline_server_are_read(kind: str) -> None:
+    world = made(kind)
+    other, group = Other(world), group_of(world, "a")
+    line = f"{other.path('a', group)}.marker.CREATE\n"
+    # What its server is writing at this moment is cut anywhere.
+    other.list_marks(f"{line}{other.path('b', group)[:20]}")
+    with pytest.raises(WriteConflict, match=group):
+        write(world, world.table.context, rows(world, k0=10))
+    other.list_marks(line.replace("a/", "b/", 1))
+    assert write(world, world.table.context, rows(world, k0=10)).instant is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_marker_that_comes_after_the_first_look_is_met_at_the_file(kind: str) -> None:
+    world = made(kind)
+    other, group = Other(world), group_of(world, "a")
+    context, storage = writes_of(meeting(world, lambda: other.mark("a", group)))
+    with pytest.raises(WriteConflict, match=group) as caught:
+        write(world, context, rows(world, k0=10))
+    assert no_data_written(storage)
+    assert caught.value.under_way == (other.time,)
+    assert world.scanned() == world.rows
+    assert {i.request_time for i in world.table.timeline().pending()} == {other.time}
+
+
+def untouched(world: World, other: Other) -> None:
+    other.mark("b", group_of(world, "a"))
+    other.mark("a", GROUP)
+    other.mark("a", f"{group_of(world, 'a')}0")
+
+
+def dead(world: World, other: Other) -> None:
+    other.mark("a", group_of(world, "a"))
+    world.environment.advance_ms(120_001)
+
+
+def complete(world: World, other: Other) -> None:
+    """And dead before it had removed its markers and heartbeat."""
+    other.mark("a", group_of(world, "a"))
+    empty = WriteSettings.of(parse_options({**world.options, ENABLE: False}), WriteOperation.UPSERT)
+    other.end()
+    done = run_write(world.table.context, LocalEngine(1), rows(world, k0=5), empty)
+    other.time = str(done.instant)
+    other.mark("a", group_of_newest(world))
+    other.storage.put(heartbeat_path(other.time), b"")
+
+
+def group_of_newest(world: World) -> str:
+    stored = sorted(path for path in world.files() if path.startswith("a/") and path.endswith(".parquet"))
+    return stored[0].removeprefix("a/").split("_")[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", [untouched, dead, complete])
+def test_nobody_else_stops_it(kind: str, what: Callable[[World, Other], None]) -> None:
+    world = made(kind)
+    what(world, Other(world))
+    assert write(world, world.table.context, rows(world, k0=10)).instant is not None
+    assert world.scanned() == {**world.rows, "k0": 10}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_writer_without_heartbeat_and_one_with_a_greater_time_do_not_stop_it(kind: str) -> None:
+    world = made(kind)
+    Other(world, None).mark("a", group_of(world, "a"))
+    world.environment.advance_ms(1000)
+
+    def younger() -> None:
+        world.environment.advance_ms(1000)
+        Other(world).mark("a", group_of(world, "a"))
+
+    assert write(world, meeting(world, younger), rows(world, k0=10)).instant is not None
+
+
+def test_it_is_off_unless_asked_for() -> None:
+    world = made("cow", **{ENABLE: False})
+    Other(world).mark("a", group_of(world, "a"))
+    assert write(world, world.table.context, rows(world, k0=10)).instant is not None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_it_is_planned_again_when_the_other_has_ended(kind: str) -> None:
+    world = made(kind)
+    other = Other(world)
+    other.mark("a", group_of(world, "a"))
+    begun_ms, env = world.environment.monotonic_ms(), world.environment
+    ends = env.every_ms(60_000, lambda: (ends.stop(), other.end())[0])
+    beats = env.every_ms(10_000, lambda: other.storage.put(heartbeat_path(other.time), b"") if not ends.stopped else None)
+    assert write(world, world.table.context, rows(world, k0=10), **{RETRIES: 1}).conflict_retries == 1
+    beats.stop()
+    assert 60_000 <= env.monotonic_ms() - begun_ms < 62_000
+    assert world.scanned() == {**world.rows, "k0": 10}
+
+
+def test_a_delete_by_filter_waits_as_well() -> None:
+    world = made("cow", **{RETRIES: 1})
+    other = Other(world)
+    other.mark("a", group_of(world, "a"))
+    ends = world.environment.every_ms(20_000, lambda: (ends.stop(), other.end())[0])
+    assert world.table.delete(where="id = 'k0'").conflict_retries == 1
+    assert world.scanned() == {"k1": 1, "k2": 2}
+
+
+def test_one_that_dies_is_not_waited_for_and_one_that_lives_not_for_ever() -> None:
+    world = made("cow")
+    env, other = world.environment, Other(world)
+    other.mark("a", group_of(world, "a"))
+    begun_ms = env.monotonic_ms()
+    assert write(world, world.table.context, rows(world, k0=10), **{RETRIES: 1}).conflict_retries == 1
+    assert 120_000 < env.monotonic_ms() - begun_ms < 122_000
+    other.storage.put(heartbeat_path(other.time), b"")
+    Markers(other.storage, other.time).delete()
+    other.mark("a", group_of_newest(world))
+    env.every_ms(10_000, lambda: other.storage.put(heartbeat_path(other.time), b""))
+    begun_ms = env.monotonic_ms()
+    with pytest.raises(WriteConflict, match=other.time):
+        write(world, world.table.context, rows(world, k0=11), **{RETRIES: 1})
+    assert 300_000 <= env.monotonic_ms() - begun_ms < 302_000
+
+
+def paused_at_data(world: World, then: Callable[[], object]) -> TableContext:
+    """The table for a write that has marked its first file and not written it when `then` happens."""
+    context = world.table.context
+    left = [then]
+
+    def watch(number: int, call: Call) -> None:
+        if left and call.operation == "open_output" and "/.hoodie/" not in call.path:
+            left.pop()()
+
+    return replace(context, storage=FaultyStorage(context.storage, watch=watch))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("index", ["simple", "bucket", "new bucket"])
+def test_of_two_of_ours_the_younger_stops_and_the_older_lands(kind: str, index: str) -> None:
+    world = World(kind, {**OPTIONS, **(BUCKETS if "bucket" in index else {})})
+    if index == "new bucket":
+        world.upsert({"k1": 1})
+    else:
+        world.upsert({f"k{number}": number for number in range(0, 8)})
+    world.environment.advance_ms(1000)
+    stopped: list[WriteConflict] = []
+
+    def younger() -> None:
+        context, storage = writes_of(world.table.context)
+        with pytest.raises(WriteConflict) as caught:
+            write(world, context, rows(world, **{f"k{number}": 30 for number in range(0, 8, 2)}))
+        assert no_data_written(storage)
+        stopped.append(caught.value)
+
+    older = write(world, paused_at_data(world, younger), rows(world, **{f"k{number}": 20 for number in range(0, 8, 2)}))
+    assert [error.under_way for error in stopped] == [(older.instant,)]
+    assert {world.scanned()[f"k{number}"] for number in range(0, 8, 2)} == {20}
+    assert world.table.validate().ok
+    assert not world.table.timeline().pending()
+
+
+def test_commits_stop_it_before_its_first_file_where_that_is_asked_for() -> None:
+    checks = "hoodie.write.concurrency.early.conflict.check.commit.conflict"
+    for asked in (False, True):
+        world = made("cow")
+        left = [world]
+
+        def watch(number: int, call: Call, left: list[World] = left) -> None:
+            # It reads its keys after its instant was requested and before its first file.
+            if left and call.operation == "open_input" and call.path.endswith(".parquet"):
+                left.pop().upsert({"k2": 7})
+
+        context = world.table.context
+        storage = FaultyStorage(context.storage, watch=watch)
+        with pytest.raises(WriteConflict, match="changed meanwhile"):
+            write(world, replace(context, storage=storage), rows(world, k0=10), **{checks: asked})
+        assert no_data_written(storage) == asked
+
+
+def test_its_options() -> None:
+    def settings(**options: object) -> WriteSettings:
+        return WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
+
+    with pytest.raises(InvalidRequest, match=r"goes with .*OPTIMISTIC_CONCURRENCY_CONTROL.*found SINGLE_WRITER"):
+        settings(**{ENABLE: True})
+    with pytest.raises(Unsupported, match="Mine is refused"):
+        settings(**OCC, **{STRATEGY: "com.example.Mine"})
+    assert not settings(**OCC).early.enabled
+    for name in (
+        "org.apache.hudi.table.marker.SimpleDirectMarkerBasedDetectionStrategy",
+        "org.apache.hudi.table.marker.SimpleTransactionDirectMarkerBasedDetectionStrategy",
+        "org.apache.hudi.timeline.service.handlers.marker.AsyncTimelineServerBasedDetectionStrategy",
+    ):
+        assert settings(**OCC, **{ENABLE: True, STRATEGY: name}).early.enabled
