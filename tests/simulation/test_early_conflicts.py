@@ -58,7 +58,7 @@ def rows(world: World, **values: int) -> pa.Table:
     return pa.table({"id": [*values], "part": parts, "ts": [stamp] * len(values), "value": [*values.values()]})
 
 
-def write(world: World, context: TableContext, data: pa.Table, operation: str = "upsert", **options: object) -> WriteResult:
+def write(world: World, context: TableContext, data: pa.Table, operation: str = "upsert", /, **options: object) -> WriteResult:
     settings = WriteSettings.of(parse_options({**world.options, **options}), WriteOperation(operation))
     if operation == "delete":
         data = data.drop_columns(["value"])
@@ -95,6 +95,18 @@ class Other:
         folder = Markers(self.storage, self.time).folder
         self.storage.put(f"{folder}/MARKERS.type", b"TIMELINE_SERVER_BASED")
         self.storage.put(f"{folder}/MARKERS7", text.encode())
+
+    def ends_in(self, wait_ms: int) -> None:
+        """It lives for so long, and is rolled back then."""
+        env = self.world.environment
+        beats = env.every_ms(10_000, lambda: self.storage.put(heartbeat_path(self.time), b""))
+
+        def end() -> None:
+            beats.stop()
+            ends.stop()
+            self.end()
+
+        ends = env.every_ms(wait_ms, end)
 
     def end(self) -> None:
         """It is rolled back."""
@@ -219,10 +231,8 @@ def test_it_is_planned_again_when_the_other_has_ended(kind: str) -> None:
     other = Other(world)
     other.mark("a", group_of(world, "a"))
     begun_ms, env = world.environment.monotonic_ms(), world.environment
-    ends = env.every_ms(60_000, lambda: (ends.stop(), other.end())[0])
-    beats = env.every_ms(10_000, lambda: other.storage.put(heartbeat_path(other.time), b"") if not ends.stopped else None)
+    other.ends_in(60_000)
     assert write(world, world.table.context, rows(world, k0=10), **{RETRIES: 1}).conflict_retries == 1
-    beats.stop()
     assert 60_000 <= env.monotonic_ms() - begun_ms < 62_000
     assert world.scanned() == {**world.rows, "k0": 10}
 
@@ -231,7 +241,7 @@ def test_a_delete_by_filter_waits_as_well() -> None:
     world = made("cow", **{RETRIES: 1})
     other = Other(world)
     other.mark("a", group_of(world, "a"))
-    ends = world.environment.every_ms(20_000, lambda: (ends.stop(), other.end())[0])
+    other.ends_in(20_000)
     assert world.table.delete(where="id = 'k0'").conflict_retries == 1
     assert world.scanned() == {"k1": 1, "k2": 2}
 

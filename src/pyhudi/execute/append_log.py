@@ -119,6 +119,7 @@ def write_log_file(
     blocks: Iterable[Block],
     row_count: int,
     delete_count: int,
+    *,
     early: EarlyConflicts | None = None,
 ) -> WriteStat:
     """Write a log file, its marker first, and say what was written.

@@ -2,8 +2,8 @@
 
 The file `.hoodie/.heartbeat/<request time>` holds what `storage.liveness` puts there (real Hudi's is empty and never read); its
 modification time is the heartbeat.  The writer replaces it each interval and deletes it when its instant is complete or rolled
-back.  A writer counts as dead when the file is older than `interval * tolerable misses`, or absent.  Real Hudi uses it with the
-LAZY policy for failed writes only.
+back.  A writer counts as dead when the file is older than `interval * tolerable misses`, or absent; one that was silent for
+so long beats no more, and gives up.  Real Hudi uses it with the LAZY policy for failed writes only.
 
 What this does not do: it decides no rollback, and compares the store's clock with ours without correcting either.
 """
@@ -11,6 +11,7 @@ What this does not do: it decides no rollback, and compares the store's clock wi
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 from dataclasses import dataclass
@@ -84,10 +85,11 @@ class Heartbeat:
                 "leave it to that one",
                 instants=(self._request_time,),
             )
-        silent_ms = None if self._beaten_ms is None else self._env.monotonic_ms() - self._beaten_ms
-        if silent_ms is None or silent_ms > self._settings.patience_ms:
+        silent_ms = self._silent_ms()
+        if silent_ms > self._settings.patience_ms:
+            how_long = "yet" if self._beaten_ms is None else f"for {silent_ms} ms"
             raise WriteConflict(
-                f"instant {self._request_time} has had no heartbeat {'yet' if silent_ms is None else f'for {silent_ms} ms'}: "
+                f"instant {self._request_time} has had no heartbeat {how_long}: "
                 "another writer may have rolled it back; write again",
                 instants=(self._request_time,),
             )
@@ -103,6 +105,9 @@ class Heartbeat:
             if delete:
                 self._storage.delete([self._path])
 
+    def _silent_ms(self) -> float:
+        return math.inf if self._beaten_ms is None else self._env.monotonic_ms() - self._beaten_ms
+
     def _beat(self) -> None:
         begun_ms = self._env.monotonic_ms()
         self._storage.put(self._path, self._content)
@@ -113,6 +118,11 @@ class Heartbeat:
         with self._mutex:
             repetition = self._repetition
             if repetition is None:
+                return
+            if self._silent_ms() > self._settings.patience_ms:
+                # Others may have taken over what this writer did, and another beat would be taken for one of theirs.
+                _LOG.warning("instant %s: heartbeats end: the last one was too long ago", self._request_time)
+                repetition.stop()
                 return
             try:
                 self._beat()

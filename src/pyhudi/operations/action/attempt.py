@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
-from pyhudi.format.instants import Instant, State
+from pyhudi.format.instants import Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
 from pyhudi.operations.action.settings import CommitSettings
@@ -17,6 +17,7 @@ from pyhudi.storage.clock import Environment
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.snapshot import read_commit
 
 
 class Phases:
@@ -109,6 +110,9 @@ def abandon(transaction: Transaction) -> None:
     """Roll back a transaction of this process that did not commit."""
     context = transaction.context
     if transaction.action.is_service:
+        if transaction.was_taken_over():
+            _remove_late_files(transaction)
+            return
         # By now another process may carry the same plan out, or have completed it; then nothing here is ours to remove.
         time = transaction.instant_time
         rolled = rollback_failed_attempt(context, time, transaction.action, transaction.settings)
@@ -125,6 +129,23 @@ def abandon(transaction: Transaction) -> None:
         # also where their markers stood before and went with the rollback.
         _remove_written(context, transaction.instant_time)
     transaction.heartbeat.stop(delete=True)
+
+
+def _remove_late_files(transaction: Transaction) -> None:
+    """Remove what this process wrote of a plan after another one had taken it over, under the time of an instant that completes.
+
+    What the other one writes has its marker first, and stands in its commit at the end.
+    """
+    with transaction.context.locked(transaction.settings.lock_wait_ms) as held:
+        time, action = transaction.instant_time, completed_action(transaction.action)
+        written = _written_files(held, time)
+        markers = Markers(held.storage, time)
+        theirs: set[str | None] = {path for path, _ in markers.list()}
+        done = [i for i in held.timeline.load().completed(action) if i.request_time == time]
+        if done:
+            theirs = {s.path for stats in read_commit(held.timeline, done[0]).partition_to_write_stats.values() for s in stats}
+            markers.delete()
+        held.storage.delete([path for path in written if path not in theirs])
 
 
 def _remove_written(context: TableContext, instant_time: str) -> None:

@@ -18,7 +18,7 @@ from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.rollback import rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, refuse_while_restoring
+from pyhudi.operations.action.transaction import Transaction, refuse_while_restoring, stored_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
@@ -83,7 +83,9 @@ def claim(
             raise PlanTaken.of(context, action, request_time, reason)
         with started(held, heartbeat):
             held.timeline.start_or_join(pending[0], content)
-    return Transaction(context, settings, request_time, action, heartbeat)
+            inflight_ms = stored_ms(held, request_time, action)
+            held.lock.check()
+    return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 
 def plan_and_claim(
@@ -104,7 +106,9 @@ def plan_and_claim(
     heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
     with started(held, heartbeat):
         held.timeline.start(held.timeline.request(request_time, action, plan), content)
-    return Transaction(context, settings, request_time, action, heartbeat)
+        inflight_ms = stored_ms(held, request_time, action)
+        held.lock.check()
+    return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 
 def is_abandoned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:

@@ -254,7 +254,12 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
                 raise TableState(f"the table at {context.storage.uri} has no schema")
             rewrite = self.load(snapshot, time)
             phases.end("load")
-            statuses = [status for part in self.workers.map(rewrite.task, rewrite.tasks) for status in _statuses(part)]
+            # Whoever was taken for dead must not write files that bear the time of what another process has completed.
+            transaction.heartbeat.check()
+            statuses: list[WriteStatus] = []
+            for part in self.workers.map(rewrite.task, rewrite.tasks):
+                transaction.heartbeat.check()
+                statuses.extend(_statuses(part))
             phases.end("write")
             replaced = rewrite.replaced
             merges = self.operation is not Operation.CLUSTER

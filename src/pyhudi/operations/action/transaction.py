@@ -68,6 +68,12 @@ def new_instant_time(context: TableContext, timeline: Timeline, settings: Commit
     return time
 
 
+def stored_ms(context: TableContext, request_time: str, action: Action) -> int | None:
+    """When the inflight file of an action was stored, by the store's clock; None when there is none."""
+    found = context.storage.stat(context.timeline.path(Instant(request_time, action, State.INFLIGHT)))
+    return None if found is None else found.modified_ms
+
+
 def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str) -> None:
     """Raises TableState while a restore is pending.  doing: what has to wait for it; completes "run it again before ..."."""
     restoring = timeline.pending(Action.RESTORE)
@@ -82,6 +88,7 @@ class Transaction:
     """One action of this process, from its requested file to its completed file.
 
     instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
+    inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
     """
 
     context: TableContext
@@ -92,6 +99,7 @@ class Transaction:
     begun_on: Timeline | None = field(default=None)
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
+    inflight_ms: int | None = field(default=None)
 
     @classmethod
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
@@ -177,7 +185,7 @@ class Transaction:
 
     def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId]) -> None:
         """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
-        self._check_conflicts(self.context.timeline.load(), start, set(touched))
+        self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False)
 
     def check_ours(self, files: Collection[Instant], state: State) -> None:
         """Raises WriteConflict when another process has rolled the action back, or is about to.
@@ -187,13 +195,27 @@ class Transaction:
         """
         mine = {Instant(self.instant_time, self.action, step) for step in State if step <= state}
         now = self.context.timeline.timeline_of(files)
-        if mine.issubset(files) and self.instant_time not in load_rollback_targets(self.context.timeline, now):
-            return
-        raise WriteConflict(
-            f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
-            f"it was under way",
-            instants=(self.instant_time,),
-        )
+        if not mine.issubset(files) or self.instant_time in load_rollback_targets(self.context.timeline, now):
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} was rolled back by another writer while "
+                f"it was under way",
+                instants=(self.instant_time,),
+            )
+        if self.was_taken_over():
+            raise WriteConflict(
+                f"{self.action} {self.instant_time} of {self.context.storage.uri} was taken over by another process, which took "
+                "this one for dead; leave it to that one",
+                instants=(self.instant_time,),
+            )
+
+    def was_taken_over(self) -> bool:
+        """Whether a plan that this process claimed has been claimed anew by another one.
+
+        That one undid the attempt first, and its inflight file has the name of ours and another time.
+        """
+        if self.inflight_ms is None:
+            return False
+        return stored_ms(self.context, self.instant_time, self.action) not in (None, self.inflight_ms)
 
     def may_take_back(self, error: BaseException) -> bool:
         """Whether a failure proves that the commit did not land, so that its files may be removed by this process."""
