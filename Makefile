@@ -5,13 +5,16 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi test check lint types unit test-spark test-pyspark test-interop test-browser golden bench demo docs clean
+.PHONY: help setup setup-hudi test check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench demo docs clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
 	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
 	@echo 'make test          every test, in one run'
+	@echo 'make test-lowest   the unit tests on the lowest versions that pyproject.toml allows'
+	@echo 'make test-python VERSION=3.13   the unit tests on another Python'
+	@echo 'make coverage      the lines that the unit tests run, with a floor'
 	@echo 'make test-spark    the tests on PySpark; make test-interop: those against the real Hudi'
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
@@ -46,6 +49,20 @@ types: .venv/.done
 
 unit: .venv/.done
 	$(PY) -m pytest -n auto -m 'not spark and not interop and not slow' tests
+
+test-lowest: .venv/.done
+	scripts/setup.sh lowest
+	.venv-lowest/bin/python -m pytest -n $(WORKERS) tests/unit
+
+test-python: .venv/.done
+	scripts/setup.sh on $(VERSION)
+	.venv-$(VERSION)/bin/python -m pytest -n $(WORKERS) tests/unit
+
+# In one process: each line is counted once, and the floor is that of [tool.coverage.report].
+coverage: .venv/.done
+	scripts/setup.sh python --group coverage
+	$(PY) -m coverage run -m pytest tests/unit
+	$(PY) -m coverage report
 
 test-spark: setup
 	$(PY) -m pytest -m 'spark and not interop' tests

@@ -3,6 +3,8 @@
 #
 #   scripts/setup.sh python   .venv, with the versions that uv.lock pins
 #   scripts/setup.sh pyspark 4.1   .venv-pyspark-4.1, the same with another PySpark
+#   scripts/setup.sh lowest   .venv-lowest, with the lowest versions that pyproject.toml allows PyHudi to run on
+#   scripts/setup.sh on 3.13  .venv-3.13, the pinned versions on another Python
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
 #
@@ -59,6 +61,22 @@ setup_pyspark() {
   "$uv" venv --quiet --clear --python "$python" ".venv-pyspark-$1"
   "$uv" export --quiet --frozen --no-emit-project --no-hashes --extra connect --extra cli | grep -v '^pyspark' >".venv-pyspark-$1/pins.txt"
   "$uv" pip install --quiet --python ".venv-pyspark-$1/bin/python" -r ".venv-pyspark-$1/pins.txt" "pyspark[connect]==$1.*" -e .
+}
+
+# An environment with the lowest versions of what pyproject.toml names: a bound that is too low shows as a test that fails. What those bring with
+# them, and the tools of the tests, are of today.
+setup_lowest() {
+  setup_python
+  "$uv" venv --quiet --clear --python "$python" .venv-lowest
+  "$uv" pip compile --quiet --no-deps --resolution lowest-direct --python "$python" --extra cli --extra plot pyproject.toml -o .venv-lowest/pins.txt
+  "$uv" pip install --quiet --python .venv-lowest/bin/python -r .venv-lowest/pins.txt --group dev -e .
+}
+
+# The pinned versions on another release of Python, which pyenv or uv may have.
+setup_on() {
+  setup_python
+  interpreter=$(find_python "python$1" "$HOME"/.pyenv/versions/"$1".*/bin/python || "$uv" python find "$1")
+  UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=".venv-$1" "$uv" sync --quiet --frozen --inexact --python "$interpreter" --extra cli --extra plot
 }
 
 # Prints the major version of the Java that Spark would start, or nothing.
@@ -151,6 +169,8 @@ case "${1:-}" in
   python) shift; setup_python "$@" ;;
   java) setup_java ;;
   pyspark) setup_pyspark "$2" ;;
+  lowest) setup_lowest ;;
+  on) setup_on "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
-  *) sed -n '2,10p' "$0" >&2; exit 2 ;;
+  *) sed -n '3,12p' "$0" >&2; exit 2 ;;
 esac

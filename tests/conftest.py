@@ -16,20 +16,45 @@ hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True,
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 _TESTS = Path(__file__).resolve().parent
+_SLOW_FOLDERS = {"simulation", "model", "checker", "servers", "attack"}
+# Each takes more than 7 of the 600 processor seconds of the tests without a JVM.
+_SLOW_MODULES = {
+    "test_golden_reads.py",
+    "unit/engines/test_log_scan_memory.py",
+    "unit/engines/test_memory.py",
+    "unit/engines/test_write_indexes.py",
+    "unit/execute/test_compact.py",
+    "unit/operations/test_background.py",
+    "unit/operations/test_changes.py",
+    "unit/operations/test_index.py",
+    "unit/operations/test_metadata.py",
+    "unit/operations/test_overwrite.py",
+    "unit/operations/test_partial_updates.py",
+    "unit/operations/test_payloads.py",
+    "unit/operations/test_required_parts.py",
+    "unit/operations/test_skipping.py",
+    "unit/operations/test_trees.py",
+    "unit/operations/test_upgrade.py",
+    "unit/operations/test_validate_indexes.py",
+    "unit/test_bad_input.py",
+    "unit/test_gate.py",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A test in spark/, interop/ or servers/ carries the marker of its folder.  Those of spark/ and interop/ come last, so that
     quick failures show first.
 
-    Simulations and models run for minutes, and servers start for S3 and for locks: `make check` leaves them to `make test`.
+    Simulations and models run for minutes, servers start for S3 and for locks, and some modules go through many whole tables:
+    `make check` leaves them to `make test`.
     """
     ranks = {}
     for item in items:
-        folder = item.path.relative_to(_TESTS).parts[0] if item.path.is_relative_to(_TESTS) else ""
+        module = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
+        folder = module.split("/")[0]
         if folder in {"spark", "interop", "servers"}:
             item.add_marker(folder)
-        if folder in {"simulation", "model", "checker", "servers"} or "s3_endpoint" in getattr(item, "fixturenames", ()):
+        if folder in _SLOW_FOLDERS or module in _SLOW_MODULES or "s3_endpoint" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])
