@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RealHudi
-from tests.interop.pair import BY_METADATA, SCHEMA, Pair, Row, make
-from tests.rows import assert_same_rows, without_meta
+from tests.interop.pair import Pair, Row, make
 
 ON = {
     "hoodie.metadata.record.index.enable": True,
@@ -70,14 +68,7 @@ def check(pair: Pair, count: int = len(QUERIES)) -> None:
     """
     found = pair.table.validate()
     assert found.ok, str(found)
-    for text, keep in QUERIES[:count]:
-        wanted = pa.Table.from_pylist([row for row in pair.rows.values() if keep(row)], SCHEMA)
-        real = without_meta(pair.hudi.read(pair.path, where=text, **BY_METADATA))
-        try:
-            assert_same_rows(real, wanted, key=["id"])
-        except AssertionError as error:
-            error.add_note(f"read with {text}")
-            raise
+    pair.check_filters(QUERIES[:count])
     note = pair.table.scan(filter="note = 'xx'")
     assert note.count() == sum(row["note"] == "xx" for row in pair.rows.values())
     assert "secondary index secondary_index_note" in str(note.explain())
