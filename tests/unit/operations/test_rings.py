@@ -12,7 +12,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import RING_FOLDER
@@ -236,6 +236,19 @@ def test_hash_fields_that_are_others(uri: str) -> None:
     for wrong in (0, -1):
         with pytest.raises(InvalidRequest, match=r"num\.buckets"):
             table.upsert(rows(1), options={"hoodie.bucket.index.num.buckets": wrong})
+
+
+def test_clustering_leaves_rings_alone(uri: str) -> None:
+    """Also for a caller who does not say how the table is bucketed."""
+    table = create(uri)
+    table.bulk_insert(rows(*range(8)))
+    for known in (table, hp.Table(uri)):
+        with pytest.raises(Unsupported, match="resize"):
+            known.cluster()
+        with pytest.raises(Unsupported, match="resize"):
+            known.schedule_clustering()
+    assert groups(table) == set(ring_of(table).file_ids)
+    assert not table.timeline().pending()
 
 
 def test_writers_that_do_not_wait_have_no_rings(uri: str) -> None:

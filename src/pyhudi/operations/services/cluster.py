@@ -67,6 +67,7 @@ from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
+from pyhudi.table.rings import partitions_with_rings
 from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
@@ -234,6 +235,12 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     def check(self) -> None:
         check_writable(self.context)
+        # The table tells by itself, whatever index the options name; plans of other writers are resizes of rings.
+        if partitions_with_rings(self.context):
+            raise Unsupported(
+                f"clustering takes records out of the nodes of the rings of {self.context.storage.uri} (consistent hashing), and "
+                "PyHudi does not resize rings"
+            )
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
         if self.options.bucketed:
