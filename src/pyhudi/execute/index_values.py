@@ -30,7 +30,7 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.bloom import BloomFilter, BloomKind
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, HeaderKey
-from pyhudi.format.metadata.secondary_index import format_secondary_keys
+from pyhudi.format.metadata.secondary_index import format_secondary_keys, routes_of_keys
 from pyhudi.format.names import parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.records.columns import column_at
@@ -140,7 +140,7 @@ def run_secondary(task: SecondaryTask) -> tuple[tuple[str, str], ...]:
     found = []
     for index in task.indexes:
         old, new = before[index.partition], after[index.partition]
-        changes = KeyChanges(index.shards)
+        changes = KeyChanges(index.shards, routes_of_keys if index.layout > 1 else None)
         changes.add(new.filter(pc.invert(pc.is_in(new, value_set=old))))
         changes.add(old.filter(pc.invert(pc.is_in(old, value_set=new))), deleted=True)
         path = changes.store(storage, task.instant_time, f"{task.name}.{index.partition}")

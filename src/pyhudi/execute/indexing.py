@@ -16,7 +16,7 @@ Source: docs/formats/metadata-table.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -97,8 +97,10 @@ def _floating_leaves(field: pa.Field, path: str) -> list[str]:
 class KeyChanges:
     """Gathers the keys that come to a file group and those that leave it.  Holds them all."""
 
-    def __init__(self, shard_count: int) -> None:
+    def __init__(self, shard_count: int, routes: Callable[[pa.StringArray], pa.StringArray] | None = None) -> None:
+        """routes: keys -> the texts that their file groups are told by; None: the keys themselves."""
         self._shards = shard_count
+        self._routes = routes
         self._keys: tuple[list[pa.Array], list[pa.Array]] = ([], [])
 
     def add(self, keys: pa.Array | pa.ChunkedArray, *, deleted: bool = False) -> None:
@@ -114,7 +116,7 @@ class KeyChanges:
         keys = pa.concat_arrays([came, left])
         flags = np.zeros(len(keys), dtype=np.bool_)
         flags[len(came) :] = True
-        shards = shard_of_keys(keys, self._shards)
+        shards = shard_of_keys(keys if self._routes is None else self._routes(keys), self._shards)
         order = np.argsort(shards, kind="stable")
         bounds = np.searchsorted(shards[order], np.arange(self._shards + 1))
         rows = pa.record_batch([keys.take(pa.array(order)), pa.array(flags[order])], schema=KEY_CHANGES)

@@ -31,7 +31,7 @@ from pyhudi.format.metadata.codec import decode_payload
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, decode_column_stats, encode_column_stats
 from pyhudi.format.metadata.files import ALL_PARTITIONS, decode_files, encode_files
 from pyhudi.format.metadata.record_index import decode_locations, encode_locations
-from pyhudi.format.metadata.schema import Payload, RecordType, has_our_layout
+from pyhudi.format.metadata.schema import RECORD_SCHEMA, TYPED_SCHEMA, Payload, RecordType, has_our_layout
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
 from pyhudi.records.metadata_keys import FILE_STATS_KEY_LENGTH
 from pyhudi.storage.base import Storage
@@ -50,12 +50,13 @@ class MergeRule:
 
     overlay: layers of cells -> what they say together, its keys distinct and in any order.  values: cells -> their values in our
     own schema, whatever the schema is that wrote them.  filters: the rule of file groups that hold Bloom filters, where some
-    indexes of the kind do.
+    indexes of the kind do.  schema: our own.
     """
 
     overlay: Callable[[GroupCells], Iterable[Entries]]
     values: Callable[[Cells], pa.BinaryArray]
     filters: MergeRule | None = None
+    schema: str = RECORD_SCHEMA
 
 
 def merged_group(storage: Storage, rule: MergeRule, slice_: FileSlice) -> Iterator[Entries]:
@@ -83,7 +84,7 @@ def merged_group(storage: Storage, rule: MergeRule, slice_: FileSlice) -> Iterat
 
 def newest_rule(recode: Callable[[Cells], pa.BinaryArray]) -> MergeRule:
     """Of several cells of a key the newest counts.  recode: cells in another layout than ours -> values in ours."""
-    values = partial(_values, recode)
+    values = partial(_values, recode, RECORD_SCHEMA)
     return MergeRule(partial(_newest, values), values)
 
 
@@ -183,8 +184,8 @@ def _interleaved(
         yield keys.slice(at), values.slice(at)
 
 
-def _values(recode: Callable[[Cells], pa.BinaryArray], cells: Cells) -> pa.BinaryArray:
-    return cells.values if not len(cells.keys) or has_our_layout(cells.schema) else recode(cells)
+def _values(recode: Callable[[Cells], pa.BinaryArray], ours: str, cells: Cells) -> pa.BinaryArray:
+    return cells.values if not len(cells.keys) or has_our_layout(cells.schema, ours) else recode(cells)
 
 
 def _newest(values: Callable[[Cells], pa.BinaryArray], group: GroupCells) -> Iterator[Entries]:
@@ -218,9 +219,13 @@ EncodeStats = Callable[[pa.BinaryArray, pa.RecordBatch], pa.BinaryArray]
 """Keys and statistics -> values."""
 
 
-def _statistics_rule(encode: EncodeStats, filters: MergeRule | None = None) -> MergeRule:
-    values = partial(_values, partial(_recoded_statistics, encode))
-    return MergeRule(partial(_merged_statistics, encode), values, filters)
+def _statistics_rule(
+    encode: Callable[..., pa.BinaryArray], filters: MergeRule | None = None, *, typed: bool = False
+) -> MergeRule:
+    schema = TYPED_SCHEMA if typed else RECORD_SCHEMA
+    encode = partial(encode, typed=typed)
+    values = partial(_values, partial(_recoded_statistics, encode), schema)
+    return MergeRule(partial(_merged_statistics, encode), values, filters, schema)
 
 
 def _merged_statistics(encode: EncodeStats, group: GroupCells) -> Iterator[Entries]:
@@ -233,32 +238,35 @@ def _recoded_statistics(encode: EncodeStats, cells: Cells) -> pa.BinaryArray:
     return encode(cells.keys, stats)
 
 
-def _of_files(keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
-    return encode_column_stats(stats, RecordType.COLUMN_STATS)
+def _of_files(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.BinaryArray:
+    return encode_column_stats(stats, RecordType.COLUMN_STATS, typed=typed)
 
 
-def _of_partitions(keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
-    return encode_column_stats(stats, RecordType.PARTITION_STATS)
+def _of_partitions(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.BinaryArray:
+    return encode_column_stats(stats, RecordType.PARTITION_STATS, typed=typed)
 
 
-def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch) -> pa.BinaryArray:
+def _of_both(keys: pa.BinaryArray, stats: pa.RecordBatch, *, typed: bool) -> pa.BinaryArray:
     """An expression index holds statistics of files and of partitions, whose keys differ in length."""
     of_files = pc.greater_equal(pc.binary_length(keys), FILE_STATS_KEY_LENGTH)
-    return pc.if_else(of_files, _of_files(keys, stats), _of_partitions(keys, stats))
+    return pc.if_else(of_files, _of_files(keys, stats, typed=typed), _of_partitions(keys, stats, typed=typed))
 
 
 _ALL = ALL_PARTITIONS.encode()
 
-FILE_LISTS = MergeRule(_united_lists, partial(_values, _recoded_lists))
+FILE_LISTS = MergeRule(_united_lists, partial(_values, _recoded_lists, RECORD_SCHEMA))
 """Lists of files are united, file by file."""
 
 STATISTICS_OF_FILES = _statistics_rule(_of_files)
 STATISTICS_OF_PARTITIONS = _statistics_rule(_of_partitions)
-"""Statistics widen, unless the newer ones are tight or a removal."""
+TYPED_STATISTICS_OF_FILES = _statistics_rule(_of_files, typed=True)
+TYPED_STATISTICS_OF_PARTITIONS = _statistics_rule(_of_partitions, typed=True)
+"""Statistics widen, unless the newer ones are tight or a removal; typed ones are those of the second layout."""
 
 BLOOM_FILTERS_BY_FILE = newest_rule(_recoded_filters)
 LOCATIONS = newest_rule(_recoded_locations)
 BARE_KEYS = newest_rule(_recoded_bare_keys)
 
 RESULTS = _statistics_rule(_of_both, BLOOM_FILTERS_BY_FILE)
+TYPED_RESULTS = _statistics_rule(_of_both, BLOOM_FILTERS_BY_FILE, typed=True)
 """Of an expression index: statistics of results, or filters of them."""

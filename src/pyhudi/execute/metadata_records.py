@@ -42,7 +42,6 @@ from pyhudi.format.hfile.writer import HFileEncoder, encode_hfile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.metadata.record_index import LOCATION_SCHEMA, encode_locations
-from pyhudi.format.metadata.schema import RECORD_SCHEMA
 from pyhudi.format.metadata.secondary_index import encode_secondary_values
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.format.paths import file_name_of, join_path
@@ -57,7 +56,6 @@ from pyhudi.table.slices import FileSlice
 
 LOG_VERSION = 1
 BASE_EXTENSION = ".hfile"
-_SCHEMA = RECORD_SCHEMA.encode()
 _NAMED_KEYS = 5
 
 
@@ -192,7 +190,7 @@ def run_met_keys(task: MetKeys) -> tuple[str, ...]:
     table = open_storage(task.table)
     changes = (read_key_changes(table, source.path, task.shard).column("key") for source in task.sources)
     own = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
-    met = [layer.keys for group in PartitionReader(task.others).lookup(task.others.name, own) for layer in group.newer]
+    met = [layer.keys for group in PartitionReader(task.others).lookup_in(task.shard, own) for layer in group.newer]
     # A block of deletes is read whole.
     common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *met]).cast(pa.string()))
     named: list[str] = common.filter(pc.is_in(common, value_set=own)).slice(0, _NAMED_KEYS).to_pylist()
@@ -203,13 +201,14 @@ def run_metadata_base(task: BaseTask) -> WriteStat | None:
     """Write a first base file; None when there are no records: the seed log is all that the group needs then."""
     if not len(task.records.keys):
         return None
-    return _write_base(task.file, [(task.records.keys, task.records.values)], None)
+    return _write_base(task.file, [(task.records.keys, task.records.values)], None, task.records.schema)
 
 
 def run_key_base(task: KeyTask) -> WriteStat | None:
     """Write the first base file of one file group; None when no key of the side files belongs to it."""
     records = task.make(open_storage(task.table), task)
-    return _write_base(task.file, [(records.keys, records.values)], None) if len(records.keys) else None
+    parts = [(records.keys, records.values)]
+    return _write_base(task.file, parts, None, records.schema) if len(records.keys) else None
 
 
 def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
@@ -221,7 +220,7 @@ def run_metadata_merge(task: MergeGroupTask) -> WriteStat | None:
         if first is None:
             return None
         merged = _chained(first, merged)
-    return _write_base(task.file, merged, task.slice)
+    return _write_base(task.file, merged, task.slice, task.rule.schema)
 
 
 def run_slice_keys(task: KeysOfSlice) -> KeySource | None:
@@ -320,8 +319,8 @@ def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
     own = {HeaderKey.INSTANT_TIME: file.instant_time}
     blocks: list[Block] = []
     if len(records.keys):
-        content = encode_hfile([(records.keys, records.values)], file_info={"schema": _SCHEMA})
-        blocks.append((BlockType.HFILE, {**own, HeaderKey.SCHEMA: RECORD_SCHEMA}, content))
+        content = encode_hfile([(records.keys, records.values)], file_info={"schema": records.schema.encode()})
+        blocks.append((BlockType.HFILE, {**own, HeaderKey.SCHEMA: records.schema}, content))
     if len(records.deletes):
         content = encode_deletes([deletes_batch(records.deletes, file.partition)])
         blocks.append((BlockType.DELETE, own, content))
@@ -349,8 +348,13 @@ def _write_log(file: MetadataFile, records: MetadataRecords) -> WriteStat:
     )
 
 
-def _write_base(file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], before: FileSlice | None) -> WriteStat:
-    """Write a base file.  parts: keys and values, ascending.  before: the slice that it replaces, None for the first file."""
+def _write_base(
+    file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], before: FileSlice | None, schema: str
+) -> WriteStat:
+    """Write a base file.
+
+    parts: keys and values, ascending; before: the slice that it replaces, None for the first file; schema: of the values.
+    """
     storage = open_storage(file.storage)
     name = BaseFileName(file.file_id, file.token, file.instant_time, BASE_EXTENSION)
     path = join_path(file.partition, name.text)
@@ -361,7 +365,7 @@ def _write_base(file: MetadataFile, parts: Iterable[tuple[pa.Array, pa.Array]], 
             piece = encoder.add(keys, values)
             sink.write(piece)
             size_bytes += len(piece)
-        info = {"schema": _SCHEMA}
+        info = {"schema": schema.encode()}
         if encoder.first_key is not None and encoder.last_key is not None:
             info |= {"minRecordKey": encoder.first_key, "maxRecordKey": encoder.last_key}
         piece = encoder.finish(file_info=info)

@@ -78,9 +78,22 @@ def check_named_layout(definition: IndexDefinition) -> None:
         )
 
 
-def column_stats_definition(columns: Iterable[str]) -> IndexDefinition:
-    """The definition of the column statistics over these columns, in the order that the document shall have."""
-    return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns))
+def column_stats_definition(columns: Iterable[str], layout: int | None = None) -> IndexDefinition:
+    """The definition of the column statistics over these columns, in the order that the document shall have.
+
+    layout: of the records, None where definitions do not name it.
+    """
+    return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns), other=named_layout(layout))
+
+
+def record_index_definition() -> IndexDefinition:
+    """The definition of a record index, which tables have whose definitions name their layouts."""
+    return IndexDefinition("record_index", "record_index", "", (), (("isPartitioned", "false"),), named_layout(1))
+
+
+def named_layout(layout: int | None) -> tuple[tuple[str, str], ...]:
+    """The layout as a definition names it among its other fields."""
+    return () if layout is None else ((_VERSION, f'"V{layout}"'),)
 
 
 def parse_index_definitions(data: bytes) -> dict[str, IndexDefinition]:

@@ -29,8 +29,8 @@ from pyhudi.format.metadata.bloom_filters import BLOOM_FILTER_SCHEMA, encode_blo
 from pyhudi.format.metadata.codec import WRAPPED
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, encode_column_stats
 from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, ROOT, encode_files
-from pyhudi.format.metadata.schema import RecordType
-from pyhudi.format.metadata.wrapped import wrap_stored
+from pyhudi.format.metadata.schema import RECORD_SCHEMA, TYPED_SCHEMA, RecordType
+from pyhudi.format.metadata.wrapped import value_type, wrap_stored
 from pyhudi.records.columns import field_at
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.metadata_keys import (
@@ -48,12 +48,13 @@ class MetadataRecords:
     """What one instant says in one partition of the metadata table.
 
     keys: string, ascending by UTF-8 bytes, each once; values: binary, as many; deletes: string, keys that are removed, ascending,
-    each once and none of them among `keys`.  No nulls.
+    each once and none of them among `keys`.  No nulls.  schema: that wrote the values.
     """
 
     keys: pa.StringArray
     values: pa.BinaryArray
     deletes: pa.StringArray
+    schema: str = RECORD_SCHEMA
 
     @property
     def is_empty(self) -> bool:
@@ -81,7 +82,10 @@ class FileFilter:
 
 
 def records_of(
-    keys: pa.StringArray | None = None, values: pa.BinaryArray | None = None, deletes: pa.StringArray | None = None
+    keys: pa.StringArray | None = None,
+    values: pa.BinaryArray | None = None,
+    deletes: pa.StringArray | None = None,
+    schema: str = RECORD_SCHEMA,
 ) -> MetadataRecords:
     """Records from keys in any order.  Where a key is both written and deleted, what is written counts.
 
@@ -95,7 +99,7 @@ def records_of(
         raise Internal("a key of the metadata table is written twice by one instant")
     gone = no_keys if deletes is None else pc.unique(deletes)
     gone = gone.filter(pc.invert(pc.is_in(gone, value_set=keys)))
-    return MetadataRecords(keys, values, gone.take(pc.sort_indices(gone.cast(pa.binary()))))
+    return MetadataRecords(keys, values, gone.take(pc.sort_indices(gone.cast(pa.binary()))), schema)
 
 
 def joined(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
@@ -104,6 +108,7 @@ def joined(first: MetadataRecords, second: MetadataRecords) -> MetadataRecords:
         pa.concat_arrays([first.keys, second.keys]),
         pa.concat_arrays([first.values, second.values]),
         pa.concat_arrays([first.deletes, second.deletes]),
+        first.schema if len(first.keys) else second.schema,
     )
 
 
@@ -152,9 +157,12 @@ def files_records(
     return records_of(keys, values)
 
 
-def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema) -> MetadataRecords:
-    """Records of column_stats.  schema: the table's, with meta columns; every range has its bounds or is all null."""
-    rows = _Rows(schema)
+def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, typed: bool = False) -> MetadataRecords:
+    """Records of column_stats.
+
+    schema: the table's, with meta columns; every range has its bounds or is all null; typed: records of the second layout.
+    """
+    rows = _Rows(schema, typed=typed)
     for column, entries in _by_column(files).items():
         hashes = file_hashes([file.name for file, _ in entries])
         # Few partitions have many files each: keys are made partition by partition.
@@ -180,14 +188,15 @@ def partition_stats_records(
     schema: pa.Schema,
     *,
     is_tight: bool = True,
+    typed: bool = False,
 ) -> MetadataRecords:
-    """Records of partition_stats.
+    """Records of partition_stats; typed: of the second layout.
 
     partitions: partition path -> column -> range over all its files; None for a partition in which nothing is left.  Readers
     pass a partition over that has no record of a column, so the ranges must be of all columns.  Where they are not tight nothing
     is removed either: a partition without anything has a record of no values.
     """
-    rows = _Rows(schema)
+    rows = _Rows(schema, typed=typed)
     deletes: list[str] = []
     there: dict[str, Mapping[str, ColumnRange]] = {}
     for partition, ranges in partitions.items():
@@ -210,20 +219,21 @@ def expression_records(
     partitions: Mapping[str, ColumnRange | None],
     *,
     is_tight: bool = True,
+    typed: bool = False,
 ) -> MetadataRecords:
-    """Records of an expression index of ranges.
+    """Records of an expression index of ranges; typed: of the second layout.
 
     column: of the table; kind: of the results.  files: partition path, bare name and range of each.  partitions: the range over
     all files of each; None for a partition in which nothing is left; is_tight: of these, as in `partition_stats_records`.
     value_count of the ranges is with nulls; the index stores it without.
     """
-    of_files = _Rows(pa.schema([]))
+    of_files = _Rows(pa.schema([]), typed=typed)
     keys = np.empty(len(files), dtype=object)
     hashes = file_hashes([name for _, name, _ in files])
     for partition, places in _places([partition for partition, _, _ in files]).items():
         keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
     of_files.add(column, keys.tolist(), [name for _, name, _ in files], [_without_nulls(found) for _, _, found in files], kind)
-    of_partitions = _Rows(pa.schema([]))
+    of_partitions = _Rows(pa.schema([]), typed=typed)
     there = {p: NO_VALUES if found is None else found for p, found in partitions.items() if found is not None or not is_tight}
     of_partitions.add(
         column,
@@ -269,6 +279,7 @@ def by_shard(records: MetadataRecords, shard_count: int) -> dict[int, MetadataRe
             records.keys.filter(pa.array(written == shard)),
             records.values.filter(pa.array(written == shard)),
             records.deletes.filter(pa.array(gone == shard)),
+            records.schema,
         )
         for shard in touched
     }
@@ -308,10 +319,13 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
 class _Rows:
     """Statistics in the making, one column of the table after the other."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, typed: bool) -> None:
         self._schema = schema
+        self._typed = typed
         self._keys: list[str] = []
         self._columns: list[list[pa.Array]] = [[] for _ in COLUMN_STATS_SCHEMA]
+        self._types: list[pa.Array] = []
+        self._infos: list[pa.Array] = []
 
     def add(
         self,
@@ -334,8 +348,8 @@ class _Rows:
         values = [
             pa.array(names, pa.string()),
             pa.repeat(pa.scalar(column, pa.string()), count),
-            wrap_stored([stated(found.min) for found in ranges], kind),
-            wrap_stored([stated(found.max) for found in ranges], kind),
+            wrap_stored([stated(found.min) for found in ranges], kind, typed=self._typed),
+            wrap_stored([stated(found.max) for found in ranges], kind, typed=self._typed),
             pa.array([found.value_count for found in ranges], pa.int64()),
             pa.array([found.null_count for found in ranges], pa.int64()),
             pa.array([found.total_size_bytes for found in ranges], pa.int64()),
@@ -343,6 +357,10 @@ class _Rows:
         ]
         for held, value in zip(self._columns, values, strict=False):
             held.append(value)
+        named = value_type(kind) if self._typed else None
+        ordinal, info = (None, None) if named is None else (int(named[0]), named[1])
+        self._types.append(pa.repeat(pa.scalar(ordinal, pa.int32()), count))
+        self._infos.append(pa.repeat(pa.scalar(info, pa.string()), count))
 
     def records(self, kind: RecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
         if not self._keys:
@@ -350,6 +368,8 @@ class _Rows:
         count = len(self._keys)
         arrays = [pa.concat_arrays(held) for held in self._columns[:8]]
         arrays += [pa.array(np.zeros(count, dtype=np.bool_)), pa.array(np.full(count, is_tight))]
+        arrays += [pa.concat_arrays(self._types), pa.concat_arrays(self._infos)]
         stats = pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA)
         assert stats.schema.field("min").type == WRAPPED
-        return records_of(pa.array(self._keys, pa.string()), encode_column_stats(stats, kind), deletes)
+        values = encode_column_stats(stats, kind, typed=self._typed)
+        return records_of(pa.array(self._keys, pa.string()), values, deletes, TYPED_SCHEMA if self._typed else RECORD_SCHEMA)

@@ -76,10 +76,10 @@ def decode_distinct(
     return types, payloads, None if len(distinct) == len(values) else once.indices
 
 
-def encode_payload(kind: RecordType, payloads: pa.Array) -> pa.BinaryArray:
-    """The values of records of one type.  payloads: without nulls, in the form that `payload_type` names."""
+def encode_payload(kind: RecordType, payloads: pa.Array, schema: str = RECORD_SCHEMA) -> pa.BinaryArray:
+    """The values of records of one type.  payloads: without nulls, in the form that `payload_type` names; schema: one of ours."""
     payload = PAYLOAD_OF_TYPE[kind]
-    layout = _layout(RECORD_SCHEMA, payload)
+    layout = _layout(schema, payload)
     if payloads.type != layout.node.arrow or payloads.null_count:
         raise Internal(f"payload of type {payloads.type}, {payloads.null_count} null, where {layout.node.arrow} is wanted")
     count = len(payloads)
@@ -89,9 +89,9 @@ def encode_payload(kind: RecordType, payloads: pa.Array) -> pa.BinaryArray:
     return values
 
 
-def payload_type(payload: Payload) -> pa.DataType:
-    """The Arrow type of a payload in our schema."""
-    return _layout(RECORD_SCHEMA, payload).node.arrow
+def payload_type(payload: Payload, schema: str = RECORD_SCHEMA) -> pa.DataType:
+    """The Arrow type of a payload in a schema of ours."""
+    return _layout(schema, payload).node.arrow
 
 
 def payload_field(payloads: pa.StructArray, name: str, kind: pa.DataType, default: object = None) -> pa.Array:

@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.metadata.codec import WRAPPED, decode_payload, encode_payload, payload_field, payload_type
-from pyhudi.format.metadata.schema import Payload, RecordType
-from pyhudi.format.metadata.wrapped import ValueType, typed_kinds
+from pyhudi.format.metadata.schema import RECORD_SCHEMA, TYPED_SCHEMA, Payload, RecordType
+from pyhudi.format.metadata.wrapped import ValueType, stored_kinds, typed_kinds
 from pyhudi.format.ordering_values import Wrapper
 
 COLUMN_STATS_SCHEMA = pa.schema(
@@ -39,9 +39,13 @@ COLUMN_STATS_SCHEMA = pa.schema(
         pa.field("total_uncompressed_size_bytes", pa.int64()),
         pa.field("is_deleted", pa.bool_(), nullable=False),
         pa.field("is_tight", pa.bool_(), nullable=False),
+        pa.field("value_type", pa.int32()),
+        pa.field("type_info", pa.string()),
     ]
 )
-"""One row for each record.  min, max: see `wrapped.py`; both of the kind NULL when there is no value but null."""
+"""One row for each record.  min, max: see `wrapped.py`; both of the kind NULL when there is no value but null.  value_type,
+type_info: what the second layout names of the column's type; null in the first.
+"""
 
 _VALUE_TYPE = "valueType"
 _FIELDS = (
@@ -70,15 +74,17 @@ def decode_column_stats(values: pa.BinaryArray, schema: str) -> tuple[pa.RecordB
     columns = [payload_field(payloads, name, kind, default) for name, kind, default in _FIELDS]
     if payloads.type.get_field_index(_VALUE_TYPE) >= 0:
         columns = _typed(columns, payloads.field(payloads.type.get_field_index(_VALUE_TYPE)))
+    else:
+        columns += [pa.nulls(len(payloads), pa.int32()), pa.nulls(len(payloads), pa.string())]
     return pa.RecordBatch.from_arrays(columns, schema=COLUMN_STATS_SCHEMA), types
 
 
 def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Array]:
     """The columns with the kinds of bounds that the value types mean."""
-    if value_types.null_count == len(value_types):
-        return columns
     fields = [value_types.field(name) for name in ("typeOrdinal", "additionalInfo")]
     ordinals, infos = (pc.if_else(value_types.is_valid(), column, None) for column in fields)
+    if value_types.null_count == len(value_types):
+        return [*columns, ordinals, infos]
     wrong = pc.greater(ordinals, max(ValueType))
     if pc.any(wrong, min_count=0).as_py():
         raise Unsupported(f"column statistics of value type {pc.max(ordinals).as_py()}, known: 0 to {max(ValueType).value}")
@@ -91,11 +97,12 @@ def _typed(columns: list[pa.Array], value_types: pa.StructArray) -> list[pa.Arra
     unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
     for name in ("valueCount", "nullCount"):
         columns[named[name]] = pc.if_else(unknown, pa.scalar(None, pa.int64()), columns[named[name]])
-    return columns
+    return [*columns, ordinals, infos]
 
 
-def encode_column_stats(stats: pa.RecordBatch, kind: RecordType) -> pa.BinaryArray:
-    """The value of each row.  stats: COLUMN_STATS_SCHEMA; kind: COLUMN_STATS or PARTITION_STATS.
+def encode_column_stats(stats: pa.RecordBatch, kind: RecordType, *, typed: bool = False) -> pa.BinaryArray:
+    """The value of each row.  stats: COLUMN_STATS_SCHEMA; kind: COLUMN_STATS or PARTITION_STATS; typed: by TYPED_SCHEMA, which
+    can tell the types that the rows name.
 
     Raises InvalidRequest when a row has one bound without the other: readers would take the other for "all null".
     """
@@ -106,9 +113,29 @@ def encode_column_stats(stats: pa.RecordBatch, kind: RecordType) -> pa.BinaryArr
     if pc.any(one_sided).as_py():
         row = stats.filter(one_sided).slice(0, 1).to_pylist()[0]
         raise InvalidRequest(f"the statistics of column {row['column_name']} in {row['file_name']} have one bound only")
-    payload = payload_type(Payload.COLUMN_STATS)
-    payloads = pa.StructArray.from_arrays(stats.columns, fields=list(payload))
-    return encode_payload(kind, payloads)
+    schema = TYPED_SCHEMA if typed else RECORD_SCHEMA
+    payload = payload_type(Payload.COLUMN_STATS, schema)
+    columns = stats.columns[: len(_FIELDS)]
+    if typed:
+        columns = _stored(columns, stats.column("value_type"), stats.column("type_info"), payload)
+    return encode_payload(kind, pa.StructArray.from_arrays(columns, fields=list(payload)), schema)
+
+
+def _stored(columns: list[pa.Array], ordinals: pa.Array, infos: pa.Array, payload: pa.StructType) -> list[pa.Array]:
+    """The columns with bounds on the branches that they are stored on, and what they name of their types."""
+    named = {field[0]: place for place, field in enumerate(_FIELDS)}
+    for name in ("minValue", "maxValue"):
+        bounds = columns[named[name]]
+        columns[named[name]] = pa.StructArray.from_arrays(
+            [stored_kinds(bounds.field("kind")), bounds.field("value")], fields=list(WRAPPED)
+        )
+    unknown = pc.fill_null(pc.equal(ordinals, int(ValueType.NULL)), False)
+    for name in ("valueCount", "nullCount"):
+        columns[named[name]] = pc.if_else(unknown, pa.scalar(0, pa.int64()), columns[named[name]])
+    type_ = payload.field(payload.get_field_index(_VALUE_TYPE)).type
+    missing = ordinals.is_null()
+    types = pa.StructArray.from_arrays([ordinals.fill_null(0), infos], fields=list(type_), mask=missing)
+    return [*columns, types]
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,19 +109,32 @@ _BLOOM_FILTER = _record(
     _field("isDeleted", "boolean"),
 )
 
-_COLUMN_STATS = _record(
-    "HoodieMetadataColumnStats",
-    _optional("fileName", _STRING),
-    _optional("columnName", _STRING),
-    _field("minValue", ["null", *(_record(name, _field("value", kind)) for _, name, kind in _WRAPPERS)], default=None),
-    _field("maxValue", ["null", *(name for _, name, _ in _WRAPPERS)], default=None),
-    _optional("valueCount", "long"),
-    _optional("nullCount", "long"),
-    _optional("totalSize", "long"),
-    _optional("totalUncompressedSize", "long"),
-    _field("isDeleted", "boolean"),
-    _field("isTightBound", "boolean", default=False),
-)
+_WRAPPER_RECORDS = tuple(_record(name, _field("value", kind)) for _, name, kind in _WRAPPERS)
+_ITEMS = {"type": "array", "items": ["null", *(name for _, name, _ in _WRAPPERS)]}
+_TUPLE_RECORD = _record("ArrayWrapper", _optional("wrappedValues", _ITEMS))
+
+
+def _column_stats(bounds: tuple[dict[str, Any], ...], *more: dict[str, Any]) -> dict[str, Any]:
+    """bounds: the records of their union, which the second one names."""
+    return _record(
+        "HoodieMetadataColumnStats",
+        _optional("fileName", _STRING),
+        _optional("columnName", _STRING),
+        _field("minValue", ["null", *bounds], default=None),
+        _field("maxValue", ["null", *(bound["name"] for bound in bounds)], default=None),
+        _optional("valueCount", "long"),
+        _optional("nullCount", "long"),
+        _optional("totalSize", "long"),
+        _optional("totalUncompressedSize", "long"),
+        _field("isDeleted", "boolean"),
+        _field("isTightBound", "boolean", default=False),
+        *more,
+    )
+
+
+_COLUMN_STATS = _column_stats(_WRAPPER_RECORDS)
+_VALUE_TYPE = _record("HoodieValueTypeInfo", _field("typeOrdinal", "int"), _optional("additionalInfo", _STRING))
+_TYPED_COLUMN_STATS = _column_stats((*_WRAPPER_RECORDS, _TUPLE_RECORD), _optional("valueType", _VALUE_TYPE))
 
 _RECORD_INDEX = _record(
     "HoodieRecordIndexInfo",
@@ -135,15 +148,20 @@ _RECORD_INDEX = _record(
     _optional("position", "long"),
 )
 
-_FIELDS = (
-    _field("key", _STRING),
-    _field("type", "int"),
-    _field(Payload.FILES.value, ["null", {"type": "map", "values": _FILE_INFO, "avro.java.string": "String"}]),
-    _optional(Payload.BLOOM_FILTER.value, _BLOOM_FILTER),
-    _optional(Payload.COLUMN_STATS.value, _COLUMN_STATS),
-    _optional(Payload.RECORD_INDEX.value, _RECORD_INDEX),
-    _optional(Payload.SECONDARY_INDEX.value, _record("HoodieSecondaryIndexInfo", _field("isDeleted", "boolean"))),
-)
+
+def _fields(statistics: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    return (
+        _field("key", _STRING),
+        _field("type", "int"),
+        _field(Payload.FILES.value, ["null", {"type": "map", "values": _FILE_INFO, "avro.java.string": "String"}]),
+        _optional(Payload.BLOOM_FILTER.value, _BLOOM_FILTER),
+        _optional(Payload.COLUMN_STATS.value, statistics),
+        _optional(Payload.RECORD_INDEX.value, _RECORD_INDEX),
+        _optional(Payload.SECONDARY_INDEX.value, _record("HoodieSecondaryIndexInfo", _field("isDeleted", "boolean"))),
+    )
+
+
+_FIELDS = _fields(_COLUMN_STATS)
 
 
 def _text(fields: tuple[dict[str, Any], ...]) -> str:
@@ -159,18 +177,23 @@ def _text(fields: tuple[dict[str, Any], ...]) -> str:
 RECORD_SCHEMA = _text(_META_FIELDS + _FIELDS)
 """The schema of values, for a base file's file info (`schema`) and a log block's header (SCHEMA)."""
 
+TYPED_SCHEMA = _text(_META_FIELDS + _fields(_TYPED_COLUMN_STATS))
+"""The same since release 1.1, in which statistics name the type of their column: that of files with statistics of the second
+layout.
+"""
+
 COMMIT_SCHEMA = _text(_FIELDS)
 """The schema without the meta fields, as commits of the metadata table carry it in their extra metadata (`schema`)."""
 
 
 @lru_cache(maxsize=64)
-def has_our_layout(schema: str) -> bool:
+def has_our_layout(schema: str, ours: str = RECORD_SCHEMA) -> bool:
     """Whether values written by this Avro schema have the same bytes as ours: the same fields and types in the same order.
 
     Documentation, defaults and attributes say nothing of bytes.  False also for a text that is not JSON.
     """
     try:
-        return bool(_shape(json.loads(schema)) == _shape(json.loads(RECORD_SCHEMA)))
+        return bool(_shape(json.loads(schema)) == _shape(json.loads(ours)))
     except (ValueError, RecursionError, KeyError, TypeError):
         return False
 

@@ -13,8 +13,8 @@
 
 TIME_MICROS, TIMESTAMP_MICROS and LOCAL_DATE are read and not written: Hudi's readers expect the kinds above.
 
-The second layout of statistics names the column's type (ValueType) and has other bytes for some.  They are read as kinds beyond
-those of wrappers, and not written:
+The second layout of statistics names the column's type (ValueType) and has other bytes for some.  They are held as kinds beyond
+those of wrappers (timestamps in milliseconds come from other writers alone):
 
     timestamps in milliseconds             MILLIS            zig-zag varint
     decimal                                DECIMAL_V2 + scale    zig-zag length, big-endian two's complement at its own scale
@@ -69,19 +69,31 @@ _TYPE_OF_KIND = {
 
 
 class ValueType(IntEnum):
-    """`typeOrdinal` of the second layout: the type of a column.  Types that are not named here need no kind of their own."""
+    """`typeOrdinal` of the second layout: the type of a column.  Times in milliseconds and UUIDs are not named."""
 
     NULL = 1
+    BOOLEAN = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BYTES = 8
+    FIXED = 9
     DECIMAL = 10
+    DATE = 12
+    TIME_MICROS = 14
     TIMESTAMP_MILLIS = 15
+    TIMESTAMP_MICROS = 16
     TIMESTAMP_NANOS = 17
     LOCAL_TIMESTAMP_MILLIS = 18
+    LOCAL_TIMESTAMP_MICROS = 19
     LOCAL_TIMESTAMP_NANOS = 20
 
 
 MILLIS = 64
 DECIMAL_V2 = 128
-_MOST_DIGITS = 38
+MOST_DIGITS = 38
 
 
 def typed_kinds(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray) -> pa.Array:
@@ -108,9 +120,41 @@ def typed_kinds(kinds: pa.Array, ordinals: pa.Int32Array, infos: pa.StringArray)
     return pa.array(result, pa.uint8())
 
 
+def stored_kinds(kinds: pa.Array) -> pa.Array:
+    """Kinds as the second layout stores them: the inverse of `typed_kinds`."""
+    result = kinds.to_numpy().copy()
+    result[result == UNKNOWN_KIND] = Wrapper.NULL
+    result[result >= DECIMAL_V2] = Wrapper.BYTES
+    result[result == MILLIS] = Wrapper.LONG
+    return pa.array(result, pa.uint8())
+
+
+def value_type(column: pa.DataType) -> tuple[ValueType, str | None] | None:
+    """What the second layout names of a column of this type; None when such columns have no statistics.
+
+    Timestamps count in microseconds.
+    """
+    types = pa.types
+    if types.is_decimal128(column):
+        return ValueType.DECIMAL, f"{column.precision},{column.scale}"
+    if types.is_timestamp(column):
+        return (ValueType.LOCAL_TIMESTAMP_MICROS if column.tz is None else ValueType.TIMESTAMP_MICROS), None
+    if types.is_time64(column):
+        return ValueType.TIME_MICROS, None
+    if types.is_fixed_size_binary(column):
+        return ValueType.FIXED, None
+    kind = wrapped_kind(column)
+    return None if kind is None else (ValueType[kind.name], None)
+
+
+def has_statistics(column: pa.DataType, *, typed: bool) -> bool:
+    """Whether columns of this type have statistics.  typed: of the second layout, which knows every decimal."""
+    return wrapped_kind(column) is not None or (typed and pa.types.is_decimal128(column))
+
+
 def _scale(text: str) -> int:
     precision, _, scale = text.partition(",")
-    if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= _MOST_DIGITS):
+    if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= MOST_DIGITS):
         raise CorruptData("no precision and scale of decimal bounds", expected="as 10,2", found=text)
     return int(scale)
 
@@ -139,40 +183,61 @@ def wrapped_kind(column: pa.DataType) -> Wrapper | None:
     return None
 
 
+def bound_kinds(column: pa.DataType, *, typed: bool) -> tuple[int, ...]:
+    """The kinds that bounds of a column of this type have.  typed: of the second layout."""
+    kind = wrapped_kind(column)
+    if typed and pa.types.is_decimal128(column):
+        return (DECIMAL_V2 + column.scale,)
+    if typed and kind is Wrapper.DATE:
+        return (int(Wrapper.INT),)
+    return () if kind is None else (int(kind),)
+
+
 def fits_wrapped_decimal(precision: int, scale: int) -> bool:
     """Whether every decimal of this type can be held at 30 digits, 15 of them decimals."""
     return bool(scale <= DECIMAL.scale and precision + (DECIMAL.scale - scale) <= DECIMAL.precision)
 
 
-def wrap(bounds: pa.Array) -> pa.StructArray:
-    """Bounds in the type of their column as WRAPPED; null becomes the kind NULL.
+def wrap(bounds: pa.Array, *, typed: bool = False) -> pa.StructArray:
+    """Bounds in the type of their column as WRAPPED; null becomes the kind NULL.  typed: as the second layout has them.
 
     Timestamps and times count in microseconds.  Raises InvalidRequest for a type that has no wrapper.
     """
     kind = wrapped_kind(bounds.type)
+    if typed and pa.types.is_decimal128(bounds.type):
+        there = bounds.drop_null()
+        values = join(_node(bounds.type).encode(there), len(there))
+        return _wrapped(values, bounds.is_valid(), DECIMAL_V2 + bounds.type.scale)
+    if typed and kind is Wrapper.DATE:
+        bounds = bounds.view(pa.int32())
+        kind = Wrapper.INT
     if kind is None or (pa.types.is_timestamp(bounds.type) and bounds.type.unit != "us"):
         raise InvalidRequest(f"columns of type {bounds.type} have no statistics in the metadata table")
     stored = _TYPE_OF_KIND[kind]
     there = bounds.drop_null()
     values = join(_node(stored).encode(there.view(stored) if _is_number(bounds.type) else there.cast(stored)), len(there))
-    is_there = bounds.is_valid()
-    kinds = np.where(is_there.to_numpy(zero_copy_only=False), np.uint8(kind), np.uint8(Wrapper.NULL))
-    if bounds.null_count:
-        places = np.cumsum(is_there.to_numpy(zero_copy_only=False)) - 1
-        values = values.take(pa.array(places, mask=~is_there.to_numpy(zero_copy_only=False))).fill_null(b"")
+    return _wrapped(values, bounds.is_valid(), kind)
+
+
+def _wrapped(values: pa.BinaryArray, is_there: pa.BooleanArray, kind: int) -> pa.StructArray:
+    """WRAPPED of one kind, NULL where nothing is there.  values: those that are."""
+    there = is_there.to_numpy(zero_copy_only=False)
+    kinds = np.where(there, np.uint8(kind), np.uint8(Wrapper.NULL))
+    if not there.all():
+        values = values.take(pa.array(np.cumsum(there) - 1, mask=~there)).fill_null(b"")
     return pa.StructArray.from_arrays([pa.array(kinds), values], fields=list(WRAPPED))
 
 
-def wrap_stored(bounds: Sequence[Any], column: pa.DataType) -> pa.StructArray:
+def wrap_stored(bounds: Sequence[Any], column: pa.DataType, *, typed: bool = False) -> pa.StructArray:
     """As `wrap`, of Python values in stored form: dates as days, timestamps and times as microseconds, decimals as Decimal."""
-    kind = wrapped_kind(column)
-    if kind is None:
+    if not has_statistics(column, typed=typed):
         raise InvalidRequest(f"columns of type {column} have no statistics in the metadata table")
+    kind = wrapped_kind(column)
     try:
-        array = pa.array(bounds, column if kind is Wrapper.DECIMAL else _TYPE_OF_KIND[kind])
+        array = pa.array(bounds, column if kind is None or kind is Wrapper.DECIMAL else _TYPE_OF_KIND[kind])
     except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
         raise InvalidRequest(f"a column bound is not a {column}: {error}") from error
-    return wrap(array.view(column) if _is_number(column) else array)
+    return wrap(array.view(column) if _is_number(column) else array, typed=typed)
 
 
 def unwrap(bounds: pa.StructArray, column: pa.DataType) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
@@ -229,8 +294,8 @@ def _convert_typed(values: pa.BinaryArray, number: int, column: pa.DataType) -> 
     try:
         if number == MILLIS and pa.types.is_timestamp(column):
             return _decode(values, pa.int64()).view(pa.timestamp("ms", column.tz)).cast(column)
-        if DECIMAL_V2 <= number <= DECIMAL_V2 + _MOST_DIGITS and pa.types.is_decimal(column):
-            return _decode(values, pa.decimal128(_MOST_DIGITS, number - DECIMAL_V2)).cast(column)
+        if DECIMAL_V2 <= number <= DECIMAL_V2 + MOST_DIGITS and pa.types.is_decimal(column):
+            return _decode(values, pa.decimal128(MOST_DIGITS, number - DECIMAL_V2)).cast(column)
     except pa.ArrowInvalid:
         return None
     return None

@@ -32,7 +32,7 @@ from pyhudi.errors import WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import MetKeys, run_met_keys
 from pyhudi.format.instants import Action, Instant
-from pyhudi.format.metadata.wrapped import wrapped_kind
+from pyhudi.format.metadata.wrapped import bound_kinds
 from pyhudi.format.ordering_values import Wrapper
 from pyhudi.operations.metadata.kinds.base import SaidOfPartitions
 from pyhudi.operations.metadata.store import MetadataStore, SideKeys, drop_partitions, in_threads
@@ -145,7 +145,7 @@ def _changes_type(reader: MetadataTable, said: SaidOfPartitions) -> bool:
         return False
     rows = rows.filter(pc.is_in(rows.column("file_name"), value_set=pa.array(list(said.ranges), pa.string()))).combine_chunks()
     for column, type_ in said.types.items() if rows.num_rows else ():
-        allowed = pa.array([int(Wrapper.NULL), int(wrapped_kind(type_) or Wrapper.NULL)], pa.uint8())
+        allowed = pa.array([int(Wrapper.NULL), *bound_kinds(type_, typed=said.layout > 1)], pa.uint8())
         of_column = rows.filter(pc.equal(rows.column("column_name"), column))
         for bound in ("min", "max"):
             kinds = pc.struct_field(of_column.column(bound), "kind")

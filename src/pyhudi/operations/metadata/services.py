@@ -19,14 +19,16 @@ from typing import Annotated
 
 from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.metadata_merge import MergeRule
 from pyhudi.execute.metadata_records import MergeGroupTask, MetadataFile, run_metadata_merge
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
-from pyhudi.format.metadata.partitions import parse_file_group_index
+from pyhudi.format.metadata.partitions import COLUMN_STATS, parse_file_group_index
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
 from pyhudi.operations.action.outcome import NotDue, Off, Outcome, Ran
 from pyhudi.operations.metadata.kinds import kind_of
+from pyhudi.operations.metadata.kinds.base import Index
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
@@ -34,7 +36,7 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.plan.cleaning import CleaningPolicy
 from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.written import check_size, load_written_sizes
@@ -213,7 +215,17 @@ def _task(
     kind = kind_of(partition)
     if kind is None:
         raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")
-    return MergeGroupTask(MetadataFile(store.storage.spec(), partition, file_id, time, token), slice_, kind.merge)
+    return MergeGroupTask(
+        MetadataFile(store.storage.spec(), partition, file_id, time, token), slice_, _merge_rule(store, kind, partition)
+    )
+
+
+def _merge_rule(store: MetadataStore, kind: type[Index], partition: str) -> MergeRule:
+    """How records of a partition are merged, by the layout that its definition names; statistics of partitions have none."""
+    if kind.typed_merge is None:
+        return kind.merge
+    defined = load_index_definitions(store.table).get(partition if kind.is_defined else COLUMN_STATS)
+    return kind.typed_merge if defined is not None and defined.layout > 1 else kind.merge
 
 
 def _sweep_side_files(store: MetadataStore, now: Timeline) -> None:

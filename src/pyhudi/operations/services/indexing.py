@@ -33,6 +33,7 @@ from pyhudi.format.actions.indexing import IndexCommitMetadata, IndexPartitionIn
 from pyhudi.format.index_definitions import (
     IndexDefinition,
     format_index_definitions,
+    named_layout,
     parse_index_definitions,
 )
 from pyhudi.format.instants import Action, Instant, State
@@ -51,6 +52,7 @@ from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, new_instant_time
 from pyhudi.operations.metadata.initialise import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.operations.metadata.kinds import is_defined, kind_of
+from pyhudi.operations.metadata.kinds.base import store_definitions
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, store_definition
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -63,7 +65,6 @@ from pyhudi.operations.metadata.store import (
 from pyhudi.records.columns import field_at
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
-from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import load_index_definitions
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
@@ -135,8 +136,9 @@ class Indexing(PlannedAction[Instant]):
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
         _check(context, schema, request)
         extra = {}
-        if request.definition is not None:
-            extra[_DEFINITION_KEY] = format_index_definitions([request.definition]).decode()
+        definition = _definition_of(context, request)
+        if definition is not None:
+            extra[_DEFINITION_KEY] = format_index_definitions([definition]).decode()
         upto = _last_contiguous(snapshot.timeline)
         plan = IndexPlan(1, (IndexPartitionInfo(1, request.partition, upto, extra),))
         return plan.encode(context.env.token_bytes(16))
@@ -306,6 +308,16 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest) -> N
         field_at(with_meta_fields(schema), name)
 
 
+def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinition | None:
+    """The definition that a new index gets, with its layout where the table's version names layouts."""
+    kind, config = kind_of(request.partition), context.config
+    assert kind is not None, "the request was checked"
+    definition = request.definition or kind.own_definition(config)
+    if definition is None or definition.names_layout or not config.version.has_index_versions:
+        return definition
+    return replace(definition, other=(*definition.other, *named_layout(max(kind.layouts))))
+
+
 def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
     """The plan of an indexing."""
     return IndexPlan.decode(context.timeline.read_state(instant_time, Action.INDEXING, State.REQUESTED) or b"")
@@ -318,13 +330,7 @@ def planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:
 
 
 def _store_defined(context: TableContext, definition: IndexDefinition) -> TableContext:
-    definitions = load_index_definitions(context)
-    definitions[definition.name] = definition
-    context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
-    if context.config.index_definitions_path is None:
-        changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
-        context = replace(context, config=store_table_config(context.storage, changes, context.env))
-    return context
+    return store_definitions(context, {**load_index_definitions(context), definition.name: definition})
 
 
 def forget_definition(context: TableContext, name: str) -> None:

@@ -182,6 +182,11 @@ class PartitionReader:
             raise InvalidRequest(f"this is {self._partition.name} of the metadata table, not {partition}")
         return self._reader.read_all(lookup_tasks(self._partition.slices, keys))
 
+    def lookup_in(self, shard: int, keys: pa.StringArray) -> list[GroupCells]:
+        """As `lookup`, in one file group, whatever tells the group of a key.  keys: distinct."""
+        wanted = keys.cast(pa.binary())
+        return self._reader.read_all([(self._partition.slices[shard], Wanted(keys=wanted.take(pc.sort_indices(wanted))))])
+
 
 def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:
     return (*((slice_.base,) if slice_.base is not None else ()), *slice_.logs)

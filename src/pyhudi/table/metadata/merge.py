@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData
 from pyhudi.format.metadata.column_stats import COLUMN_STATS_SCHEMA, decode_column_stats
 from pyhudi.format.metadata.files import FILES_SCHEMA, decode_files_by_record, live_files
-from pyhudi.format.metadata.wrapped import unwrap, wrap
+from pyhudi.format.metadata.wrapped import DECIMAL_V2, MOST_DIGITS, unwrap, wrap
 from pyhudi.format.ordering_values import Wrapper
 
 
@@ -72,6 +72,7 @@ _TYPE_OF_KIND: dict[int, pa.DataType] = {
     Wrapper.STRING: pa.string(),
     Wrapper.DATE: pa.date32(),
     Wrapper.DECIMAL: pa.decimal128(30, 15),
+    **{DECIMAL_V2 + scale: pa.decimal128(MOST_DIGITS, scale) for scale in range(MOST_DIGITS + 1)},
 }
 
 
@@ -216,14 +217,14 @@ def _widened(rows: pa.Table, ranks: npt.NDArray[np.int64]) -> Iterator[pa.Record
         of_kind = pc.unique(keys.filter(pc.equal(kinds, kind)))
         part = rows.filter(pc.is_in(keys, value_set=of_kind))
         if part.num_rows:
-            yield from _widened_of_type(part, kind_type)
+            yield from _widened_of_type(part, kind_type, typed=kind >= DECIMAL_V2)
     typed = keys.filter(pc.not_equal(kinds, int(Wrapper.NULL)))
     empty = rows.filter(pc.invert(pc.is_in(keys, value_set=typed)))
     if empty.num_rows:
         yield from _widened_of_type(empty, pa.null())
 
 
-def _widened_of_type(part: pa.Table, kind_type: pa.DataType) -> Iterator[pa.RecordBatch]:
+def _widened_of_type(part: pa.Table, kind_type: pa.DataType, *, typed: bool = False) -> Iterator[pa.RecordBatch]:
     bounds: dict[str, pa.Array] = {}
     usable = np.ones(part.num_rows, dtype=np.bool_)
     for name in ("min", "max"):
@@ -242,13 +243,16 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType) -> Iterator[pa.Reco
             "key": part.column("key"),
             "file_name": part.column("file_name"),
             "column_name": part.column("column_name"),
+            "value_type": part.column("value_type"),
+            "type_info": part.column("type_info"),
             "usable": pa.array(usable),
             **bounds,
             **{name: part.column(name) for name in sums},
         }
     )
     grouped = work.group_by("key", use_threads=False).aggregate(
-        [("file_name", "last"), ("column_name", "last"), ("usable", "all"), ("min", "min"), ("max", "max")]
+        [(name, "last") for name in ("file_name", "column_name", "value_type", "type_info")]
+        + [("usable", "all"), ("min", "min"), ("max", "max")]
         + [(name, "sum") for name in sums]
     )
     grouped = grouped.filter(grouped.column("usable_all")).combine_chunks()
@@ -260,11 +264,13 @@ def _widened_of_type(part: pa.Table, kind_type: pa.DataType) -> Iterator[pa.Reco
         "key": grouped.column("key"),
         "file_name": grouped.column("file_name_last"),
         "column_name": grouped.column("column_name_last"),
-        "min": wrap(_one(grouped.column("min_min"))),
-        "max": wrap(_one(grouped.column("max_max"))),
+        "min": wrap(_one(grouped.column("min_min")), typed=typed),
+        "max": wrap(_one(grouped.column("max_max")), typed=typed),
         **{name: grouped.column(f"{name}_sum") for name in sums},
         "is_deleted": no,
         "is_tight": no,
+        "value_type": grouped.column("value_type_last"),
+        "type_info": grouped.column("type_info_last"),
     }
     yield pa.RecordBatch.from_arrays([_one(columns[name]) for name in STATS_SCHEMA.names], schema=STATS_SCHEMA)
 

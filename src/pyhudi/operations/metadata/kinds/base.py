@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
@@ -32,15 +32,16 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.metadata_merge import MergeRule
 from pyhudi.execute.metadata_records import KeyRecords, KeySource
-from pyhudi.format.index_definitions import IndexDefinition
+from pyhudi.format.index_definitions import IndexDefinition, format_index_definitions
 from pyhudi.format.metadata.partitions import format_file_id
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.plan.metadata import MetadataRecords
 from pyhudi.records.stats import ColumnRange
-from pyhudi.table.config import TableConfig
+from pyhudi.table.config import TableConfig, store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import MetadataTable
 
@@ -92,6 +93,9 @@ class Index(ABC):
     merge: ClassVar[MergeRule]
     """How what several layers say of one key comes together when the metadata table is compacted."""
 
+    typed_merge: ClassVar[MergeRule | None] = None
+    """The same for records of the second layout, where it is another."""
+
     key_records: ClassVar[KeyRecords | None] = None
     """For kinds that say keys: what a task makes of the side files of one file group."""
 
@@ -111,6 +115,11 @@ class Index(ABC):
         return cls(partition)
 
     @classmethod
+    def own_definition(cls, config: TableConfig) -> IndexDefinition | None:
+        """What a table with these properties says of an index of a kind that nobody defines; None: nothing."""
+        return None
+
+    @classmethod
     def check_kept(cls, definition: IndexDefinition) -> None:
         """Raises Unsupported for an index that PyHudi reads and does not write."""
         if definition.layout not in cls.layouts:
@@ -121,7 +130,7 @@ class Index(ABC):
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
         """Why a table with these properties cannot have an index of this kind; None when it can."""
-        return "no index of a table of version 9 is made but the list of its files" if config.version.has_index_versions else None
+        return None
 
     @classmethod
     def file_ids(cls, partition: str, count: int) -> tuple[str, ...]:
@@ -233,16 +242,26 @@ class SaidOfPartitions:
     """What a commit says of partitions of the table in one index.
 
     ranges: partition path -> column -> range over all its files, None for a partition in which nothing is left.  types: of each
-    column's values or, in an expression index, of the results.
+    column's values or, in an expression index, of the results; layout: of the records that say it.
     """
 
     index: HasPartitionRanges
     ranges: Mapping[str, Mapping[str, ColumnRange] | None]
     types: Mapping[str, pa.DataType]
+    layout: int = 1
 
     def records(self, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
         """The records that say it; see `HasPartitionRanges.partition_records`."""
         return self.index.partition_records(self, schema, is_tight=is_tight)
+
+
+def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefinition]) -> TableContext:
+    """Store the index definitions, and name them in the properties.  The caller holds the lock."""
+    context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
+    if context.config.index_definitions_path is not None:
+        return context
+    changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
+    return replace(context, config=store_table_config(context.storage, changes, context.env))
 
 
 def one_column(definition: IndexDefinition | None, what: str) -> tuple[IndexDefinition, str]:

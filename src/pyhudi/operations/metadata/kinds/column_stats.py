@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.metadata_merge import STATISTICS_OF_FILES, MergeRule
+from pyhudi.execute.metadata_merge import STATISTICS_OF_FILES, TYPED_STATISTICS_OF_FILES, MergeRule
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition, format_index_definitions
 from pyhudi.format.meta_columns import with_meta_fields
@@ -70,7 +70,9 @@ class ColumnStats(OfColumns):
     """The partition `column_stats`."""
 
     kind: ClassVar[str] = COLUMN_STATS
+    layouts: ClassVar[tuple[int, ...]] = (1, 2)
     merge: ClassVar[MergeRule] = STATISTICS_OF_FILES
+    typed_merge: ClassVar[MergeRule | None] = TYPED_STATISTICS_OF_FILES
 
     def of_commit(self, commit: Commit) -> Said:
         said = commit.shared(Statistics)
@@ -78,13 +80,14 @@ class ColumnStats(OfColumns):
         # While the index is being built, whoever builds it sees to the files that are there: counts of two records add up.
         if PARTITION_STATS in commit.partitions and COLUMN_STATS in commit.context.config.metadata_partitions:
             ranges = [*ranges, *said.of_partitions[1]]
-        return Said(column_stats_records(ranges, said.schema))
+        return Said(column_stats_records(ranges, said.schema, typed=layout_of_statistics(commit.context) > 1))
 
     def of_clean(self, clean: Cleaned) -> MetadataRecords:
         return column_stats_deletes(clean.deleted, defined_columns(clean.context))
 
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
-        return Said(column_stats_records(ranges_of_files(state), state.schema))
+        typed = layout_of_statistics(state.table) > 1
+        return Said(column_stats_records(ranges_of_files(state), state.schema, typed=typed))
 
     def check(self, table: CheckedTable) -> IndexFindings:
         """Ranges of columns in base files against their footers."""
@@ -290,7 +293,16 @@ def first_columns(
         max_columns=settings.max_columns,
         names=names,
         with_meta_columns=context.config.populate_meta_fields,
+        typed=layout_of_statistics(context) > 1,
     )
+
+
+def layout_of_statistics(context: TableContext) -> int:
+    """The layout of the statistics of columns, in files and in partitions: that of their definition, or of a new one."""
+    defined = load_index_definitions(context).get(COLUMN_STATS)
+    if defined is not None:
+        return defined.layout
+    return 2 if context.config.version.has_index_versions else 1
 
 
 def defined_columns(context: TableContext) -> tuple[str, ...]:
@@ -312,7 +324,8 @@ def store_definition(context: TableContext, columns: Sequence[str]) -> TableCont
     definitions = load_index_definitions(context)
     defined = definitions.get(COLUMN_STATS)
     if defined is None or defined.source_fields != tuple(columns):
-        made = column_stats_definition(columns)
+        layout = layout_of_statistics(context) if context.config.version.has_index_versions else None
+        made = column_stats_definition(columns, layout)
         definitions[COLUMN_STATS] = made if defined is None else replace(made, options=defined.options, other=defined.other)
         context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
     if context.config.index_definitions_path is None:

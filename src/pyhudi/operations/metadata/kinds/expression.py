@@ -18,12 +18,12 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.index_values import ExpressionIndex, ExpressionTask, FilterSettings, FoundExpression, run_expressions
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.metadata_merge import RESULTS, MergeRule
+from pyhudi.execute.metadata_merge import RESULTS, TYPED_RESULTS, MergeRule
 from pyhudi.format.bloom import BloomKind
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, EXPRESSION_INDEX_PREFIX
-from pyhudi.format.metadata.wrapped import wrapped_kind
+from pyhudi.format.metadata.wrapped import has_statistics
 from pyhudi.operations.metadata.kinds.base import HasPartitionRanges, Index, Said, SaidOfPartitions, one_column
 from pyhudi.operations.metadata.kinds.checking import (
     CheckedTable,
@@ -64,7 +64,10 @@ class Expression(Index, HasPartitionRanges):
     """A partition `expr_index_<name>`."""
 
     index: ExpressionIndex
+    layout: int = 1
 
+    layouts: ClassVar[tuple[int, ...]] = (1, 2)
+    typed_merge: ClassVar[MergeRule | None] = TYPED_RESULTS
     kind: ClassVar[str] = EXPRESSION_INDEX_PREFIX
     is_defined: ClassVar[bool] = True
     merge: ClassVar[MergeRule] = RESULTS
@@ -86,7 +89,11 @@ class Expression(Index, HasPartitionRanges):
         if zone is None:
             raise Unsupported("the system does not name its time zone; set the environment variable TZ")
         expression = IndexExpression(function, tuple(sorted(options.items())), zone)
-        return cls(partition, ExpressionIndex(partition, column, expression, filters))
+        return cls(partition, ExpressionIndex(partition, column, expression, filters), definition.layout)
+
+    @property
+    def _typed(self) -> bool:
+        return self.layout > 1
 
     def check_columns(self, schema: pa.Schema) -> None:
         self.result_type(schema)
@@ -96,7 +103,7 @@ class Expression(Index, HasPartitionRanges):
         type_ = self.index.expression.result_type(field_at(schema, self.index.column).type)
         if self.index.filters is not None:
             filter_texts(pa.array([], type_))
-        elif wrapped_kind(type_) is None:
+        elif not has_statistics(type_, typed=self._typed):
             raise InvalidRequest(f"values of type {type_} have no ranges in the metadata table")
         return type_
 
@@ -122,8 +129,8 @@ class Expression(Index, HasPartitionRanges):
             merged, more = self._partition_ranges(commit, {(f.partition, f.name): f.range for f in found}, type_)
             files += more
             ranges = {p: None if range_ is None else {column: range_} for p, range_ in merged.items()}
-            partitions = SaidOfPartitions(self, ranges, {column: type_})
-        return Said(expression_records(column, type_, files, {}), partitions=partitions)
+            partitions = SaidOfPartitions(self, ranges, {column: type_}, self.layout)
+        return Said(expression_records(column, type_, files, {}, typed=self._typed), partitions=partitions)
 
     def _partition_ranges(
         self, commit: Commit, known: Mapping[tuple[str, str], ColumnRange | None], type_: pa.DataType
@@ -175,12 +182,13 @@ class Expression(Index, HasPartitionRanges):
         for path, _, range_ in ranges if state.table.config.keys.partition_fields else ():
             by_partition.setdefault(path, []).append(range_)
         merged = {path: merge_ranges(parts) for path, parts in by_partition.items()}
-        return Said(expression_records(self.index.column, self.result_type(state.schema), ranges, merged))
+        type_ = self.result_type(state.schema)
+        return Said(expression_records(self.index.column, type_, ranges, merged, typed=self._typed))
 
     def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
         ((column, type_),) = said.types.items()
         of_partitions = {p: None if ranges is None else ranges[column] for p, ranges in said.ranges.items()}
-        return expression_records(column, type_, (), of_partitions, is_tight=is_tight)
+        return expression_records(column, type_, (), of_partitions, is_tight=is_tight, typed=self._typed)
 
     def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
         return find_expression_partition_stats(reader, self.partition, columns[0])

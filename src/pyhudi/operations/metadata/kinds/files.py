@@ -15,7 +15,6 @@ from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import LOST, CheckedTable, IndexFindings
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Cleaned, Commit
 from pyhudi.plan.metadata import MetadataRecords, files_records
-from pyhudi.table.config import TableConfig
 from pyhudi.table.metadata.indexes import find_partitions, scan_files
 
 
@@ -25,10 +24,6 @@ class Files(Index):
 
     kind: ClassVar[str] = FILES
     merge: ClassVar[MergeRule] = FILE_LISTS
-
-    @classmethod
-    def refusal(cls, config: TableConfig) -> str | None:
-        return None
 
     def of_commit(self, commit: Commit) -> Said:
         return Said(files_records(commit.added_files()))

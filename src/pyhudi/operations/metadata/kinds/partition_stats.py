@@ -14,13 +14,19 @@ from typing import ClassVar
 import pyarrow as pa
 
 from pyhudi.execute.indexing import FileIndexing
-from pyhudi.execute.metadata_merge import STATISTICS_OF_PARTITIONS, MergeRule
+from pyhudi.execute.metadata_merge import STATISTICS_OF_PARTITIONS, TYPED_STATISTICS_OF_PARTITIONS, MergeRule
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds.base import HasPartitionRanges, Need, Said, SaidOfPartitions
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, compare_partition
-from pyhudi.operations.metadata.kinds.column_stats import OfColumns, Statistics, columns_there, ranges_of_files
+from pyhudi.operations.metadata.kinds.column_stats import (
+    OfColumns,
+    Statistics,
+    columns_there,
+    layout_of_statistics,
+    ranges_of_files,
+)
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Commit
 from pyhudi.operations.metadata.kinds.ranges import stored_ranges
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, partition_stats_records
@@ -39,12 +45,11 @@ class PartitionStats(OfColumns, HasPartitionRanges):
     kind: ClassVar[str] = PARTITION_STATS
     needs: ClassVar[Need | None] = Need(COLUMN_STATS, "statistics of partitions need those of columns", COLUMN_STATS)
     merge: ClassVar[MergeRule] = STATISTICS_OF_PARTITIONS
+    typed_merge: ClassVar[MergeRule | None] = TYPED_STATISTICS_OF_PARTITIONS
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
-        if not config.keys.partition_fields:
-            return "the table has no partitions to have statistics of"
-        return super(PartitionStats, cls).refusal(config)
+        return None if config.keys.partition_fields else "the table has no partitions to have statistics of"
 
     def of_commit(self, commit: Commit) -> Said:
         said = commit.shared(Statistics)
@@ -54,7 +59,8 @@ class PartitionStats(OfColumns, HasPartitionRanges):
         if said.left_columns:
             # Nobody keeps them true from now on, and the columns may come back.
             gone = partition_stats_records(dict.fromkeys(find_partitions(commit.reader)), said.left_columns, said.schema)
-        return Said(gone, partitions=SaidOfPartitions(self, ranges, types))
+        layout = layout_of_statistics(commit.context)
+        return Said(gone, partitions=SaidOfPartitions(self, ranges, types, layout))
 
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
         by_partition: dict[str, list[FileRanges]] = {}
@@ -64,10 +70,12 @@ class PartitionStats(OfColumns, HasPartitionRanges):
             p: {c: merge_ranges(dict(file.ranges)[c] for file in of_files) for c in state.columns}
             for p, of_files in by_partition.items()
         }
-        return Said(partition_stats_records(merged, state.columns, state.schema))
+        typed = layout_of_statistics(state.table) > 1
+        return Said(partition_stats_records(merged, state.columns, state.schema, typed=typed))
 
     def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
-        return partition_stats_records(said.ranges, tuple(said.types), schema, is_tight=is_tight)
+        typed = said.layout > 1
+        return partition_stats_records(said.ranges, tuple(said.types), schema, is_tight=is_tight, typed=typed)
 
     def partition_rows(self, reader: MetadataTable, columns: Sequence[str]) -> pa.Table:
         return find_partition_stats(reader, columns)

@@ -18,10 +18,11 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.metadata_merge import LOCATIONS, MergeRule
 from pyhudi.execute.metadata_records import KeyRecords, KeysOfSlice, KeySource, location_records, run_slice_keys
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
+from pyhudi.format.index_definitions import IndexDefinition, record_index_definition
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import RECORD_INDEX
-from pyhudi.operations.metadata.kinds.base import Index, Said
+from pyhudi.operations.metadata.kinds.base import Index, Said, store_definitions
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
 from pyhudi.operations.metadata.kinds.inputs import (
     Asking,
@@ -32,8 +33,10 @@ from pyhudi.operations.metadata.kinds.inputs import (
 )
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import in_threads
+from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_records, scan_records
+from pyhudi.table.metadata.records import load_index_definitions
 from pyhudi.table.slices import FileSlice
 
 
@@ -44,6 +47,14 @@ class RecordIndex(Index):
     kind: ClassVar[str] = RECORD_INDEX
     merge: ClassVar[MergeRule] = LOCATIONS
     key_records: ClassVar[KeyRecords | None] = staticmethod(location_records)
+
+    @classmethod
+    def own_definition(cls, config: TableConfig) -> IndexDefinition | None:
+        return record_index_definition() if config.version.has_index_versions else None
+
+    def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
+        made = self.own_definition(table.config)
+        return table if made is None else store_definitions(table, {**load_index_definitions(table), made.name: made})
 
     def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
         return replace(asked, key_shards=write.store.groups.count(self.partition)) if write.moves_keys else asked

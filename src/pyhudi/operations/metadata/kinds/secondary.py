@@ -47,11 +47,12 @@ class _Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Secondary(Index):
-    """A partition `secondary_index_<name>`.  column: dotted name; layout: of its records, of which the first is written."""
+    """A partition `secondary_index_<name>`.  column: dotted name; layout: of its records."""
 
     column: str
     layout: int = 1
 
+    layouts: ClassVar[tuple[int, ...]] = (1, 2)
     kind: ClassVar[str] = SECONDARY_INDEX_PREFIX
     is_defined: ClassVar[bool] = True
     needs: ClassVar[Need | None] = Need(RECORD_INDEX, "a secondary index needs the record index", "that")
