@@ -21,7 +21,7 @@ _HEAD = """# Moving from the Hudi bundle
 | `.mode("overwrite")`: deletes the table, then makes one from the options | `mode="overwrite"`: one commit replaces rows and columns; options that would make another table are refused |
 | `spark.read.format("hudi").options(**o).load(path)` | `hs.read(spark, path, options=o)`, or `hs.enable(spark, alias="hudi")` and unchanged |
 | `call run_compaction(op => "run", table => "db.trips")` | `hs.call(spark, "run_compaction", op="run", table="db.trips")`: [the procedures](procedures.md), by the same names; or `Table(path).compact()` and the other verbs |
-| a table of Hudi 1.1 or 1.2 (version 9), or of version 8 or 6 that they wrote | read as it stands, by either engine, indexes and all; written where the version is 8, and where it is 9 as far as the limits in the README go; `Table.upgrade(to=9)` and `Table.downgrade(to=8)` take it from one to the other, never unasked |
+| a table of Hudi 1.1 or 1.2 (version 9), or of version 8 or 6 that they wrote | read as it stands, by either engine, indexes and all; written where the version is 8 or 9; `Table.upgrade(to=9)` and `Table.downgrade(to=8)` take it from one to the other, never unasked |
 
 Options keep their names. Each key is in one of the classes below; a key that stands nowhere gives a warning with the nearest known name, but for those that begin with `hoodie.datasource.write.commitmeta.key.prefix` (they go into the metadata of the commit) and those of Spark (`spark.`).
 

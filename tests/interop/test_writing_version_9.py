@@ -73,7 +73,7 @@ class Turns:
             "hoodie.datasource.write.partitionpath.field": "p",
             "hoodie.datasource.write.table.type": {"cow": "COPY_ON_WRITE", "mor": "MERGE_ON_READ"}[self.kind],
             "hoodie.write.table.version": 9,
-            "hoodie.metadata.index.column.stats.enable": False,
+            "hoodie.metadata.record.index.enable": True,
             **self.way.options,
         }
 
