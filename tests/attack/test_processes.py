@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.attack import flaky
+from tests.attack import flaky, kills
 from tests.attack.processes import killed, suspended
 from tests.checker.kept import excused
 from tests.checker.quick import quickly
@@ -22,6 +23,15 @@ def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) -> None:
     assert suspended(tmp_path, 1) == []
+
+
+@pytest.mark.parametrize("mode", kills.MODES)
+def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
+    # Each mode by itself; by hand some hundreds: PYHUDI_KILLS=300.
+    number = os.environ.get("PYHUDI_KILLS", "20")
+    program = [sys.executable, "-m", "tests.attack.kills", "--seed", "1", "--kills", number, "--mode", mode]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_full_disk_loses_nothing() -> None:

@@ -1,0 +1,96 @@
+"""Processes that are killed with -9 one after the other, two at a time, on one table under each concurrency mode.
+
+    python -m tests.attack.kills --seed 1 --kills 300 --mode optimistic
+
+This process has imported everything and forks each writer off, so that a death is cheap; itself it opens no table, for its
+threads would be missing in a child.  A writer upserts and runs services as in `tests.attack.writer`, and dies at a storage call
+that the seed chooses.  What must hold now and then, and in the end: see `tests.attack.processes.judge`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.attack.processes import OPTIONS, Told, begin, judge
+from tests.attack.writer import say, write
+
+OPTIMISTIC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
+MODES: Mapping[str, Mapping[str, Any]] = {"single": {}, "optimistic": OPTIMISTIC}
+_CALLS = 600
+_TURNS = 3
+_BETWEEN_LOOKS = 20
+
+
+class Child:
+    """A process forked off this one, and what it says."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._pipe, told = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            code = 1
+            try:
+                os.dup2(told, sys.stdout.fileno())
+                act()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        os.close(told)
+
+    def end(self) -> tuple[list[str], int]:
+        """Its lines, and how it ended: 0, the code of its exit, or less than 0 for a signal."""
+        with os.fdopen(self._pipe) as pipe:
+            lines = pipe.read().splitlines()
+        return lines, os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+
+
+def attack(folder: Path, seed: int, kills: int, mode: str) -> list[str]:
+    """Kill so many writers of a new table; what was wrong."""
+    rng, told, dead, number = random.Random(f"{seed}/{mode}"), Told(), 0, 0
+    path, options = str(folder / "t"), {**OPTIONS, **MODES[mode]}
+    Child(partial(begin, folder, rng.choice(("cow", "mor")), rng.random() < 0.5)).end()
+    while dead < kills and not told.wrong:
+        names = [f"w{number + 1}", f"w{number + 2}"]
+        number += len(names)
+        running = [Child(partial(write, path, name, seed, _TURNS, options, rng.randint(1, _CALLS))) for name in names]
+        for name, child in zip(names, running, strict=True):
+            lines, code = child.end()
+            told.hear(name, lines)
+            dead += code < 0
+            if code > 0:
+                told.wrong.append(f"{name} ended with code {code}")
+        if dead >= kills or number % _BETWEEN_LOOKS == 0:
+            lines, code = Child(lambda: say(found=judge(path, options, told))).end()
+            told.wrong += [text for line in lines for text in json.loads(line)["found"]]
+            if code:
+                told.wrong.append(f"the last look ended with code {code}")
+    print(f"{mode}: {dead} of {number} writers were killed, {len(told.acknowledged)} writes acknowledged", flush=True)
+    return told.wrong
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--mode", choices=tuple(MODES), default="optimistic")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        wrong = attack(Path(folder), given.seed, given.kills, given.mode)
+    print(*wrong, sep="\n")
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

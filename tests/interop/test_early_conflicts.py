@@ -1,0 +1,98 @@
+"""Early conflict detection beside the real Hudi: whichever of the two is younger stops before it has written data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import WriteConflict
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.heartbeats import heartbeat_path
+from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.pair import Pair, make
+from tests.interop.test_rollbacks import DYING, data_files
+
+EARLY: dict[str, Any] = {
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.write.concurrency.early.conflict.detection.enable": "true",
+    "hoodie.write.markers.type": "DIRECT",
+    "hoodie.write.num.retries.on.conflict.failures": 0,
+    "hoodie.compact.inline": False,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.parquet.small.file.limit": 0,
+}
+
+
+def grown(hudi: RealHudi, path: Path, kind: str, **options: Any) -> Pair:
+    pair = Pair(hudi, path, kind, {**EARLY, **options})
+    pair.create()
+    pair.ours("upsert", make(range(20), 1))
+    return pair
+
+
+def upsert(pair: Pair, storage: FaultyStorage, data: pa.Table) -> None:
+    settings = WriteSettings.of(parse_options(pair.options), WriteOperation.UPSERT)
+    run_write(replace(pair.table.context, storage=storage), LocalEngine(1), data, settings)
+    pair.rows |= {row["id"]: row for row in data.to_pylist()}
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_real_one_stops_at_markers_of_ours(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    pair = grown(hudi, tmp_path / "t", kind)
+    before = data_files(pair.path)
+    failures: list[HudiFailure] = []
+
+    def watch(number: int, call: Call) -> None:
+        if call.operation == "open_output" and "/.hoodie/" not in call.path and not failures:
+            with pytest.raises(HudiFailure) as caught:
+                hudi.write(make(range(0, 20, 3), 3), pair.path, **pair.options)
+            failures.append(caught.value)
+            assert data_files(pair.path) == before
+
+    upsert(pair, FaultyStorage(pair.table.context.storage, watch=watch), make(range(0, 20, 3), 2))
+    assert failures[0].mentions("Early conflict detected")
+    pair.check(0)
+    # What it left is dead when its heartbeat is gone, and in nobody's way.
+    (left,) = pair.table.timeline().pending_writes()
+    pair.table.context.storage.delete([heartbeat_path(left.request_time)])
+    pair.theirs("upsert", make(range(15), 4))
+    pair.ours("upsert", make(range(10), 5))
+    assert pair.table.validate().ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "markers"), [("cow", "TIMELINE_SERVER_BASED"), ("mor", "TIMELINE_SERVER_BASED"), ("cow", "DIRECT")]
+)
+def test_ours_stops_at_markers_of_the_real_one(hudi: RealHudi, tmp_path: Path, kind: str, markers: str) -> None:
+    pair = grown(hudi, tmp_path / "t", kind, **{"hoodie.write.markers.type": markers})
+    with pytest.raises(HudiFailure):
+        hudi.write(make(range(5, 15), 2), pair.path, **pair.options, **DYING)
+    (other,) = pair.table.timeline().pending_writes()
+    left = {path.name for path in (pair.path / ".hoodie" / ".temp" / other.request_time).rglob("*") if path.is_file()}
+    assert ("MARKERS.type" in left) == (markers == "TIMELINE_SERVER_BASED")
+    storage = pair.table.context.storage
+    # It has failed; while its heartbeat stands there, it is as one that goes on writing.
+    storage.put(heartbeat_path(other.request_time), b"")
+    before = data_files(pair.path)
+    watched = FaultyStorage(storage)
+    with pytest.raises(WriteConflict, match="is older, under way, and writes it") as caught:
+        upsert(pair, watched, make(range(20), 3))
+    assert caught.value.under_way == (other.request_time,)
+    assert data_files(pair.path) == before
+    assert not [call for call in watched.calls if call.operation == "open_output" and "/.hoodie/" not in call.path]
+    storage.delete([heartbeat_path(other.request_time)])
+    upsert(pair, watched, make(range(20), 3))
+    pair.table.rollback(other.request_time)
+    pair.theirs("upsert", make(range(15), 4))
+    assert pair.table.validate().ok
