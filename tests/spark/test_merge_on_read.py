@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,15 @@ import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
+from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
 from pyhudi.table.snapshot import load_snapshot
 from tests.rows import assert_same_rows
+from tests.unit.operations.test_non_blocking import Meeting
 from tests.unit.operations.test_partial_updates import Sums
 from tests.unit.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
 
@@ -210,3 +216,28 @@ def test_services_run_their_tasks_on_spark(spark: SparkSession, tmp_path: Path) 
     assert cleaned.instant is not None
     assert sum(len(names) for names in cleaned.files.values()) >= 4
     assert_same_rows(on_spark(spark, table), before, ignoring=())
+
+
+def test_both_engines_append_to_the_buckets_of_new_partitions_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    options: dict[str, Any] = {
+        **SMALL,
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": 2,
+        "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    }
+    path = tmp_path / "t"
+    table = hp.Table.create(
+        path, name="t", record_key="id", partition_by="part", ordering="ts", table_type="mor", options=options
+    )
+    storage = Meeting(table.context.storage, lambda: hp.Table(path, options=options).upsert(rows(range(0, 40, 3), 6)))
+    settings = WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
+    context = replace(table.context, storage=storage)
+    done = run_write(context, SparkEngine(spark), spark.createDataFrame(rows(KEYS, 5).to_pandas()), settings)
+    assert done.conflict_retries == 0
+    assert len(table.timeline().completed_writes()) == 2
+    files = {file.name for file in path.glob("[xy]/*") if not file.name.endswith((".crc", "partition_metadata"))}
+    assert {name[:38] for name in files} == {f".{bucket:08}-0000-0000-0000-000000000000-" for bucket in range(2)}
+    expected = {f"k{n:02}": 6 if n % 3 == 0 else 5 for n in KEYS}
+    assert dict(zip(*(on_spark(spark, table).column(name).to_pylist() for name in ("id", "ts")), strict=True)) == expected
+    table.compact(spark=spark)
+    assert dict(zip(*(on_spark(spark, table).column(name).to_pylist() for name in ("id", "ts")), strict=True)) == expected

@@ -1,0 +1,144 @@
+"""The real Hudi and writers of ours that append to the same file groups at once, and neither waits for the other."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
+from pyhudi.format.actions.commit import Operation
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.names import is_shared_file_id
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.table.plans import load_compaction_plan
+from pyhudi.table.snapshot import read_commit
+from tests.interop.oracle import RealHudi
+from tests.unit.operations.test_non_blocking import Meeting
+
+OURS: dict[str, Any] = {
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": 2,
+    "hoodie.metadata.enable": False,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+}
+THEIRS: dict[str, Any] = {
+    **OURS,
+    "hoodie.table.name": "t",
+    "hoodie.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.table.type": "MERGE_ON_READ",
+    "hoodie.datasource.write.operation": "upsert",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.precombine.field": "ts",
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
+    "hoodie.datasource.write.partitionpath.field": "",
+    "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+    "hoodie.write.lock.num_retries": 100,
+    "hoodie.write.lock.wait_time_ms_between_retry": 50,
+}
+BEGIN = """
+import os, threading, time
+
+def held(rows):
+    while not os.path.exists(go):
+        time.sleep(0.05)
+    yield from rows
+
+def work():
+    try:
+        frame.write.format("hudi").options(**options).mode("append").save(path)
+    except BaseException as error:
+        errors.append(str(error))
+
+plain = spark.createDataFrame([tuple(row) for row in rows], "id string, ts bigint, value bigint")
+frame = spark.createDataFrame(plain.rdd.mapPartitions(held), plain.schema)
+errors = []
+thread = threading.Thread(target=work)
+spark.held = thread, errors
+thread.start()
+result = None
+"""
+"""Begins a write whose rows come when there is a file `go`."""
+
+END = """
+open(go, "w").close()
+thread, errors = spark.held
+thread.join()
+result = errors
+"""
+
+Rows = dict[str, int]
+
+
+def rows(given: Rows) -> pa.Table:
+    times = pa.array(list(given.values()), pa.int64())
+    return pa.table({"id": list(given), "ts": times, "value": times})
+
+
+def read(found: pa.Table) -> Rows:
+    return dict(zip(found["id"].to_pylist(), found["value"].to_pylist(), strict=True))
+
+
+def check(hudi: RealHudi, path: Path, expected: Rows) -> None:
+    assert read(Table(str(path)).scan(["id", "value"]).to_arrow()) == expected
+    assert read(hudi.read(path, columns=["id", "value"])) == expected
+
+
+def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(hudi: RealHudi, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = Table.create(str(path), name="t", record_key="id", ordering="ts", table_type="mor", options=OURS)
+
+    # Ours is begun first and ends last.
+    storage = Meeting(table.context.storage, lambda: hudi.write(rows({"k0": 5, "k2": 5}), path, **THEIRS))
+    settings = WriteSettings.of(parse_options(OURS), WriteOperation.UPSERT)
+    done = run_write(replace(table.context, storage=storage), LocalEngine(1), rows({"k0": 9, "k1": 9}), settings)
+    theirs = next(i for i in table.timeline().completed_writes() if i.request_time != done.instant)
+    assert done.conflict_retries == 0 and str(done.instant) < theirs.request_time
+    assert str(theirs.completion_time) < str(done.completion_time)
+    names = [file.name for file in path.iterdir() if ".log." in file.name and not file.name.endswith(".crc")]
+    assert names and all(is_shared_file_id(name[1:].split("_")[0]) for name in names)
+    check(hudi, path, {"k0": 9, "k1": 9, "k2": 5})
+
+    # A write of the real one is under way while we plan a compaction and carry it out.
+    go = str(tmp_path / "go")
+    late = [["k2", 7, 7], ["k3", 7, 7], ["k0", 2, 2]]
+    hudi.run(BEGIN, rows=late, go=go, path=str(path), options={key: _text(value) for key, value in THEIRS.items()})
+    while not table.timeline().pending_writes():
+        time.sleep(0.05)
+    (pending,) = table.timeline().pending_writes()
+    table.upsert(rows({"k0": 11}))
+    (compaction,) = table.compact().runs
+    # The real one has a single place for tasks, and its write holds it.
+    assert read(table.scan(["id", "value"]).to_arrow()) == {"k0": 11, "k1": 9, "k2": 5}
+    assert hudi.run(END, go=go) == []
+    plan = load_compaction_plan(table.context.timeline, Instant(compaction.instant, Action.COMPACTION, State.REQUESTED))
+    assert pending.request_time < compaction.instant
+    assert not any(pending.request_time in name for op in plan.operations or () for name in op.delta_file_paths or ())
+    check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 7})
+    assert read(table.scan(["id", "value"], as_of=pending.request_time).to_arrow()) == {"k0": 9, "k1": 9, "k2": 7, "k3": 7}
+
+    # The real one compacts what both wrote.
+    inline = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
+    hudi.write(rows({"k4": 1}), path, **{**THEIRS, **inline})
+    newest = table.timeline().completed_writes()[-1]
+    assert read_commit(table.context.timeline, newest).operation is Operation.COMPACT
+    check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 7, "k4": 1})
+    table.upsert(rows({"k2": 6, "k3": 8}))
+    hudi.write(rows({"k3": 7, "k4": 2}), path, **THEIRS)
+    check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 8, "k4": 2})
+    assert table.validate().ok
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
