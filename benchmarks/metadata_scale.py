@@ -306,7 +306,8 @@ def _stats(names: list[str], column: str, low: pa.Array, high: pa.Array, tight: 
     count = len(names)
     numbers = [pa.array([value] * count, pa.int64()) for value in (1000, 0, 8000, 16000)]
     flags = [pa.array([False] * count), pa.array([tight] * count)]
-    columns = [pa.array(names), pa.array([column] * count), wrap(low), wrap(high), *numbers, *flags]
+    types = [pa.nulls(count, pa.int32()), pa.nulls(count, pa.string())]
+    columns = [pa.array(names), pa.array([column] * count), wrap(low), wrap(high), *numbers, *flags, *types]
     return pa.RecordBatch.from_arrays(columns, schema=COLUMN_STATS_SCHEMA)
 
 

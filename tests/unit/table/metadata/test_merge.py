@@ -117,6 +117,8 @@ def stats_cells(records: dict[str, ColumnStats]) -> Cells:
         "total_uncompressed_size_bytes": [row.total_uncompressed_size_bytes for row in rows],
         "is_deleted": [row.is_deleted for row in rows],
         "is_tight": [row.is_tight for row in rows],
+        "value_type": [None] * len(rows),
+        "type_info": [None] * len(rows),
     }
     arrays = [
         c if isinstance(c, pa.Array) else pa.array(c, f.type) for c, f in zip(columns.values(), COLUMN_STATS_SCHEMA, strict=True)
