@@ -87,6 +87,7 @@ from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.config import TableConfig, load_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import Snapshot
 from pyhudi.timeline.timeline import Timeline
 from pyhudi.verbs import VERBS, verb_of
 
@@ -255,6 +256,7 @@ class Table:
         data: Any,
         *,
         partial: bool = False,
+        based_on: Scan | None = None,
         schema_mode: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
@@ -264,6 +266,10 @@ class Table:
             data: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB), or a Spark DataFrame.
             partial: The data holds key, partition and ordering fields and some other columns.  Columns that it lacks keep their
                 values, and keys that are not in the table are passed over.  (Option `pyhudi.partial.update`.)
+            based_on: The scan that the rows were computed from.  The write lands only if nobody has changed the file groups that
+                it writes to since that scan was made; otherwise it raises `WriteConflict`, and the rows are computed anew from
+                another scan.  So no change is lost between reading and writing.  File groups that were read and are not written
+                to are not compared.
             schema_mode: What the data may change of the table's columns.  "strict": nothing.  "widen", the default: it may bring
                 new columns, and wider types that hold all values exactly (int32 to int64 or double, float to double).  "evolve":
                 as Hudi does, also whole numbers to floating point and numbers to text.  Record key, partition and ordering fields
@@ -272,10 +278,15 @@ class Table:
 
         Returns:
             The instant of the write, and what it changed.
+
+        Raises:
+            WriteConflict: Other writers won more often than retries are allowed, or once since the scan of `based_on`.
+            InvalidRequest: The data, an option or `based_on` does not fit the table.
         """
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
-        return self._write(data, WriteOperation.UPSERT, _with_mode(options, schema_mode))
+        seen = None if based_on is None else self._state_of(based_on)
+        return self._write(data, WriteOperation.UPSERT, _with_mode(options, schema_mode), seen=seen)
 
     def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Add records without looking for their keys; small files are filled up first.
@@ -790,13 +801,29 @@ class Table:
     # Private
 
     def _write(
-        self, data: Any, operation: WriteOperation, options: Mapping[str, object] | None, engine: Engine | None = None
+        self,
+        data: Any,
+        operation: WriteOperation,
+        options: Mapping[str, object] | None,
+        engine: Engine | None = None,
+        seen: Snapshot | None = None,
     ) -> WriteResult:
         parsed = self._open.parse(verb_of(operation), options)
         chosen = engine or _engine_for(data, parsed)
         return self._open.write(
-            lambda settings: run_write(self._open.now(parsed), chosen, data, settings), WriteSettings.of(parsed, operation)
+            lambda settings: run_write(self._open.now(parsed), chosen, data, settings, seen=seen),
+            WriteSettings.of(parsed, operation),
         )
+
+    def _state_of(self, scan: Scan) -> Snapshot:
+        """The state that a scan reads.  Raises InvalidRequest for one that rows to be written cannot be based on."""
+        query = scan.query
+        if not (isinstance(query, Query) and query.is_latest):
+            raise InvalidRequest("based_on takes a scan of the table's latest state: `table.scan(...)` without as_of")
+        read = query.snapshot.context.storage.uri
+        if read != self.uri:
+            raise InvalidRequest(f"based_on takes a scan of the table that is written, {self.uri}; this one reads {read}")
+        return query.snapshot
 
     def _find_write(self, request_time: str) -> Instant:
         timeline = self.timeline()

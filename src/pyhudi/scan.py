@@ -33,6 +33,11 @@ class Scan:
         return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.tasks)} file slices)"
 
     @property
+    def query(self) -> Query | ChangeQuery:
+        """The plan of the read, as operations take it."""
+        return self._query
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns that the scan gives."""
         return self._query.schema

@@ -123,9 +123,9 @@ def schema_to_commit(own: str, start: str, now: str) -> str | None:
 def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Instant, ...]:
     """The instants whose file groups a completing write has to be compared with, in timeline order.
 
-    own: the write's request time.  Completed since the start: newer than the newest completed write seen then, or pending then.
-    Pending:
-    compactions and clusterings requested after this write.
+    own: the write's request time.  Completed since the start: by completion time; or requested after the newest completed write
+    seen then, or pending then, for the clocks of others need not agree with ours.
+    Pending: compactions and clusterings requested after this write.
     """
     found = []
     for instant in now.instants:
@@ -133,7 +133,9 @@ def instants_to_check(own: str, start: WriteStart, now: Timeline) -> tuple[Insta
             continue
         if instant.state is State.COMPLETED:
             if instant.action in WRITE_ACTIONS and (
-                instant.request_time > start.last_completed or instant.request_time in start.pending
+                (instant.completion_time or "") > start.latest
+                or instant.request_time > start.last_completed
+                or instant.request_time in start.pending
             ):
                 found.append(instant)
         elif instant.action in (Action.COMPACTION, Action.CLUSTERING) and instant.request_time > own:

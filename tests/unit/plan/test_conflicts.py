@@ -42,6 +42,13 @@ def test_an_older_write_that_was_not_there() -> None:
     assert checked("130", [done("100"), done("120")], [done("100"), done("110"), done("120"), pending("130")]) == []
 
 
+def test_an_older_write_that_showed_itself_late_and_completed_since() -> None:
+    """Real Hudi takes its time first, and puts its instant on the timeline a while after."""
+    before = [done("100"), done("120")]
+    late = Instant("110", Action.COMMIT, State.COMPLETED, "700")
+    assert checked("130", before, [*before, late, pending("130")]) == ["110"]
+
+
 def test_services_requested_after_the_write() -> None:
     now = [
         pending("110", Action.COMPACTION, State.REQUESTED),

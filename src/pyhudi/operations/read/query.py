@@ -123,11 +123,15 @@ _LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`."""
+    """The slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`.
+
+    is_latest: the rows are those of the latest state, all that it holds.
+    """
 
     snapshot: Snapshot
     spec: ReadSpec
     plan: ReadPlan
+    is_latest: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -173,7 +177,7 @@ def plan_snapshot_query(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings
     )
     plan = plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only)
-    return Query(snapshot, spec, plan)
+    return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only)
 
 
 def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:
