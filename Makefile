@@ -86,6 +86,7 @@ golden: setup setup-hudi
 bench: setup setup-hudi
 	$(PY) -m benchmarks
 	$(PY) -m benchmarks --growth
+	$(PY) -m benchmarks.writers
 
 demo: setup
 	$(PY) -m scripts.demo

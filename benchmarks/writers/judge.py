@@ -1,0 +1,113 @@
+"""What must hold of a table when all its writers have ended.
+
+    every acknowledged commit stands there whole: its row, and its part of each of its counters
+    nothing else does, but commits of which nobody knows
+    a counter is the number of commits that counted it, and each of its values was given to one commit
+
+The last says that the commits are those of a serial order: each read what the one before it on the same counter wrote.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.writers.counters import LEDGER
+
+
+@dataclass(slots=True)
+class Told:
+    """What the processes said.  begun: row of a commit -> its counters.  values: row -> what its counters were then, where the
+    system tells.  seconds: from the first attempt at each commit to its acknowledgement, of `last` the last attempt alone.
+    """
+
+    begun: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    values: dict[str, Mapping[str, int] | None] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    last: list[float] = field(default_factory=list)
+    lost: int = 0
+    passes: int = 0
+    failed: list[str] = field(default_factory=list)
+
+    def hear(self, lines: Iterable[str]) -> None:
+        """Lines of one process."""
+        for line in lines:
+            words = json.loads(line)
+            if "begun" in words:
+                self.begun[words["begun"]] = tuple(words["keys"])
+            if "acknowledged" in words:
+                self.values[words["acknowledged"]] = words["values"]
+                self.seconds.append(words["seconds"])
+                self.last.append(words["last"])
+                self.lost += words["lost"]
+            if "passes" in words:
+                self.passes += words["passes"]
+            if "failed" in words:
+                self.failed.append(words["failed"])
+
+
+def judge(told: Told, rows: Sequence[tuple[str, int]]) -> list[str]:
+    """What does not hold of the rows (key, value)."""
+    wrong = list(told.failed)
+    found = dict(rows)
+    if len(found) != len(rows):
+        twice = [key for key, times in Counter(key for key, _ in rows).items() if times > 1]
+        wrong.append(f"{len(twice)} keys stand twice, such as {twice[0]!r}")
+    there = {key for key in found if key.startswith(LEDGER)}
+    missing = sorted(set(told.values) - there)
+    if missing:
+        wrong.append(f"{len(missing)} acknowledged commits are not there, such as {missing[0]!r}")
+    foreign = sorted(there - set(told.begun))
+    if foreign:
+        wrong.append(f"{len(foreign)} rows were never written, such as {foreign[0]!r}")
+    return wrong + _judge_counters(told, found, there)
+
+
+def _judge_counters(told: Told, found: Mapping[str, int], there: set[str]) -> list[str]:
+    wrong = []
+    expected = Counter(key for row in there for key in told.begun.get(row, ()))
+    given: dict[str, list[int]] = {}
+    for row in there:
+        for key, value in (told.values.get(row) or {}).items():
+            given.setdefault(key, []).append(value)
+    for key, value in found.items():
+        if key.startswith(LEDGER):
+            continue
+        if value != expected[key]:
+            wrong.append(f"counter {key!r} is {value} after {expected[key]} commits counted it")
+        values = given.get(key, [])
+        if len(set(values)) != len(values) or max(values, default=0) > value:
+            wrong.append(f"counter {key!r} had a value that two commits were given: {sorted(values)}")
+    return wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a run came to.  seconds: of all of it.  waits: of one commit, from its first attempt, in seconds."""
+
+    commits: int
+    seconds: float
+    lost: int
+    median_wait: float
+    p99_wait: float
+    longest_wait: float
+    median_last: float
+
+    @classmethod
+    def of(cls, told: Told, seconds: float) -> Figures:
+        waits, last = sorted(told.seconds) or [0.0], sorted(told.last) or [0.0]
+        return cls(
+            commits=len(told.values),
+            seconds=seconds,
+            lost=told.lost,
+            median_wait=waits[len(waits) // 2],
+            p99_wait=waits[min(len(waits) - 1, len(waits) * 99 // 100)],
+            longest_wait=waits[-1],
+            median_last=last[len(last) // 2],
+        )
+
+    @property
+    def per_second(self) -> float:
+        return self.commits / self.seconds if self.seconds else 0.0

@@ -1,0 +1,149 @@
+"""One process of a run, by its role: `create` the table, `count` in it, `serve` it until the input ends, `look` at it.
+
+    python -m benchmarks.writers.process '{"role": "count", "system": "pyhudi", "path": "/tmp/t", "name": "w0", ...}'
+
+Each line that it prints is a JSON object: `begun` before a commit is attempted for the first time; `acknowledged` after it
+landed, with what it counted and how long it took; `failed` for what ended the process; `row` and `wrong` of a look.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import select
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchmarks.writers.counters import LEDGER, Commit, Counters, Lost
+
+COUNTERS = {
+    "pyhudi": "benchmarks.writers.embedded:Embedded",
+    "delta-rs": "benchmarks.writers.delta_rs:DeltaRs",
+}
+"""System -> where its counters are; imported by those alone that have its packages."""
+
+SHARED_PARTS = 4
+KEYS_OF_A_PART = 4
+KEYS_OF_A_COMMIT = 2
+_LONGEST_PAUSE_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one process is to do.
+
+    kind: of the table, `cow` or `mor`.  parts: the partitions in which it counts, or which it creates.  commits: how many it
+    makes.  service: the one that it runs again and again, with a pause of pause_s.
+    """
+
+    role: str
+    system: str
+    path: str
+    name: str
+    kind: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    parts: tuple[str, ...] = ()
+    commits: int = 0
+    seed: int = 0
+    service: str = ""
+    pause_s: float = 0.5
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def counters_of(system: str, path: str, options: Mapping[str, object]) -> Counters:
+    """The counters of a system in a table."""
+    module, _, name = COUNTERS[system].partition(":")
+    found: Counters = getattr(importlib.import_module(module), name)(path, options)
+    return found
+
+
+def parts_of(keys: str, name: str) -> tuple[str, ...]:
+    """The partitions in which a writer counts.  keys: `overlapping` (all writers in the same ones) or `disjoint`."""
+    return (name,) if keys == "disjoint" else tuple(f"p{number}" for number in range(SHARED_PARTS))
+
+
+def keys_of(part: str) -> tuple[str, ...]:
+    """The counters of a partition."""
+    return tuple(f"{part}-{number}" for number in range(KEYS_OF_A_PART))
+
+
+def count(work: Work) -> None:
+    """Make all commits of a writer, each as often as it takes."""
+    rng = random.Random(f"{work.seed}/{work.name}")
+    counters = counters_of(work.system, work.path, work.options)
+    for number in range(work.commits):
+        part = rng.choice(work.parts)
+        commit = Commit(part, tuple(sorted(rng.sample(keys_of(part), KEYS_OF_A_COMMIT))), f"{LEDGER}{work.name} {number}")
+        begun = time.monotonic()
+        say(begun=commit.row, keys=commit.keys)
+        lost = 0
+        while True:
+            attempted = time.monotonic()
+            try:
+                values = counters.add(commit)
+                break
+            except Lost:
+                # As long as the attempt took, and longer each time, so that who keeps losing meets fewer others.
+                longest = min((time.monotonic() - attempted) * 2 ** min(lost, 4), _LONGEST_PAUSE_S)
+                time.sleep(rng.uniform(0, longest))
+                lost += 1
+        say(
+            acknowledged=commit.row, values=values, lost=lost, seconds=time.monotonic() - begun, last=time.monotonic() - attempted
+        )
+
+
+def serve(work: Work) -> None:
+    """Run services until the input ends."""
+    from pyhudi import Table
+    from pyhudi.errors import TableState, WriteConflict
+
+    passes = lost = 0
+    while not select.select([sys.stdin], [], [], work.pause_s)[0]:
+        try:
+            Table(work.path, options=work.options).run_services([work.service])
+            passes += 1
+        except (WriteConflict, TableState):
+            lost += 1
+    say(passes=passes, lost=lost)
+
+
+def create(work: Work) -> None:
+    """Make the table, with all counters at 0."""
+    rows = [(part, key) for part in work.parts for key in keys_of(part)]
+    counters_of(work.system, work.path, work.options).create(work.kind, rows)
+
+
+def look(work: Work) -> None:
+    """Tell every row, and what the system finds wrong."""
+    counters = counters_of(work.system, work.path, work.options)
+    for row in counters.rows():
+        say(row=row)
+    for text in counters.wrong():
+        say(wrong=text)
+
+
+ROLES = {"create": create, "count": count, "serve": serve, "look": look}
+
+
+def say(**words: Any) -> None:
+    print(json.dumps(words), flush=True)
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    work = Work(**{**given, "parts": tuple(given["parts"])})
+    try:
+        ROLES[work.role](work)
+    except Exception as error:
+        say(failed=f"{work.role} {work.name}: {type(error).__name__}: {error}")
+        raise
+
+
+if __name__ == "__main__":
+    main()

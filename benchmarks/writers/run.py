@@ -1,0 +1,133 @@
+"""One run: a table, its processes, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from benchmarks.environments import ROOT, prepare_python
+from benchmarks.machine import load_average
+from benchmarks.systems import BY_NAME
+from benchmarks.writers.embedded import OPTIONS
+from benchmarks.writers.judge import Figures, Told, judge
+from benchmarks.writers.process import Work, parts_of
+
+SERVICES = ("compact", "cluster", "clean", "archive")
+SERVING: Mapping[str, object] = {
+    "hoodie.clean.automatic": True,
+    "hoodie.archive.automatic": True,
+}
+"""Of the processes of services; writers have them switched off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run.  writers: system -> how many processes of it.  kind: `cow` or `mor`.  keys: `overlapping` or `disjoint`.
+
+    services: whether table services of PyHudi run in processes of their own.  options: on top of those of PyHudi's writers.
+    """
+
+    writers: Mapping[str, int]
+    commits: int
+    kind: str
+    keys: str
+    services: bool = True
+    seed: int = 1
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the table is one of Hudi."""
+        return not any(name.startswith("delta") for name in self.writers)
+
+    @property
+    def all_options(self) -> Mapping[str, object]:
+        """Of every process."""
+        if not self.is_ours:
+            return {}
+        return {**OPTIONS, **self.options}
+
+    def __str__(self) -> str:
+        names = " + ".join(f"{count} {name}" for name, count in self.writers.items())
+        return f"{names}, {self.kind}, {self.keys}, {self.commits} commits each"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to.  wrong: what must hold and does not.  load: processes that wanted a core, before and after."""
+
+    plan: Plan
+    figures: Figures
+    passes: int
+    wrong: tuple[str, ...]
+    load: tuple[float, float]
+
+
+def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
+    """Carry a run out.  folder: for the table.  Raises EnvironmentMissing for a system that cannot be had."""
+    before = load_average()
+    base = Work("create", "pyhudi" if plan.is_ours else next(iter(plan.writers)), str(folder / "counters"), "", plan.kind)
+    base = replace(base, options=plan.all_options, seed=plan.seed)
+    writers = [_writer(plan, base, system, number) for system, count in plan.writers.items() for number in range(count)]
+    parts = tuple(sorted({part for writer in writers for part in writer.parts}))
+    told = Told()
+    told.hear(_said(replace(base, parts=parts), timeout_s))
+    on = {**plan.all_options, **SERVING}
+    serving = [_start(replace(base, role="serve", name=name, service=name, options=on)) for name in _services(plan)]
+    begun = time.monotonic()
+    writing = [_start(writer) for writer in writers]
+    with ThreadPoolExecutor(len(writing) + len(serving)) as threads:
+        # Each is read while it runs, so that none waits with a full pipe.
+        heard = list(threads.map(lambda process: _heard(process, timeout_s), writing))
+        seconds = time.monotonic() - begun
+        heard += list(threads.map(lambda process: _heard(process, timeout_s), serving))
+    for lines in heard:
+        told.hear(lines)
+    looked = [json.loads(line) for line in _said(replace(base, role="look"), timeout_s)]
+    rows = [(key, value) for words in looked if "row" in words for key, value in [words["row"]]]
+    own = [words[kind] for words in looked for kind in ("wrong", "failed") if kind in words]
+    return Outcome(plan, Figures.of(told, seconds), told.passes, (*judge(told, rows), *own), (before, load_average()))
+
+
+def _writer(plan: Plan, base: Work, system: str, number: int) -> Work:
+    name = f"{system}-{number}"
+    return replace(base, role="count", system=system, name=name, parts=parts_of(plan.keys, name), commits=plan.commits)
+
+
+def _services(plan: Plan) -> tuple[str, ...]:
+    if not (plan.services and plan.is_ours):
+        return ()
+    return SERVICES if plan.kind == "mor" else SERVICES[1:]
+
+
+def _start(work: Work) -> subprocess.Popen[str]:
+    system = BY_NAME[work.system]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))), "PYTHONHASHSEED": "0"}
+    return subprocess.Popen(
+        [str(prepare_python(system.environment)), "-m", "benchmarks.writers.process", work.to_json()],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _said(work: Work, timeout_s: float) -> list[str]:
+    return _heard(_start(work), timeout_s)
+
+
+def _heard(process: subprocess.Popen[str], timeout_s: float) -> list[str]:
+    """What a process said when it has ended; its input ends now.  That it died without a word is told in its place."""
+    out, err = process.communicate("", timeout=timeout_s)
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    if process.returncode and not any('"failed"' in line for line in lines):
+        lines.append(json.dumps({"failed": f"a process ended with {process.returncode}: {err[-1000:]}"}))
+    return lines

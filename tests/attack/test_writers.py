@@ -1,0 +1,59 @@
+"""The stress program in small: processes that count in one table, services beside them; and its judge, which must see losses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.writers.judge import Figures, Told, judge
+from benchmarks.writers.run import Plan, run
+
+
+@pytest.mark.slow
+def test_three_processes_count_and_nothing_is_lost(tmp_path: Path) -> None:
+    outcome = run(Plan({"pyhudi": 3}, 6, "mor", "overlapping"), tmp_path, timeout_s=600)
+    assert outcome.wrong == ()
+    assert outcome.figures.commits == 18
+
+
+def told(*commits: tuple[str, dict[str, int]], lost: str = "") -> Told:
+    """What a writer said of commits (row, values); `lost` was begun and never acknowledged."""
+    found = Told()
+    for row, values in commits:
+        found.hear([json.dumps({"begun": row, "keys": list(values)})])
+        found.hear([json.dumps({"acknowledged": row, "values": values, "lost": 1, "seconds": 2.0, "last": 1.0})])
+    if lost:
+        found.hear([json.dumps({"begun": lost, "keys": ["a"]})])
+    return found
+
+
+TWO = (("row w0 0", {"a": 1, "b": 1}), ("row w1 0", {"a": 2}))
+ROWS = [("a", 2), ("b", 1), ("row w0 0", 2), ("row w1 0", 1)]
+
+
+def test_a_serial_order_is_right() -> None:
+    assert judge(told(*TWO), ROWS) == []
+    assert judge(told(*TWO, lost="row w2 0"), ROWS) == []
+    assert judge(told(*TWO, lost="row w2 0"), [("a", 3), *ROWS[1:], ("row w2 0", 1)]) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "complaint"),
+    [
+        (told(*TWO), [("a", 1), *ROWS[1:]], "counter 'a' is 1 after 2 commits"),
+        (told(*TWO), ROWS[:-1], "1 acknowledged commits are not there"),
+        (told(*TWO), [*ROWS, ("a", 2)], "1 keys stand twice"),
+        (told(*TWO), [*ROWS, ("row w9 0", 1)], "1 rows were never written"),
+        (told(TWO[0], ("row w1 0", {"a": 1})), ROWS, "a value that two commits were given"),
+        (told(*TWO, lost="row w2 0"), [*ROWS, ("row w2 0", 1)], "counter 'a' is 2 after 3 commits"),
+    ],
+)
+def test_what_is_lost_is_seen(said: Told, rows: list[tuple[str, int]], complaint: str) -> None:
+    assert any(complaint in text for text in judge(said, rows))
+
+
+def test_figures() -> None:
+    found = Figures.of(told(*TWO), 4.0)
+    assert (found.commits, found.lost, found.per_second, found.longest_wait) == (2, 2, 0.5, 2.0)
