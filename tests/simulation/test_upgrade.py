@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import TableState
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
 from pyhudi.format.versions import TableVersion
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
@@ -12,6 +13,7 @@ from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.options import parse_options
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
+from tests.simulation.pairs import Stop
 from tests.simulation.tables import Act, World, killed_everywhere
 
 ENGINE = LocalEngine(1)
@@ -93,3 +95,39 @@ def test_versions_8_and_9_killed_everywhere(kind: str, act: Act) -> None:
         assert run.table.validate().ok, str(run.table.validate())
 
     assert killed_everywhere(world, act, goes_on) >= 6
+
+
+def test_leftovers_of_a_downgrade_are_not_the_timeline_of_an_upgrade() -> None:
+    """Where version 6 has leftovers, version 8 has its timeline."""
+    world = World("cow", {})
+    world.upsert({"k0": 0, "k1": 1})
+    world.table.downgrade()
+    probe, late = Stop(), world.table
+    late._open.context = probe.context(late.context)
+    late.downgrade()
+    stop, late = Stop(probe.steps.index("lock") + 1, lambda: world.table.upgrade()), world.table
+    late._open.context = stop.context(late.context)
+    late.downgrade()
+    assert world.scanned() == world.rows
+    assert world.table.validate().ok
+
+
+def test_the_later_of_two_upgrades_is_refused() -> None:
+    """What it takes for leftovers is the timeline by then."""
+    world = World("cow", OPTIONS)
+    world.upsert({"k0": 0, "k1": 1})
+    world.table.downgrade()
+    found = world.copy()
+    probe, first = Stop(), found.table
+    first._open.context = probe.context(first.context)
+    first.upgrade()
+    for at in (number for number, step in enumerate(probe.steps, 1) if step == "lock"):
+        run = world.copy()
+        stop, late = Stop(at, run.table.upgrade), run.table
+        late._open.context = stop.context(late.context)
+        try:
+            late.upgrade()
+        except TableState as error:
+            assert "meanwhile" in str(error)
+        assert run.scanned() == run.rows
+        assert run.table.validate().ok

@@ -95,10 +95,12 @@ class taken_back_on_error:
 
 def _overtaken(transaction: Transaction, error: BaseException) -> WriteConflict | None:
     """What a failure means where others have rolled the attempt back meanwhile; None where it speaks for itself."""
-    if isinstance(error, WriteConflict) or not isinstance(error, Exception) or transaction.action.is_service:
+    if isinstance(error, WriteConflict) or not isinstance(error, Exception):
         return None
+    # A service was begun with its transaction; a write stores its inflight file later.
+    begun = State.INFLIGHT if transaction.action.is_service else State.REQUESTED
     try:
-        transaction.check_ours(transaction.context.timeline.load_files(), State.REQUESTED)
+        transaction.check_ours(transaction.context.timeline.load_files(), begun)
     except WriteConflict as conflict:
         return conflict
     except HudiError:

@@ -74,6 +74,17 @@ def stored_ms(context: TableContext, request_time: str, action: Action) -> int |
     return None if found is None else found.modified_ms
 
 
+def _check_still_there(context: TableContext) -> None:
+    """Where no instant stands, the table may have been removed again by its creator (see `discard_new_table`), or have been given
+    a version that keeps its timeline elsewhere.  Raises TableNotFound, TableState.
+    """
+    version = context.reloaded().config.version
+    if version is not context.config.version:
+        raise TableState(
+            f"another process has made the table at {context.storage.uri} one of version {int(version)} meanwhile; open it again"
+        )
+
+
 def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str) -> None:
     """Raises TableState while a restore is pending.  doing: what has to wait for it; completes "run it again before ..."."""
     restoring = timeline.pending(Action.RESTORE)
@@ -105,7 +116,8 @@ class Transaction:
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
         """Take an instant time and write the requested file.
 
-        Raises TableState while a restore is pending, TableNotFound for a table that is gone before anything was written to it.
+        Raises TableState while a restore is pending and for a table that has another version by now, TableNotFound for one that
+        is gone before anything was written to it.
         """
         heartbeat: RunningWrite | None = None
         try:
@@ -113,8 +125,7 @@ class Transaction:
                 # The writer plans on it when the lock is long given back.
                 timeline = context.timeline.load()
                 if not timeline.instants:
-                    # The table may be one whose creator removed it again, see `discard_new_table`.
-                    context.reloaded()
+                    _check_still_there(context)
                 refuse_while_restoring(context, timeline, "writing")
                 time = new_instant_time(context, timeline, settings)
                 heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)

@@ -214,7 +214,12 @@ class _Build:
             context = held.reloaded()
             pending = {i.request_time for i in context.timeline.load().pending(Action.INDEXING)}
             if self._time not in pending:
-                raise TableState(f"indexing {self._time} of {context.storage.uri} was taken back by another process")
+                raise _taken_back(context, self._time)
+            if not context.config.has_metadata_table:
+                raise TableState(
+                    f"the metadata table of {context.storage.uri} was dropped by another process while indexing {self._time} was "
+                    "under way; build the index again"
+                )
             yield context
 
     def _begin(self, context: TableContext) -> tuple[PartitionBuilder, Snapshot, list[MetadataFile], str]:
@@ -320,7 +325,14 @@ def _definition_of(context: TableContext, request: IndexRequest) -> IndexDefinit
 
 def index_plan(context: TableContext, instant_time: str) -> IndexPlan:
     """The plan of an indexing."""
-    return IndexPlan.decode(context.timeline.read_state(instant_time, Action.INDEXING, State.REQUESTED) or b"")
+    data = context.timeline.read_state(instant_time, Action.INDEXING, State.REQUESTED)
+    if data is None:
+        raise _taken_back(context, instant_time)
+    return IndexPlan.decode(data)
+
+
+def _taken_back(context: TableContext, instant_time: str) -> TableState:
+    return TableState(f"indexing {instant_time} of {context.storage.uri} was taken back by another process")
 
 
 def planned_definition(info: IndexPartitionInfo) -> IndexDefinition | None:

@@ -37,7 +37,6 @@ def run_delete_partitions(
 
     engine: looks the keys up that leave the record index, where the table has one; threads do when it is None.
     """
-    check_writable(context)
     patterns = tuple(partitions)
     attempt = partial(_delete_partitions, context, patterns, settings, engine)
     return until_no_conflict(context, settings.commit, attempt)
@@ -48,6 +47,7 @@ def _delete_partitions(
 ) -> WriteResult:
     phases = Phases(context.env)
     context = context.reloaded()
+    check_writable(context)
     rolled_back = settle_failed_writes(context, settings.commit)
     wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
     transaction = Transaction.begin(

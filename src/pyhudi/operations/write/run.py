@@ -168,6 +168,7 @@ class _Write:
     def _look_again(self, incoming: Incoming) -> Snapshot:
         """The table's present state, after another writer won; the rows fit its columns from here on."""
         self.context = self.context.reloaded()
+        check_writable(self.context)
         snapshot = load_snapshot(self.context)
         fitted, self.schemas = self.schemas, WriteSchemas.of(self.context, snapshot, self.columns, self.settings)
         if not fitted.keys_only and self.schemas.data_schema != fitted.data_schema:

@@ -151,6 +151,24 @@ def check_settled(held: TableContext) -> None:
         raise TableState(f"{count} file slices of {uri} have log files again; stop its writers and try again")
 
 
+def check_version(held: TableContext, version: TableVersion) -> None:
+    """Raises TableState where a table is of another version by now: what one calls its leftovers is the timeline of another.  The
+    lock is held.
+    """
+    now = held.config.version
+    if now is not version:
+        raise TableState(f"another process has made the table at {held.storage.uri} one of version {int(now)} meanwhile")
+
+
+def check_index_builds(context: TableContext) -> None:
+    """Raises TableState while an index is to be built: its plan holds a definition of the version that the table has."""
+    pending = context.timeline.load().pending(Action.INDEXING)
+    if pending:
+        raise TableState(
+            f"index build {pending[0].request_time} of {context.storage.uri} is pending; run it to its end or abort it first"
+        )
+
+
 def refuse_restore(timeline: Timeline, uri: str) -> None:
     """Raises TableState while a restore is pending, which has to end in the version in which it began."""
     pending = timeline.pending(Action.RESTORE)

@@ -33,14 +33,22 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pyhudi.errors import TableNotFound, TableState, Unsupported
+from pyhudi.errors import TableNotFound, Unsupported
 from pyhudi.format.index_definitions import format_index_definitions
-from pyhudi.format.instants import Action
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
 from pyhudi.format.versions import TableVersion
 from pyhudi.operations.action.gate import check_writable
-from pyhudi.operations.admin.versions.base import Means, VersionChange, VersionStep, check_can_settle, check_settled, settle
+from pyhudi.operations.admin.versions.base import (
+    Means,
+    VersionChange,
+    VersionStep,
+    check_can_settle,
+    check_index_builds,
+    check_settled,
+    check_version,
+    settle,
+)
 from pyhudi.operations.metadata.store import drop_partitions
 from pyhudi.records.keys.spec import KeyGenerator
 from pyhudi.records.merge import DeleteMarker
@@ -99,7 +107,7 @@ class EightNine(VersionStep):
             )
         if config.version.is_writable:
             check_writable(context, keeps_indexes=False)
-        _check_index_builds(context)
+        check_index_builds(context)
         translation = _translation(config)
         if translation is not None:
             _check_columns(context, translation.ordering, f"{_payload_of(config)} orders records by it in version 9")
@@ -111,6 +119,7 @@ class EightNine(VersionStep):
         rolled_back, compaction = settle(context, means)
         with context.locked(means.lock_wait_ms) as held:
             held = held.reloaded()
+            check_version(held, self.lower)
             self.check_up(held)
             check_settled(held)
             _name_layouts(held)
@@ -151,7 +160,7 @@ class EightNine(VersionStep):
                 f"table; drop it first: Table.index.drop({RECORD_INDEX!r})"
             )
         check_writable(context, keeps_indexes=False)
-        _check_index_builds(context)
+        check_index_builds(context)
         # Columns of types that came with release 1.2 are refused as the schema is read.
         load_snapshot(context)
 
@@ -159,11 +168,13 @@ class EightNine(VersionStep):
         check_can_settle(context)
         with context.locked(means.lock_wait_ms) as held:
             held = held.reloaded()
+            check_version(held, self.upper)
             self.check_down(held)
             dropped = _drop_later_layouts(held)
         rolled_back, compaction = settle(context.reloaded(), means)
         with context.locked(means.lock_wait_ms) as held:
             held = held.reloaded()
+            check_version(held, self.upper)
             self.check_down(held)
             check_settled(held)
             # Whoever wrote meanwhile may have built them anew.
@@ -194,15 +205,6 @@ def _check_columns(context: TableContext, names: tuple[str, ...], why: str) -> N
     missing = [name for name in names if found is not None and name not in columns.names]
     if missing:
         raise Unsupported(f"the table at {context.storage.uri} has no column {missing[0]}; {why}")
-
-
-def _check_index_builds(context: TableContext) -> None:
-    """Raises TableState while an index is to be built: its plan holds a definition of the version that the table has."""
-    pending = context.timeline.load().pending(Action.INDEXING)
-    if pending:
-        raise TableState(
-            f"index build {pending[0].request_time} of {context.storage.uri} is pending; run it to its end or abort it first"
-        )
 
 
 # Indexes

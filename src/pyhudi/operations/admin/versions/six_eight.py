@@ -44,7 +44,9 @@ from pyhudi.operations.admin.versions.base import (
     Means,
     VersionChange,
     VersionStep,
+    check_index_builds,
     check_settled,
+    check_version,
     refuse_restore,
     settle,
     unlimited,
@@ -92,6 +94,7 @@ class SixEight(VersionStep):
     def up(self, context: TableContext, means: Means) -> VersionChange:
         with context.locked(means.lock_wait_ms) as held:
             held = held.reloaded()
+            check_version(held, self.lower)
             self.check_up(held)
             timeline = held.timeline.load()
             refuse_restore(timeline, held.storage.uri)
@@ -121,6 +124,7 @@ class SixEight(VersionStep):
 
     def check_down(self, context: TableContext) -> None:
         check_writable(context, keeps_indexes=False)
+        check_index_builds(context)
         merge = context.config.merge
         if merge.mode is MergeMode.CUSTOM and merge.strategy_id != PAYLOAD_STRATEGY:
             raise Unsupported(f"version 6 knows no record merger ({merge.strategy_id}); only payload classes")
@@ -129,6 +133,7 @@ class SixEight(VersionStep):
         rolled_back, compaction = settle(context, means)
         with context.locked(means.lock_wait_ms) as held:
             context = held.reloaded()
+            check_version(context, self.upper)
             self.check_down(context)
             check_settled(context)
             if context.config.metadata_partitions or context.config.metadata_partitions_inflight:

@@ -1,0 +1,75 @@
+"""Every ordered pair of actions, met on the same file groups and on different ones, ends as verdicts.py and the docs say.
+
+That a pair ends well is more than its verdict: the table holds what a serial order of those that landed leaves, and `validate`
+finds nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.pairs import ACTIONS, BY_NAME, Action, Ending, Point, can_differ, meet, problems_of, verdict_of
+from tests.simulation.verdicts import DIFFERENT, SAME, table_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "concurrency.md"
+NAMES = [action.name for action in ACTIONS]
+
+
+def expected(first: Action, second: Action, *, same: bool) -> str:
+    return (SAME if same else DIFFERENT)[first.name].split()[NAMES.index(second.name)]
+
+
+@pytest.mark.parametrize("second", ACTIONS, ids=NAMES)
+@pytest.mark.parametrize("first", ACTIONS, ids=NAMES)
+def test_on_the_same_file_groups(first: Action, second: Action) -> None:
+    verdict, wrong = verdict_of("mor", first, second, same=True)
+    assert not wrong
+    assert verdict == expected(first, second, same=True)
+
+
+DIFFERING = [(first, second) for first in ACTIONS for second in ACTIONS if can_differ(first, second)]
+
+
+@pytest.mark.parametrize(("first", "second"), DIFFERING, ids=[f"{one.name}-{other.name}" for one, other in DIFFERING])
+def test_on_different_file_groups(first: Action, second: Action) -> None:
+    verdict, wrong = verdict_of("mor", first, second, same=False)
+    assert not wrong
+    assert verdict == expected(first, second, same=False)
+
+
+WRITES = [BY_NAME[name] for name in ("upsert", "delete", "insert_overwrite", "delete_partitions", "clustering")]
+
+
+@pytest.mark.parametrize("second", WRITES, ids=lambda action: action.name)
+@pytest.mark.parametrize("first", WRITES, ids=lambda action: action.name)
+def test_copy_on_write_ends_alike(first: Action, second: Action) -> None:
+    met = meet("cow", first, second, Point.WRITTEN, same=True)
+    assert met is not None
+    assert not problems_of(met)
+    assert verdict_of("cow", first, second, same=True)[0] == expected(first, second, same=True)
+
+
+@pytest.mark.parametrize("first", ACTIONS, ids=NAMES)
+def test_what_has_looked_at_a_table_before_it_changes_its_version(first: Action) -> None:
+    """Its timeline lies elsewhere from then on: nothing is acknowledged that readers do not see."""
+    met = meet("mor", first, BY_NAME["downgrade"], Point.LOADED, same=True)
+    assert met is not None
+    assert not problems_of(met)
+    assert met.second is Ending.LANDS
+    assert met.first in (Ending.STATE, Ending.REFUSED, Ending.NOTHING), met
+
+
+def test_the_page_says_the_same() -> None:
+    page = PAGE.read_text().splitlines()
+    for verdicts in (SAME, DIFFERENT):
+        lines = table_of(verdicts)
+        start = page.index(lines[2]) - 2 if lines[2] in page else -1
+        assert page[start : start + len(lines)] == lines, "put in:\n" + "\n".join(lines)
+
+
+def test_every_action_has_a_verdict_with_every_other() -> None:
+    assert list(SAME) == NAMES
+    for verdicts in (SAME, DIFFERENT):
+        assert all(len(row.split()) == len(NAMES) for row in verdicts.values())

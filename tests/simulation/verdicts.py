@@ -1,0 +1,78 @@
+"""How every ordered pair of actions ends that meet on one table.  The page docs/concurrency.md has the same tables.
+
+A row is the first action, a column the second, in the order of `pairs.ACTIONS`.  `both`: both land, one after the other.
+Otherwise the words say what becomes of the first (1) and of the second (2): `anew` (planned anew, and lands), `idle` (finds
+nothing to do), `yields` (its plan is dropped, or left to whoever carries it out), `refused`.  Two verdicts, where it is not the
+same after the plan of the first and before it publishes.  `-`: there is no such pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+SAME: Mapping[str, str] = {
+    "upsert": (
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+    ),
+    "insert": ("both both both both both both both 2-idle both both both 2-refused 1-anew both 1-anew 2-refused"),
+    "delete": (
+        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+    ),
+    "insert_overwrite": (
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+    ),
+    "insert_overwrite_table": (
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+    ),
+    "delete_partitions": (
+        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+    ),
+    "compaction": (
+        "both both both 2-refused 2-refused 2-refused 2-yields 2-idle 2-idle both both 2-refused 1-yields both both 2-refused"
+    ),
+    "log compaction": (
+        "both both both 1-yields 1-yields 1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields both both 2-refused"
+    ),
+    "clustering": (
+        "2-refused both 2-refused 2-refused 2-refused 2-refused 2-idle 2-idle "
+        "2-idle both both 2-refused 1-yields both 1-yields 2-refused"
+    ),
+    "clean": ("both both both both both both both both both 2-idle both both 2-refused 2-refused both 1-idle"),
+    "archive": ("both both both both both both both both both both 1-idle both both both 1-idle 1-idle"),
+    "rollback": ("both both both both both both both 2-idle both both both both both both both both"),
+    "restore": (
+        "2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused "
+        "2-refused 2-refused 2-idle both/2-refused both 2-refused 2-refused 2-refused"
+    ),
+    "savepoint": ("both both both both both both both both both 1-refused both both both 1-refused both 1-refused"),
+    "indexing": ("both both both both both both both both both both 2-idle both 1-refused both 2-refused 2-refused"),
+    "downgrade": (
+        "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
+        "2-idle/both both both 2-refused 1-refused both both 2-refused/1-refused"
+    ),
+}
+"""On the same file groups; what takes all of a table always does."""
+
+DIFFERENT: Mapping[str, str] = {
+    "upsert": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
+    "insert": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
+    "delete": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
+    "insert_overwrite": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
+    "delete_partitions": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
+    "compaction": ("both both both both - both both both both - - both - - - -"),
+    "log compaction": ("both both both both - both both - both - - - - - - -"),
+    "clustering": ("both both both both - both both both both - - both/1-yields - - - -"),
+    "rollback": ("both both both both - both both - both - - - - - - -"),
+}
+"""On different file groups, of those that can be confined to some."""
+
+
+def table_of(verdicts: Mapping[str, str]) -> list[str]:
+    """The lines of a table of the page."""
+    names = list(SAME)
+    shown = [number for number in range(len(names)) if any(row.split()[number] != "-" for row in verdicts.values())]
+    lines = [f"| first \\ second | {' | '.join(names[number] for number in shown)} |", "| --- " * (len(shown) + 1) + "|"]
+    for first, row in verdicts.items():
+        words = row.split()
+        lines.append(f"| **{first}** | {' | '.join(words[number] for number in shown)} |")
+    return lines
