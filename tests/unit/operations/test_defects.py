@@ -1,4 +1,4 @@
-"""What the real Hudi 1.0.2 loses, hides or cannot read: PyHudi reads such tables right, and writes nothing that triggers it.
+"""What the real Hudi (1.0.2, 1.1.1) loses, hides or cannot read: PyHudi reads it right, and writes nothing that triggers it.
 
 `tests/test_defects.py` lists every known defect with the tests that keep it away; here are those that stand nowhere else.
 """
@@ -18,7 +18,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import TableState
+from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.execute.log_scan import read_headers
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
@@ -31,6 +31,8 @@ from pyhudi.table.slices import LogFile
 from tests.simulation.tables import World
 
 QUIET = {"hoodie.compact.inline": False, "hoodie.parquet.small.file.limit": 0, "pyhudi.threads": 1}
+NINE = {**QUIET, "hoodie.write.table.version": 9, "hoodie.index.bloom.num_entries": 100}
+ORDERING = "hoodie.datasource.write.precombine.field"
 NOON = datetime.datetime(2026, 1, 2, 12, tzinfo=datetime.UTC)
 
 
@@ -261,3 +263,32 @@ def test_dates_in_a_secondary_index(tmp_path: Path) -> None:
     assert "secondary index secondary_index_day" in str(found.explain())
     assert sorted(found.to_arrow()["id"].to_pylist()) == ["b", "c"]
     assert table.validate().ok
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_null_in_a_tuple_of_ordering_values_is_refused(kind: str, tmp_path: Path) -> None:
+    """The real 1.1.1 takes the row, and then neither writes to its file again (copy on write) nor reads it (merge on read)."""
+    schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("qty", pa.int64())])
+    table = Table.create(tmp_path / "t", record_key="id", table_type=kind, options={**NINE, ORDERING: "ts,qty"})
+    table.upsert(pa.Table.from_pylist([{"id": "a", "ts": 1, "qty": 5}], schema))
+    with pytest.raises(InvalidRequest, match="'qty' is null"):
+        table.upsert(pa.Table.from_pylist([{"id": "a", "ts": 1, "qty": None}], schema))
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 1, "qty": 5}]
+
+
+@pytest.mark.parametrize("ordering", ["day,qty", "day"])
+def test_deletes_with_dates_as_ordering_values(ordering: str, tmp_path: Path) -> None:
+    """The real 1.1.1 cannot read the log of a tuple, and cannot write a date that is alone."""
+    schema = pa.schema([("id", pa.string()), ("day", pa.date32()), ("qty", pa.int32()), ("_hoodie_is_deleted", pa.bool_())])
+    table = Table.create(tmp_path / "t", record_key="id", table_type="mor", options={**NINE, ORDERING: ordering})
+
+    def write(*rows: tuple[str, int, bool]) -> None:
+        made = [{"id": key, "day": datetime.date(2026, 1, day), "qty": 1, "_hoodie_is_deleted": gone} for key, day, gone in rows]
+        table.upsert(pa.Table.from_pylist(made, schema))
+
+    write(("a", 5, False), ("b", 5, False), ("c", 5, False))
+    write(("a", 6, True), ("b", 4, True))
+    write(("a", 4, False), ("c", 4, False))
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["b", "c"]
+    table.compact()
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["b", "c"]
