@@ -140,10 +140,14 @@ def _remove_late_files(transaction: Transaction) -> None:
     """
     with transaction.context.locked(transaction.settings.lock_wait_ms) as held:
         time, action = transaction.instant_time, completed_action(transaction.action)
+        instants = [i for i in held.timeline.load().instants if i.request_time == time]
+        if not instants:
+            # It completed and was archived meanwhile: its commit would have to be read to tell whose files these are.
+            return
         written = _written_files(held, time)
         markers = Markers(held.storage, time)
         theirs: set[str | None] = {path for path, _ in markers.list()}
-        done = [i for i in held.timeline.load().completed(action) if i.request_time == time]
+        done = [i for i in instants if i.action is action and i.is_completed]
         if done:
             theirs = {s.path for stats in read_commit(held.timeline, done[0]).partition_to_write_stats.values() for s in stats}
             markers.delete()
