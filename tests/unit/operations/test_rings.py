@@ -13,7 +13,9 @@ import pytest
 import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
 from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import RING_FOLDER
 from pyhudi.format.rings import Ring, first_ring, mark_path, ring_path
@@ -183,6 +185,21 @@ def test_a_ring_counts_by_its_instant(uri: str) -> None:
     context.timeline.request(pending, Action.CLUSTERING, b"")
     assert load_ring(context, context.timeline.load(), "p", ()) == later
     assert load_ring(context, timeline, "q", ()) is None
+
+
+@pytest.mark.parametrize("strategy", ["SparkRejectUpdateStrategy", "SparkAllowUpdateStrategy"])
+def test_a_write_to_nodes_that_a_pending_resize_moves_is_refused(uri: str, strategy: str) -> None:
+    table = create(uri)
+    table.upsert(rows(*range(8)))
+    slices = tuple(SliceInfo(file_id=file_id, partition_path="p") for file_id in ring_of(table).file_ids)
+    plan = ClusteringPlan(input_groups=(ClusteringGroup(slices=slices),), strategy=ClusteringStrategy())
+    requested = RequestedReplaceMetadata.of_clustering(plan)
+    table.context.timeline.request("20990102000000000", Action.CLUSTERING, requested.encode())
+    before = values(table)
+    allowed = hp.Table(uri, options={**RINGS, "hoodie.clustering.updates.strategy": strategy})
+    with pytest.raises(TableState, match="20990102000000000"):
+        allowed.upsert(rows(1, ts=3))
+    assert values(table) == before
 
 
 def test_damaged_rings(uri: str) -> None:
