@@ -292,3 +292,17 @@ def test_deletes_with_dates_as_ordering_values(ordering: str, tmp_path: Path) ->
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["b", "c"]
     table.compact()
     assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["b", "c"]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_deleted_key_that_is_written_again_is_in_the_record_index(version: int) -> None:
+    options = {**QUIET, "hoodie.metadata.record.index.enable": True, "hoodie.write.table.version": version}
+    table = Table.create(f"memory://again-{version}", record_key="id", ordering="ts", table_type="mor", options=options)
+    table.upsert(pa.table({"id": ["a", "b"], "ts": [1, 1]}))
+    table.delete(pa.table({"id": ["b"], "ts": [2]}))
+    table.upsert(pa.table({"id": ["b"], "ts": [3]}))
+    assert table.lookup(["b"]).to_arrow()["ts"].to_pylist() == [3]
+    assert table.validate().ok
+    table.compact()
+    assert table.lookup(["b"]).to_arrow()["ts"].to_pylist() == [3]
+    assert table.validate().ok
