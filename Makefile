@@ -5,7 +5,7 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi test check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench demo docs clean
+.PHONY: help setup setup-hudi test check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-writers demo docs clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -19,7 +19,7 @@ help:
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
-	@echo 'make bench         benchmarks; make demo: a tour; make docs: the site'
+	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo: a tour; make docs: the site'
 
 setup: .venv/.done
 	@scripts/setup.sh java
@@ -86,6 +86,9 @@ golden: setup setup-hudi
 bench: setup setup-hudi
 	$(PY) -m benchmarks
 	$(PY) -m benchmarks --growth
+
+# Eight processes that write to one table: hours on a small machine. benchmarks/README.md says more.
+bench-writers: setup
 	$(PY) -m benchmarks.writers
 
 demo: setup

@@ -72,7 +72,7 @@ class AppendTask:
     """Append to one file group.
 
     slice: its present slice, in which deleted records are looked up; one without files for a group that the log file begins.
-     new_keys: some rows may have keys that the group does not.
+    new_keys: some rows may have keys that the group does not.
     """
 
     slice: FileSlice

@@ -50,6 +50,12 @@ FORMAT = "hoodie.table.format"
 NATIVE = "native"
 """What `FORMAT` is in a table of Hudi's own files; a missing one says the same."""
 
+MODE_PROPERTY = "hoodie.record.merge.mode"
+PAYLOAD_PROPERTY = "hoodie.compaction.payload.class"
+STRATEGY_PROPERTY = "hoodie.record.merge.strategy.id"
+STRATEGY_ALIAS = "hoodie.compaction.record.merger.strategy"
+"""How a table says by what rule it merges; the alias is what releases before 1.0 call the strategy id."""
+
 LEGACY_PAYLOAD = "hoodie.table.legacy.payload.class"
 """The payload class that the properties of a table which merges by modes stand for."""
 
@@ -292,19 +298,19 @@ def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:
 def merge_properties(settings: MergeSettings) -> dict[str, str]:
     """The three properties in which a table of version 8 stores its merge rule."""
     return {
-        "hoodie.record.merge.mode": str(settings.mode),
-        "hoodie.record.merge.strategy.id": settings.strategy_id,
-        "hoodie.compaction.payload.class": settings.payload_class,
+        MODE_PROPERTY: str(settings.mode),
+        STRATEGY_PROPERTY: settings.strategy_id,
+        PAYLOAD_PROPERTY: settings.payload_class,
     }
 
 
 def mode_properties(settings: MergeSettings) -> dict[str, str]:
     """The properties in which a table that merges by modes stores its merge rule: what a mode implies stands nowhere."""
-    values = {"hoodie.record.merge.mode": str(settings.mode)}
+    values = {MODE_PROPERTY: str(settings.mode)}
     if settings.mode is MergeMode.CUSTOM:
-        values["hoodie.record.merge.strategy.id"] = settings.strategy_id
+        values[STRATEGY_PROPERTY] = settings.strategy_id
     if settings.by_payload:
-        values["hoodie.compaction.payload.class"] = settings.payload_class
+        values[PAYLOAD_PROPERTY] = settings.payload_class
     if settings.translated:
         values[LEGACY_PAYLOAD] = settings.translated
     if settings.update_mode is not None:
@@ -352,9 +358,9 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
     by = Ordering(ordering, null_is_zero=version.merges_by_modes)
     if version.merges_by_modes:
         return _merge_by_modes(values, by)
-    mode = values.get("hoodie.record.merge.mode")
-    strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
-    payload = values.get("hoodie.compaction.payload.class")
+    mode = values.get(MODE_PROPERTY)
+    strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
+    payload = values.get(PAYLOAD_PROPERTY)
     if payload == EVENT_TIME_PAYLOAD and mode == MergeMode.EVENT_TIME_ORDERING:
         # A downgrade from version 9 leaves the class beside the mode that stood for it, and all writers merge by the mode.
         payload = None
@@ -376,9 +382,9 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
     `LEGACY_PAYLOAD` is what a downgrade would bring back.
     """
     default = MergeMode.EVENT_TIME_ORDERING if ordering else MergeMode.COMMIT_TIME_ORDERING
-    mode = _parse_enum(MergeMode, values, "hoodie.record.merge.mode", default)
-    strategy = values.get("hoodie.record.merge.strategy.id") or values.get("hoodie.compaction.record.merger.strategy")
-    payload = values.get("hoodie.compaction.payload.class")
+    mode = _parse_enum(MergeMode, values, MODE_PROPERTY, default)
+    strategy = values.get(STRATEGY_PROPERTY) or values.get(STRATEGY_ALIAS)
+    payload = values.get(PAYLOAD_PROPERTY)
     if mode is not MergeMode.CUSTOM:
         strategy = payload = None
     try:

@@ -83,8 +83,7 @@ def claim(
             raise PlanTaken.of(context, action, request_time, reason)
         with started(held, heartbeat):
             held.timeline.start_or_join(pending[0], content)
-            inflight_ms = stored_ms(held, request_time, action)
-            held.lock.check()
+            inflight_ms = _proven(held, request_time, action)
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 
@@ -106,9 +105,15 @@ def plan_and_claim(
     heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
     with started(held, heartbeat):
         held.timeline.start(held.timeline.request(request_time, action, plan), content)
-        inflight_ms = stored_ms(held, request_time, action)
-        held.lock.check()
+        inflight_ms = _proven(held, request_time, action)
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
+
+
+def _proven(held: TableContext, request_time: str, action: Action) -> int | None:
+    """When the inflight file that was just made was stored, proven to be of this process by the lock that it still holds."""
+    found = stored_ms(held, request_time, action)
+    held.lock.check()
+    return found
 
 
 def is_abandoned(context: TableContext, instant: Instant, settings: CommitSettings) -> bool:

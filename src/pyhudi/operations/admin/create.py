@@ -30,6 +30,7 @@ from pyhudi.table.config import (
     FORMAT,
     NATIVE,
     ORDERING_FIELDS,
+    PAYLOAD_PROPERTY,
     PRECOMBINE_FIELD,
     TableConfig,
     TableType,
@@ -454,7 +455,7 @@ def _said_by_other_keys(config: TableConfig) -> dict[str, str]:
     if config.version.merges_by_modes:
         said |= merge_properties(config.merge)
         if config.merge.translated:
-            said["hoodie.compaction.payload.class"] = config.merge.translated
+            said[PAYLOAD_PROPERTY] = config.merge.translated
     return said
 
 

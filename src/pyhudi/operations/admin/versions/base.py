@@ -11,10 +11,13 @@ from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action
 from pyhudi.format.versions import TableVersion
 from pyhudi.operations.action.rollback import rollback_failed_writes
+from pyhudi.operations.action.transaction import refuse_while_restoring
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, unschedule
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
-from pyhudi.timeline.timeline import Timeline
+
+CHANGING = "its version is changed"
+"""What has to wait for a restore, which ends in the version in which it began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def settle(context: TableContext, means: Means) -> tuple[tuple[str, ...], str | 
 def check_can_settle(context: TableContext) -> None:
     """Raises TableState for what has to be carried out or dropped before."""
     timeline, uri = context.timeline.load(), context.storage.uri
-    refuse_restore(timeline, uri)
+    refuse_while_restoring(context, timeline, CHANGING)
     clusterings = timeline.pending(Action.CLUSTERING)
     if clusterings and not context.config.is_cow:
         raise TableState(
@@ -140,7 +143,7 @@ def check_can_settle(context: TableContext) -> None:
 def check_settled(held: TableContext) -> None:
     """Raises TableState where a table is not, or not any more, as `settle` left it.  The lock is held."""
     timeline, uri = held.timeline.load(), held.storage.uri
-    refuse_restore(timeline, uri)
+    refuse_while_restoring(held, timeline, CHANGING)
     writing = timeline.pending_writes()
     if writing:
         raise TableState(f"{writing[0].action} {writing[0].request_time} of {uri} is under way; let it end first")
@@ -167,13 +170,6 @@ def check_index_builds(context: TableContext) -> None:
         raise TableState(
             f"index build {pending[0].request_time} of {context.storage.uri} is pending; run it to its end or abort it first"
         )
-
-
-def refuse_restore(timeline: Timeline, uri: str) -> None:
-    """Raises TableState while a restore is pending, which has to end in the version in which it began."""
-    pending = timeline.pending(Action.RESTORE)
-    if pending:
-        raise TableState(f"restore {pending[0].request_time} of {uri} did not finish; run it to its end first")
 
 
 def unlimited(settings: CompactSettings) -> CompactSettings:

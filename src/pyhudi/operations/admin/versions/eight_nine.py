@@ -71,8 +71,12 @@ from pyhudi.records.payloads import FIRST_VALUE_PAYLOAD, MYSQL_POSITION, PAYLOAD
 from pyhudi.table.config import (
     LEGACY_PAYLOAD,
     MERGE_PROPERTY,
+    MODE_PROPERTY,
     ORDERING_FIELDS,
+    PAYLOAD_PROPERTY,
     PRECOMBINE_FIELD,
+    STRATEGY_ALIAS,
+    STRATEGY_PROPERTY,
     UPDATE_MODE,
     TableConfig,
     load_table_config,
@@ -83,10 +87,6 @@ from pyhudi.table.metadata.records import load_index_definitions
 from pyhudi.table.snapshot import load_snapshot
 
 _VERSION = "hoodie.table.version"
-_MODE = "hoodie.record.merge.mode"
-_PAYLOAD = "hoodie.compaction.payload.class"
-_STRATEGY = "hoodie.record.merge.strategy.id"
-_STRATEGY_ALIAS = "hoodie.compaction.record.merger.strategy"
 
 _BESIDE_MODES = (OVERWRITE_PAYLOAD, DEFAULT_PAYLOAD, EVENT_TIME_PAYLOAD)
 """Payload classes that stand beside their mode in version 8; all others are CUSTOM there."""
@@ -255,7 +255,7 @@ def _set_metadata_version(held: TableContext, version: TableVersion) -> None:
 
 def _payload_of(config: TableConfig) -> str:
     """The payload class by which the table merges, or for which its mode stands; '' when nothing names one."""
-    name = modern_payload_name(config.property(LEGACY_PAYLOAD) or config.property(_PAYLOAD))
+    name = modern_payload_name(config.property(LEGACY_PAYLOAD) or config.property(PAYLOAD_PROPERTY))
     return PAYLOAD_ALIASES.get(name, name)
 
 
@@ -268,14 +268,14 @@ def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mappin
     changes: dict[str, str | None] = {_VERSION: "9", PRECOMBINE_FIELD: None}
     translation = _translation(config)
     if config.merge.mode is not MergeMode.CUSTOM:
-        changes[_STRATEGY] = None
+        changes[STRATEGY_PROPERTY] = None
     elif translation is not None:
         strategy = STRATEGY_OF_MODE[translation.mode]
-        changes |= {_MODE: str(translation.mode), _STRATEGY: strategy, _STRATEGY_ALIAS: strategy}
+        changes |= {MODE_PROPERTY: str(translation.mode), STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
     own: Mapping[str, str] = {} if marker is None else {MARKER_FIELD: marker.field, MARKER_TEXT: marker.text}
     ordering = config.ordering_fields
     if translation is not None:
-        changes |= {LEGACY_PAYLOAD: _payload_of(config), _PAYLOAD: None}
+        changes |= {LEGACY_PAYLOAD: _payload_of(config), PAYLOAD_PROPERTY: None}
         if translation.update_mode is not None:
             changes[UPDATE_MODE] = str(translation.update_mode)
         own = dict(translation.properties) or own
@@ -294,13 +294,13 @@ def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
     changes[PRECOMBINE_FIELD] = next(iter(_ordering_of_8(config)), None)
     mode, payload, translation = config.merge.mode, _payload_of(config), _translation(config)
     if mode is not MergeMode.CUSTOM:
-        changes |= {_PAYLOAD: payload or PAYLOAD_OF_MODE[mode], LEGACY_PAYLOAD: None}
+        changes |= {PAYLOAD_PROPERTY: payload or PAYLOAD_OF_MODE[mode], LEGACY_PAYLOAD: None}
         if payload in _BESIDE_MODES or not payload:
             strategy = STRATEGY_OF_MODE[mode]
         else:
             strategy = PAYLOAD_STRATEGY
-            changes[_MODE] = str(MergeMode.CUSTOM)
-        changes |= {_STRATEGY: strategy, _STRATEGY_ALIAS: strategy}
+            changes[MODE_PROPERTY] = str(MergeMode.CUSTOM)
+        changes |= {STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
     # The payload class says these itself; a delete marker of the table's own stays, though writers look for it in options alone.
     said = translation.properties if translation is not None else ()
     return {**changes, **{MERGE_PROPERTY + name: None for name, _ in said}}

@@ -40,14 +40,15 @@ from pyhudi.format.paths import (
 from pyhudi.format.versions import TableVersion, TimelineLayout
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import refuse_while_restoring
 from pyhudi.operations.admin.versions.base import (
+    CHANGING,
     Means,
     VersionChange,
     VersionStep,
     check_index_builds,
     check_settled,
     check_version,
-    refuse_restore,
     settle,
     unlimited,
 )
@@ -65,7 +66,15 @@ from pyhudi.records.keys.spec import GENERATOR_CLASS, GENERATOR_TYPE, PartitionK
 from pyhudi.records.merge_mode import PAYLOAD_STRATEGY, MergeMode
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
-from pyhudi.table.config import PRECOMBINE_FIELD, merge_properties, store_table_config
+from pyhudi.table.config import (
+    MODE_PROPERTY,
+    PAYLOAD_PROPERTY,
+    PRECOMBINE_FIELD,
+    STRATEGY_ALIAS,
+    STRATEGY_PROPERTY,
+    merge_properties,
+    store_table_config,
+)
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.slices import LogFile
@@ -97,7 +106,7 @@ class SixEight(VersionStep):
             check_version(held, self.lower)
             self.check_up(held)
             timeline = held.timeline.load()
-            refuse_restore(timeline, held.storage.uri)
+            refuse_while_restoring(held, timeline, CHANGING)
             taken_back = _take_back_failed_writes(held, means.settings.commit, timeline)
             if held.config.property("hoodie.table.metadata.partitions") or held.storage.child(METADATA_FOLDER).stat(
                 PROPERTIES_FILE
@@ -236,13 +245,13 @@ def _properties_of_6(context: TableContext) -> Mapping[str, str | None]:
         "hoodie.timeline.layout.version": "1",
         "hoodie.archivelog.folder": ARCHIVE_NAME,
         "hoodie.table.partition.fields": ",".join(part.split(":")[0] for part in fields.split(",")) if fields else fields,
-        "hoodie.compaction.payload.class": config.merge.payload_class,
+        PAYLOAD_PROPERTY: config.merge.payload_class,
         GENERATOR_CLASS: generator,
         GENERATOR_TYPE: None,
         "hoodie.table.initial.version": None,
-        "hoodie.record.merge.mode": None,
-        "hoodie.record.merge.strategy.id": None,
-        "hoodie.compaction.record.merger.strategy": None,
+        MODE_PROPERTY: None,
+        STRATEGY_PROPERTY: None,
+        STRATEGY_ALIAS: None,
         "hoodie.timeline.path": None,
         "hoodie.timeline.history.path": None,
         "hoodie.table.index.defs.path": None,
