@@ -40,6 +40,8 @@ class Server:
     def silent(self) -> Iterator[None]:
         """Nobody gets an answer during the block, as when the network is cut."""
         self.process.send_signal(signal.SIGSTOP)
+        # A signal is only on its way when it is sent: threads of the server may answer until the last one stands still.
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         try:
             yield
         finally:
@@ -66,11 +68,11 @@ def running(command: Sequence[str | Path], port: int, folder: Path) -> Iterator[
 
 @contextmanager
 def running_zookeeper(folder: Path) -> Iterator[Server]:
-    """A ZooKeeper out of the jars of PySpark.  It lets sessions last from 0.4 s to a minute."""
+    """A ZooKeeper out of the jars of PySpark.  It lets sessions last from 0.4 s to an hour."""
     port = free_port()
     settings = {
         "tickTime": 200,
-        "maxSessionTimeout": 60_000,
+        "maxSessionTimeout": 3_600_000,
         "dataDir": folder / "data",
         "clientPort": port,
         "clientPortAddress": "127.0.0.1",
