@@ -16,7 +16,6 @@ NOT_READ: dict[tuple[str, str], str] = {
     ("cow_schema_on_read", "snapshot"): _BY_ID,
     ("mor_schema_on_read", "snapshot"): _BY_ID,
     ("cow_bootstrapped", "snapshot"): "rows lie in files outside of the table",
-    ("cow_path_columns", "snapshot"): "files lack the partition columns",
 }
 """(case, query) -> why it cannot be read."""
 

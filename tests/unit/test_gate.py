@@ -67,7 +67,6 @@ CLOSED: dict[str, Callable[[Path], Path]] = {
     "evolved on read, copy on write": partial(_golden, "cow_schema_on_read"),
     "evolved on read, merge on read": partial(_golden, "mor_schema_on_read"),
     "bootstrapped without its rows": partial(_golden, "cow_bootstrapped"),
-    "partition columns out of its files": partial(_golden, "cow_path_columns"),
 }
 WITH_ROWS: dict[str, Callable[[Path], Path]] = {
     "bootstrapped with its rows": lambda folder: _set(_own(folder), **{"hoodie.bootstrap.base.path": "file:/elsewhere"}),

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import read_headers, scan_logs
-from pyhudi.execute.read_slice import ReadSpec, merge_columns, rows_without_columns, run_read
+from pyhudi.execute.read_slice import ReadSpec, merge_columns, rows_without_columns, run_read, told_by_path, with_constants
 from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey
@@ -162,7 +162,7 @@ def _logged(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Iterato
         mode = CdcMode.DATA_BEFORE_AFTER
         for mode, rows in _log_rows(storage, source, log):
             if mode is CdcMode.DATA_BEFORE_AFTER:
-                yield _Changes(rows.column("op"), _conformed(spec, rows, "before"), _conformed(spec, rows, "after"))
+                yield _Changes(rows.column("op"), *(_conformed(spec, source, rows, name) for name in ("before", "after")))
                 continue
             held.append(pa.Table.from_batches([rows]))
             if sum(table.num_rows for table in held) >= _LOOKUP_ROWS:
@@ -278,7 +278,7 @@ def _completed(spec: ChangeSpec, source: ChangeSource, mode: CdcMode, rows: pa.R
     operations, keys = rows.column("op"), rows.column("record_key")
     after = _looked_up(spec, source, source.after, keys, pc.not_equal(operations, DELETE))
     if mode is CdcMode.DATA_BEFORE:
-        return _Changes(operations, _conformed(spec, rows, "before"), after)
+        return _Changes(operations, _conformed(spec, source, rows, "before"), after)
     return _Changes(operations, _looked_up(spec, source, source.before, keys, pc.not_equal(operations, INSERT)), after)
 
 
@@ -303,12 +303,13 @@ def _looked_up(
     return known.structs(pc.if_else(wanted, keys, pa.scalar(None, pa.string())))
 
 
-def _conformed(spec: ChangeSpec, rows: pa.RecordBatch, name: str) -> pa.StructArray:
+def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, name: str) -> pa.StructArray:
     """An image of a change log in today's columns."""
     image = rows.column(name)
     fields = pa.RecordBatch.from_arrays(image.flatten(), schema=pa.schema(list(image.type)))
+    told = told_by_path(spec.reader, source.partition, spec.data_schema)
     table = conform_table(pa.Table.from_batches([fields]), spec.data_schema)
-    return _as_struct(spec, table, image.is_null())
+    return _as_struct(spec, with_constants(table, told, spec.data_schema), image.is_null())
 
 
 # Rows by key

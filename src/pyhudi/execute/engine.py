@@ -31,6 +31,8 @@ from pyhudi.table.slices import FileSlice
 T = TypeVar("T")
 R = TypeVar("R")
 
+_NO_COLUMNS = pa.schema([])
+
 
 @dataclass(frozen=True, slots=True)
 class PrepareRequest:
@@ -41,6 +43,7 @@ class PrepareRequest:
     instant_time: goes into auto-generated keys.  required_ordering: the ordering fields in which no row may lack a value.
     by_partition: the rows will be written partition by partition, so an engine may put them in that order as they come.
     looked_up: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
+    placing: partition columns of the rows that are left out of files: keys and paths are made of them, and then they go.
     """
 
     data_schema: pa.Schema
@@ -54,6 +57,12 @@ class PrepareRequest:
     required_ordering: tuple[str, ...] = ()
     by_partition: bool = False
     looked_up: bool = False
+    placing: pa.Schema = _NO_COLUMNS
+
+    @property
+    def taken_schema(self) -> pa.Schema:
+        """The columns that are taken of the rows, those that place them last."""
+        return pa.schema([*self.data_schema, *self.placing])
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,8 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     if request.keys_only:
         return _key_rows(request, batch)
     given = without_meta_fields(batch)
-    refuse_rounding(given, request.data_schema)
-    rows = conform(given, request.data_schema)
+    refuse_rounding(given, request.taken_schema)
+    rows = conform(given, request.taken_schema)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
     else:
@@ -61,7 +61,7 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     paths = partition_paths(request.keys, rows)
     for name in request.required_ordering:
         _refuse_unordered(column_at(rows, name), name)
-    return pa.table([keys, paths, *rows.columns], schema=incoming_schema(request))
+    return pa.table([keys, paths, *rows.columns[: len(request.data_schema)]], schema=incoming_schema(request))
 
 
 def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:

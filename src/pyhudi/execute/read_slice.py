@@ -12,7 +12,7 @@ Source: docs/formats/reading.md, "One slice" and "Schema".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -69,6 +69,7 @@ class ReadSpec:
     values_from_path: partition columns are taken from the path even where the file has them.
     use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
     past: which blocks count in the whole of a slice of which a part is read.
+    path_columns: columns of table_schema that stand in no file, or with values that do not count: the path tells them.
     """
 
     storage: StorageSpec
@@ -82,6 +83,7 @@ class ReadSpec:
     values_from_path: bool = False
     use_positions: bool = True
     past: InstantValidity | None = None
+    path_columns: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -142,15 +144,18 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         else:
             yield from read_base_file(storage, spec, slice_.partition, slice_.base.path)
         return
-    needed = merge_columns(spec)
-    condition = None if spec.condition is None else row_filter(spec.condition, needed)
+    wanted = merge_columns(spec)
+    constants = told_by_path(spec, slice_.partition, wanted)
+    needed = pa.schema([field for field in wanted if field.name not in constants])
+    condition = None if spec.condition is None else row_filter(spec.condition, wanted)
     scan, parts = merge_slice(storage, spec, slice_, needed)
     if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
         # Partial updates hold some columns; the others stand in the files before them.
         scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed)
     empty = True
     for part in parts:
-        rows = part.rows if condition is None else condition.keep(part.rows)
+        rows = with_constants(part.rows, constants, wanted)
+        rows = rows if condition is None else condition.keep(rows)
         if rows.num_rows:
             empty = False
             yield (
@@ -326,14 +331,36 @@ def _nulls(schema: pa.Schema, count: int) -> pa.Table:
     return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
 
 
+def told_by_path(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:
+    """The needed columns that no file holds, with their values in a partition."""
+    names = [name for name in needed.names if name in spec.path_columns]
+    return _parsed_values(spec, partition, needed, names)
+
+
+def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
+    """The rows with columns of one value each, put in the order of the schema, in place of those of these names."""
+    if not constants:
+        return rows
+    fields = [field for field in schema if field.name in constants or field.name in rows.column_names]
+    columns = [pa.repeat(constants[f.name], rows.num_rows) if f.name in constants else rows.column(f.name) for f in fields]
+    return pa.table(columns, schema=pa.schema(fields))
+
+
 def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: set[str]) -> dict[str, pa.Scalar]:
-    """Partition columns that come from the path: those that the file lacks, or all when asked for."""
-    usable = set(path_valued_columns(spec.keys))
-    taken = [name for name in needed.names if name in usable and (spec.values_from_path or name not in present)]
-    if not taken:
+    """Partition columns that come from the path: those that the file lacks or whose values there do not count, or all when asked
+    for.
+    """
+    usable = {*path_valued_columns(spec.keys), *spec.path_columns}
+    always = usable if spec.values_from_path else set(spec.path_columns)
+    taken = [name for name in needed.names if name in usable and (name in always or name not in present)]
+    return _parsed_values(spec, partition, needed, taken)
+
+
+def _parsed_values(spec: ReadSpec, partition: str, needed: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
+    if not names:
         return {}
     texts = dict(zip(partition_columns(spec.keys), parse_partition_path(spec.keys, partition), strict=True))
-    return {name: partition_value(texts[name], needed.field(name).type) for name in taken}
+    return {name: partition_value(texts[name], needed.field(name).type) for name in names}
 
 
 def _group_may_match(

@@ -112,6 +112,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def prefixes_single_keys(self) -> bool:
+        """Whether the key generator COMPLEX writes `field:value` for a record key of one field too, as for several."""
+        return self >= TableVersion.NINE
+
+    @property
     def names_format(self) -> bool:
         """Creators say in `hoodie.table.format` that the files are Hudi's own; without it nothing else is known."""
         return self >= TableVersion.NINE

@@ -5,7 +5,7 @@ Source: docs/formats/reading.md, "Partitions and path filters".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -44,16 +44,17 @@ class ReadPlan:
 
 
 def prune_partitions(
-    partitions: Iterable[str], keys: KeySpec, schema: pa.Schema, condition: Expr | None
+    partitions: Iterable[str], keys: KeySpec, schema: pa.Schema, condition: Expr | None, told: Collection[str] = ()
 ) -> tuple[tuple[str, ...], Pruning | None]:
     """The partitions that may hold rows for which the condition, bound to the schema, is true.
 
-    Only columns whose value a path tells are used; a path that does not fit the partition fields is kept.
+    Only columns whose value a path tells are used, and those of `told`, which have the path's text for a value; a path that does
+    not fit the partition fields is kept.
     """
     every = tuple(partitions)
     if condition is None or not keys.partition_fields:
         return every, None
-    kept = tuple(path for path in every if _may_match(path, keys, schema, condition))
+    kept = tuple(path for path in every if _may_match(path, keys, schema, condition, told))
     return kept, Pruning("partition paths", "partitions", len(kept), len(every))
 
 
@@ -63,10 +64,10 @@ def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: Pruning | No
     return ReadPlan(found, (pruning,) if pruning else ())
 
 
-def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr) -> bool:
+def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, told: Collection[str]) -> bool:
     try:
         texts = parse_partition_path(keys, path)
-        usable = set(path_valued_columns(keys))
+        usable = {*path_valued_columns(keys), *told}
         values = {
             name: partition_value(text, schema.field(name).type)
             for name, text in zip(partition_columns(keys), texts, strict=True)

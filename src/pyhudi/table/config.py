@@ -39,7 +39,7 @@ from pyhudi.format.properties import (
     table_checksum,
 )
 from pyhudi.format.versions import TableVersion, parse_table_version
-from pyhudi.records.keys.spec import KeySpec
+from pyhudi.records.keys.spec import KeyGenerator, KeySpec, partition_columns
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MergeMode, MergeSettings, UpdateMode, infer_merge_settings
 from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.records.ordering import Ordering
@@ -66,6 +66,9 @@ ORDERING_FIELDS = "hoodie.table.ordering.fields"
 UPDATE_MODE = "hoodie.table.partial.update.mode"
 MERGE_PROPERTY = "hoodie.record.merge.property."
 """What tables say that merge by modes: the update mode, and the prefix of the merge properties."""
+
+OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
+"""Whether files lack the partition columns."""
 
 
 _E = TypeVar("_E", bound=StrEnum)
@@ -112,6 +115,18 @@ class TableConfig:
     def is_cow(self) -> bool:
         """True for a copy-on-write table."""
         return self.table_type is TableType.COPY_ON_WRITE
+
+    @property
+    def path_columns(self) -> tuple[str, ...]:
+        """The partition columns, where the table says that its files lack them and paths tell their values; else none."""
+        return partition_columns(self.keys) if self.drop_partition_columns else ()
+
+    @property
+    def omitted_columns(self) -> tuple[str, ...]:
+        """The partition columns that writers leave out of the files.  The real Hudi does so in copy-on-write tables alone: the
+        files of a merge-on-read table hold them, whatever it says.
+        """
+        return self.path_columns if self.is_cow else ()
 
     @property
     def has_metadata_table(self) -> bool:
@@ -171,11 +186,11 @@ class TableConfig:
             history_path=f"{META_FOLDER}/{folder}/{values.get('hoodie.timeline.history.path', HISTORY_NAME)}"
             if version.layout.has_timeline_folder
             else f"{META_FOLDER}/{values.get('hoodie.archivelog.folder', ARCHIVE_NAME)}",
-            keys=KeySpec.from_properties(values),
+            keys=_key_spec(values, version),
             merge=merge,
             ordering_fields=ordering,
             populate_meta_fields=parse_bool(values, "hoodie.populate.meta.fields", default=True),
-            drop_partition_columns=parse_bool(values, "hoodie.datasource.write.drop.partition.columns", default=False),
+            drop_partition_columns=parse_bool(values, OMIT_COLUMNS, default=False),
             cdc_enabled=parse_bool(values, "hoodie.table.cdc.enabled", default=False),
             cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
             zone=UTC if zone_name == "UTC" else local_zone(),
@@ -351,6 +366,13 @@ class _LocalZone(tzinfo):
 
 
 _LOCAL_ZONE = _LocalZone()
+
+
+def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
+    """How the table names records; the version has a say in how keys are spelled."""
+    keys = KeySpec.from_properties(values)
+    spelled = version.prefixes_single_keys and keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1
+    return replace(keys, prefix_single_key=True) if spelled else keys
 
 
 def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], version: TableVersion) -> MergeSettings:

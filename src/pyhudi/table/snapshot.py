@@ -27,6 +27,7 @@ from pyhudi.format.avro.nodes import NO_DEFAULT, Record
 from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.closed import check_commit_open, check_open
 from pyhudi.table.config import TableConfig
@@ -67,6 +68,17 @@ class TableSchema:
         return cls(avro_to_arrow(text), text)
 
     @classmethod
+    def stored(cls, text: str, config: TableConfig) -> TableSchema:
+        """The columns that files hold, from the text that a commit or the table's creation carries: both may name, or lack, the
+        columns that writers leave out.
+        """
+        schema, omitted = cls.from_avro(text), frozenset(config.omitted_columns)
+        if not omitted.intersection(schema.arrow.names):
+            return schema
+        kept = pa.schema([field for field in schema.arrow if field.name not in omitted])
+        return cls(kept, arrow_to_avro(kept, config.name, text))
+
+    @classmethod
     def from_arrow(cls, schema: pa.Schema, table_name: str) -> TableSchema:
         """For a table of that name."""
         return cls(schema, arrow_to_avro(schema, table_name))
@@ -74,7 +86,10 @@ class TableSchema:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A table at one moment.  schema: None for a table without commits that was created without a schema."""
+    """A table at one moment.
+
+    schema: the columns that its files hold; None for a table without commits that was created without a schema.
+    """
 
     context: TableContext
     timeline: Timeline
@@ -92,6 +107,11 @@ class Snapshot:
     def config(self) -> TableConfig:
         """The table's settings."""
         return self.context.config
+
+    @property
+    def path_fields(self) -> pa.Schema:
+        """The columns that readers see after those of the files, whose values paths alone tell; see `load_path_fields`."""
+        return load_path_fields(self.config, self.schema)
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
         """All file groups of the partitions.  Raises SnapshotOutdated when files may be gone that the state counts."""
@@ -227,16 +247,34 @@ def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig) -
     """
     text = newest_schema(read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
     text = text or newest_schema(_archived_commits(store, None)) or config.create_schema or ""
-    return TableSchema.from_avro(text) if text else None
+    return TableSchema.stored(text, config) if text else None
+
+
+def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Schema:
+    """The partition columns that files lack, as readers see them.
+
+    A path tells text, and so a column is text; of the type that the table was created with where that is stated and the path
+    holds the value itself.  Source: docs/formats/reading.md, "Partitions and path filters".
+    """
+    stated = TableSchema.from_avro(config.create_schema).arrow if config.path_columns and config.create_schema else pa.schema([])
+    plain = path_valued_columns(config.keys)
+    held = frozenset(() if schema is None else schema.arrow.names)
+    return pa.schema(
+        [
+            stated.field(name).with_nullable(True) if name in plain and name in stated.names else pa.field(name, pa.string())
+            for name in config.path_columns
+            if name not in held
+        ]
+    )
 
 
 def load_schema_as_of(store: TimelineStore, timeline: Timeline, config: TableConfig, time: str) -> TableSchema | None:
     """The schema of the newest write requested at or before a time, active or archived; before all of them, the present one."""
     active = newest_schema(read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
     if active:
-        return TableSchema.from_avro(active)
+        return TableSchema.stored(active, config)
     archived = newest_schema(_archived_commits(store, time))
-    return TableSchema.from_avro(archived) if archived else load_schema(store, timeline, config)
+    return TableSchema.stored(archived, config) if archived else load_schema(store, timeline, config)
 
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:

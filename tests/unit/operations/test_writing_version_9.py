@@ -54,6 +54,20 @@ def test_a_new_table_has_the_properties_of_release_1_1(name: str, tmp_path: Path
         Table(made.uri, options={**options, PAYLOAD: "com.example.Other"})
 
 
+def test_keys_of_one_field_and_several_partition_fields_name_the_field(tmp_path: Path) -> None:
+    """As release 1.1.1 has it for the key generator COMPLEX: a record that two writers give different keys stands twice."""
+    table = Table.create(tmp_path / "t", record_key="id", partition_by=["a", "b"], ordering="ts", options=VERSION)
+    rows = pa.table({"id": ["x", "y"], "a": ["1", "2"], "b": ["1", "2"], "ts": [1, 1]})
+    for _ in range(2):
+        table.upsert(rows)
+    assert sorted(table.scan(["_hoodie_record_key"]).to_arrow()["_hoodie_record_key"].to_pylist()) == ["id:x", "id:y"]
+    assert table.scan(filter="id = 'x'").count() == table.lookup(["id:x"]).count() == 1
+    assert table.delete(rows.slice(1).select(["id", "a", "b"])).rows_deleted == 1
+    plain = Table.create(tmp_path / "eight", record_key="id", partition_by=["a", "b"], ordering="ts")
+    plain.upsert(rows)
+    assert sorted(plain.scan(["_hoodie_record_key"]).to_arrow()["_hoodie_record_key"].to_pylist()) == ["x", "y"]
+
+
 @pytest.mark.parametrize(
     ("options", "found"),
     [

@@ -731,11 +731,12 @@ class _Prepare:
 def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) -> DataFrame | None:
     """The incoming layout as native expressions; None when a column needs a cast that has to be Hudi's."""
     data: list[Column | str] = []
-    types = to_spark_schema(request.data_schema)
+    taken = request.taken_schema
+    types = to_spark_schema(taken)
     nulls = {field.name for field in given if pa.types.is_null(field.type)}
-    given = typed_nulls(given, request.data_schema)
+    given = typed_nulls(given, taken)
     columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
-    for field, spark in zip(request.data_schema, types.fields, strict=True):
+    for field, spark in zip(taken, types.fields, strict=True):
         if field.name not in columns.names:
             if not field.nullable:
                 raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
@@ -764,12 +765,12 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     key = (
         auto_key_column(request.instant_time)
         if request.keys.generates_keys
-        else key_column(request.keys, _fitting(columns, request.data_schema))
+        else key_column(request.keys, _fitting(columns, taken))
     )
-    path = path_column(request.keys, _fitting(columns, request.data_schema))
+    path = path_column(request.keys, _fitting(columns, taken))
     cast = frame.select(*data)
     # Keys are made of the cast values, as the embedded engine makes them.
-    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, cast.columns))
+    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, request.data_schema.names))
 
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:

@@ -160,8 +160,8 @@ def _divided(
     storage = open_storage(spec.storage)
     others: list[FileSlice] = []
     plain: list[FileSlice] = []
-    from_path = set(path_valued_columns(spec.keys)).intersection(needed.names)
-    path_only = bool(from_path) and (spec.values_from_path or snapshot.config.drop_partition_columns)
+    from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
+    path_only = not from_path.isdisjoint(needed.names)
     for slice_ in slices:
         uri = "" if slice_.base is None else storage.absolute(slice_.base.path)
         if slice_.base is not None:

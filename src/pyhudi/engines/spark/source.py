@@ -188,7 +188,7 @@ class PushedHudiReader(HudiReader):
         if known:
             condition = bind(known[0] if len(known) == 1 else And(tuple(known)), self._spec.table_schema)
             paths = dict.fromkeys(slice_.partition for slice_ in self._slices)
-            kept = set(prune_partitions(paths, self._keys, self._spec.table_schema, condition)[0])
+            kept = set(prune_partitions(paths, self._keys, self._spec.table_schema, condition, self._spec.path_columns)[0])
             self._slices = tuple(slice_ for slice_ in self._slices if slice_.partition in kept)
             given = self._spec.condition
             self._spec = replace(self._spec, condition=condition if given is None else And((given, condition)))

@@ -6,8 +6,9 @@ from pyhudi.errors import Unsupported
 from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
-from pyhudi.table.closed import check_open
+from pyhudi.table.closed import check_omission, check_open
 from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import load_path_fields, load_schema
 
 
 def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None:
@@ -33,10 +34,14 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
     check_merge_properties(config.merge)
     if config.base_file_format != "PARQUET":
         raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet is written")
-    if config.drop_partition_columns:
-        raise Unsupported(
-            f"the table at {uri} has hoodie.datasource.write.drop.partition.columns, and no partitions; such tables are read, "
-            "and not written"
-        )
+    check_omission(config)
+    if config.path_columns and not config.is_cow:
+        schema = load_schema(context.timeline, context.timeline.load(), config)
+        missing = () if schema is None else load_path_fields(config, schema).names
+        if missing:
+            raise Unsupported(
+                f"the merge-on-read table at {uri} was written without its partition columns ({', '.join(missing)}); such tables "
+                "are read, and not written: the real Hudi leaves them out of copy-on-write tables alone"
+            )
     if keeps_indexes:
         check_kept(context)

@@ -26,9 +26,11 @@ from pyhudi.records.normalise import normalise
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.table.closed import check_omission
 from pyhudi.table.config import (
     FORMAT,
     NATIVE,
+    OMIT_COLUMNS,
     ORDERING_FIELDS,
     PAYLOAD_PROPERTY,
     PRECOMBINE_FIELD,
@@ -151,6 +153,14 @@ _TIME_ZONE = Option(
     "time zone of instant times",
     stored_as="hoodie.table.timeline.timezone",
 )
+_OMIT = Option(
+    OMIT_COLUMNS,
+    bool,
+    "false",
+    "files of a copy-on-write table lack the partition columns, which are read from the path as text (or as the type that the "
+    "table was created with)",
+    stored_as=OMIT_COLUMNS,
+)
 _CHANGES = Option(
     "hoodie.table.cdc.enabled", bool, "false", "writes keep every single change", stored_as="hoodie.table.cdc.enabled"
 )
@@ -177,7 +187,6 @@ _FIXED = (
         "hoodie.table.ro.file.format",
     ),
     _fixed("hoodie.table.log.file.format", ("HOODIE_LOG",), "HOODIE_LOG", "hoodie.table.rt.file.format"),
-    _fixed("hoodie.datasource.write.drop.partition.columns", bool, "false"),
     _fixed("hoodie.table.multiple.base.file.formats.enable", bool, "false"),
     _fixed("hoodie.partition.metafile.use.base.format", bool, "false"),
     _fixed("hoodie.table.create.schema", str, None),
@@ -235,6 +244,7 @@ class TableSettings:
         ),
     ]
     time_zone: Annotated[str, _TIME_ZONE]
+    omits_partition_columns: Annotated[bool, _OMIT]
     keeps_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, _CHANGES_MODE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
@@ -302,7 +312,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.archivelog.folder": "history",
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
-        "hoodie.datasource.write.drop.partition.columns": "false",
+        _OMIT.key: _text(settings.omits_partition_columns),
         "hoodie.table.cdc.enabled": _text(settings.keeps_changes),
         "hoodie.table.multiple.base.file.formats.enable": "false",
         "hoodie.partition.metafile.use.base.format": "false",
@@ -331,6 +341,13 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         made = values.get(key, REGISTRY[key].default or "")
         if _plain(key, given) != _plain(key, made):
             raise Unsupported(f"option {key}={given} is refused: PyHudi creates tables whose {key} is {made or 'not set'}")
+    if settings.omits_partition_columns:
+        if settings.table_type is not TableType.COPY_ON_WRITE:
+            raise Unsupported(
+                f"{OMIT_COLUMNS}=true in a new merge-on-read table: partition columns are left out of copy-on-write tables alone "
+                "(the real Hudi passes the option over there)"
+            )
+        check_omission(new_table_config(values))
     return values
 
 
@@ -437,7 +454,7 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         "hoodie.table.initial.version": str(int(config.version)),
         "hoodie.table.base.file.format": config.base_file_format,
         "hoodie.table.log.file.format": "HOODIE_LOG",
-        "hoodie.datasource.write.drop.partition.columns": "false",
+        OMIT_COLUMNS: "false",
         "hoodie.table.multiple.base.file.formats.enable": "false",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.timeline.path": "timeline",

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, TableState
-from pyhudi.operations.read.query import Query, plan_snapshot_query
+from pyhudi.operations.read.query import Query, plan_snapshot_query, table_schema
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.time_travel import parse_as_of
 from pyhudi.records.conform import conform
@@ -28,7 +28,7 @@ from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import stored_value
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import TableSchema, load_snapshot
+from pyhudi.table.snapshot import load_snapshot
 
 MAX_COMBINATIONS = 1000
 """Composite keys that may be looked up at once in a table without meta columns, which has to compare field by field."""
@@ -52,9 +52,8 @@ def plan_lookup(
         snapshot = load_snapshot(context, settings.listing, as_of=None if as_of is None else parse_as_of(as_of))
         if snapshot.schema is None:
             raise TableState(f"the table at {context.storage.uri} has no commit yet, so it has no records to look up")
-        condition = _condition_of_rows(
-            context.config.keys, keys, snapshot.schema, has_meta_columns=context.config.populate_meta_fields
-        )
+        config, schema = context.config, table_schema(snapshot, meta_columns=False)
+        condition = _condition_of_rows(config.keys, keys, schema, has_meta_columns=config.populate_meta_fields)
     else:
         condition = _condition_of_texts(context, keys)
     return plan_snapshot_query(context, columns, condition, as_of=as_of, values_from_path=values_from_path, settings=settings)
@@ -71,7 +70,7 @@ def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
     return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist())) if len(keys) else Constant(False)
 
 
-def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: TableSchema, *, has_meta_columns: bool) -> Expr:
+def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_meta_columns: bool) -> Expr:
     if spec.generates_keys:
         raise InvalidRequest("the table generates its record keys: look records up by `_hoodie_record_key`")
     fields = spec.record_fields
@@ -82,7 +81,7 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: TableSchema, *, ha
     if len(places) < len(partition_columns(spec)) or any("." in name for name in (*fields, *places)):
         places = []
     heads = list(dict.fromkeys(name.split(".")[0] for name in (*fields, *places)))
-    wanted = pa.schema([schema.arrow.field(name).with_nullable(True) for name in heads])
+    wanted = pa.schema([schema.field(name).with_nullable(True) for name in heads])
     batches = [conform(batch, wanted) for batch in rows.select(heads).combine_chunks().to_batches()]
     parts: list[Expr] = []
     for batch in batches:

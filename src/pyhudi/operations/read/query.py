@@ -241,9 +241,8 @@ def plan_incremental_query(
                 f"files of the instants from {range_.start} to {range_.end or 'now'} were cleaned, or the instants "
                 f"archived; allow the fallback to the latest state ({FALL_BACK}=true) or begin later"
             )
-        partitions, pruning = prune_partitions(
-            snapshot.listing.partitions(), context.config.keys, spec.table_schema, spec.condition
-        )
+        every, schema = snapshot.listing.partitions(), spec.table_schema
+        partitions, pruning = prune_partitions(every, context.config.keys, schema, spec.condition, spec.path_columns)
         # Log blocks that came after the range do not hide what their keys were before.
         before = _validity(snapshot, max(i.request_time for i in instants))
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
@@ -260,7 +259,7 @@ def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata])
     then = newest_schema(metadata for _, metadata in sorted(commits.items(), key=lambda item: item[0].request_time, reverse=True))
     if not then or snapshot.schema is None or then == snapshot.schema.avro:
         return snapshot
-    schema = TableSchema.from_avro(then)
+    schema = TableSchema.stored(then, snapshot.config)
     return snapshot if continues(schema.arrow, snapshot.schema.arrow, SchemaMode.EVOLVE) else replace(snapshot, schema=schema)
 
 
@@ -270,7 +269,7 @@ def check_one_set_of_columns(snapshot: Snapshot, commits: Mapping[Instant, Commi
         text = newest_schema([metadata])
         if not text or snapshot.schema is None or text == snapshot.schema.avro:
             continue
-        then = TableSchema.from_avro(text).arrow
+        then = TableSchema.stored(text, snapshot.config).arrow
         if not continues(then, snapshot.schema.arrow, SchemaMode.EVOLVE):
             changes = ", ".join(schema_changes(then, snapshot.schema.arrow))
             raise TableState(
@@ -281,12 +280,15 @@ def check_one_set_of_columns(snapshot: Snapshot, commits: Mapping[Instant, Commi
 
 
 def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
-    """The table's columns.  Raises TableState for a table without commits that was created without a schema."""
+    """The table's columns, those that paths alone tell last.  Raises TableState for a table without commits that was created
+    without a schema.
+    """
     if snapshot.schema is None:
         raise TableState(
             f"the table at {snapshot.context.storage.uri} has no commit yet and was created without a schema; write to it first"
         )
-    return with_meta_fields(snapshot.schema.arrow) if meta_columns else snapshot.schema.arrow
+    columns = pa.schema([*snapshot.schema.arrow, *snapshot.path_fields])
+    return with_meta_fields(columns) if meta_columns else columns
 
 
 def _check_as_of(snapshot: Snapshot, time: str) -> None:
@@ -341,7 +343,8 @@ def _read_spec(
         use_positions=settings.use_positions,
     )
     bound = None if condition is None else bind(parse_filter(condition), stored)
-    return replace(spec, condition=bound, values_from_path=values_from_path)
+    path_columns = tuple(snapshot.path_fields.names)
+    return replace(spec, condition=bound, values_from_path=values_from_path, path_columns=path_columns)
 
 
 def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[str]:

@@ -140,7 +140,8 @@ def plan_filtered_read(
 
     as_of: a request time; base_files_only: slices come without their logs, and those without a base file not at all.
     """
-    partitions, pruning = prune_partitions(snapshot.listing.partitions(), spec.keys, spec.table_schema, spec.condition)
+    every, schema = snapshot.listing.partitions(), spec.table_schema
+    partitions, pruning = prune_partitions(every, spec.keys, schema, spec.condition, spec.path_columns)
     plan = None
     if spec.condition is not None and settings.skip_data and partitions:
         request = _Request(snapshot, spec, spec.condition, settings, as_of, base_files_only)
@@ -178,7 +179,8 @@ class _Request:
     @property
     def unusable(self) -> frozenset[str]:
         """Columns whose values come from paths, whatever the files hold."""
-        return frozenset(path_valued_columns(self.spec.keys)) if self.spec.values_from_path else frozenset()
+        all_told = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
+        return frozenset((*self.spec.path_columns, *all_told))
 
     def plan(self, partitions: Sequence[str]) -> ReadPlan | None:
         listing = self.snapshot.listing

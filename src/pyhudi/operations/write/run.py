@@ -195,6 +195,7 @@ class _Write:
             required_ordering=self.context.config.ordering_fields if compares else (),
             by_partition=shape.in_bulk or shape.replaces,
             looked_up=shape.looks_up and not shape.routes,
+            placing=schemas.placing,
         )
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot) -> WriteResult:

@@ -24,11 +24,14 @@ from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, TableSchema
 
+_NO_COLUMNS = pa.schema([])
+
 
 @dataclass(frozen=True, slots=True)
 class WriteSchemas:
     """The table's columns after the write, and how records are named and merged.
 
+    data_schema: those that its files hold.  placing: partition columns of the rows that are left out of files.
     rule: for duplicates among the incoming rows; stored_rule: for an incoming and a stored record.  keys_only: rows only delete.
     unplaced: they name no partition, so all partitions are searched.  given: the columns of a partial update.  changes: of the
     table's columns, for the result.
@@ -43,6 +46,7 @@ class WriteSchemas:
     unplaced: bool
     given: pa.Schema | None = None
     changes: tuple[str, ...] = ()
+    placing: pa.Schema = _NO_COLUMNS
 
     @classmethod
     def of(cls, context: TableContext, snapshot: Snapshot, incoming: pa.Schema, settings: WriteSettings) -> WriteSchemas:
@@ -50,14 +54,20 @@ class WriteSchemas:
         config = context.config
         current = None if settings.anew else snapshot.schema
         keys_only = settings.operation is WriteOperation.DELETE
+        placing = _NO_COLUMNS
         if keys_only:
             _check_delete_columns(config.keys, incoming)
             if current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to delete")
-            _check_delete_types(config.keys, incoming, current.arrow)
+            _check_delete_types(config.keys, incoming, pa.schema([*current.arrow, *snapshot.path_fields]))
             data_schema, text = current.arrow, current.avro
         else:
             columns = without_meta_fields(incoming)
+            brought = columns
+            if config.omitted_columns:
+                check_columns(config.keys, config.ordering_fields, normalise(brought))
+                placing = _placing(snapshot, columns)
+                columns = pa.schema([field for field in columns if field.name not in placing.names])
             if settings.partial and current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to update")
             if current is not None:
@@ -72,7 +82,7 @@ class WriteSchemas:
             )
             if settings.anew and snapshot.schema is not None and settings.schema_mode is not SchemaMode.EVOLVE:
                 _check_goes_on(context, snapshot.schema.arrow, data_schema)
-            check_columns(config.keys, config.ordering_fields, normalise(columns))
+            check_columns(config.keys, config.ordering_fields, normalise(brought))
             text = arrow_to_avro(data_schema, config.name, current.avro if current else None)
             _check_delete_flag(data_schema)
         rule = merge_rule(config.merge, TableSchema(data_schema, text).defaults)
@@ -94,12 +104,23 @@ class WriteSchemas:
         elif some and not rule.picks:
             among_rows = PartialRows(rule)
         changes = schema_changes(current.arrow, data_schema) if current else ()
-        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes)
+        return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes, placing)
 
     @property
     def partial(self) -> bool:
         """True when the rows lack columns, which keep their values."""
         return self.given is not None and len(self.given) < len(self.data_schema)
+
+
+def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
+    """The columns that files leave out, with the types that paths are made of.
+
+    Where the table states no type, each batch has its own: a path is text, and so is what is read of it.
+    """
+    given = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
+    stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
+    typed = pa.schema([next((field for field in stated if field.name == own.name), own) for own in given])
+    return evolve(typed, given, SchemaMode.STRICT, fixed=_fixed_columns(snapshot.config))
 
 
 def _fixed_columns(config: TableConfig) -> Mapping[str, str]:
