@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant
+from pyhudi.operations.action.rollback import rollback_failed_attempt, take_back_write
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.storage import liveness
@@ -125,7 +125,7 @@ def abandon(transaction: Transaction) -> None:
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
     try:
-        rollback_instant(context, pending, transaction.settings)
+        take_back_write(context, pending, transaction.settings)
     except InstantNotFound:
         # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them,
         # also where their markers stood before and went with the rollback.

@@ -168,6 +168,9 @@ def settle_plan(context: TableContext, settings: CommitSettings, instant: Instan
     """
     if not never and not is_abandoned(context, instant, settings):
         return False
+    if liveness.is_alive(context.storage, context.env, instant.request_time, settings.heartbeats):
+        # Whoever carries it out finds out by itself, and need not be told by each writer in a turn at the lock.
+        return False
     try:
         drop_plan(context, settings, instant.request_time, instant.action)
     except PlanTaken:

@@ -6,6 +6,8 @@
     3. delete the files
     4. lock: remove the instant's pending files, publish `<R>_<C>.rollback`; then remove its markers
 
+A writer that takes its own write back deletes the files first, and does the rest in one turn at the lock (`take_back_write`).
+
 A rollback that died is found by its pending instant and finished from its plan, by several processes at once if need be: each
 step may be repeated.  A write cannot complete while a rollback of it is pending (see `transaction`).  Log files are deleted
 like base files (table version 8).
@@ -15,7 +17,7 @@ Source: docs/formats/writing.md, "Rollback".
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -75,8 +77,11 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
     if settings.failed_writes == "NEVER":
         return tuple(done)
     rolled = {result.rolled_back for result in done}
-    for instant in reversed(timeline.pending_writes()):
-        if instant.request_time not in rolled and not _is_alive(context, settings, instant):
+    dead = [i for i in timeline.pending_writes() if i.request_time not in rolled and not _is_alive(context, settings, i)]
+    if dead:
+        # A writer removes its heartbeat when its write is complete or taken back: of what is pending no more, that said nothing.
+        pending = {i.step for i in context.timeline.load().pending_writes()}
+        for instant in reversed([i for i in dead if i.step in pending]):
             planned = _request(context, instant, settings, failed_only=True)
             if planned is not None:
                 done.append(_execute(context, settings, *planned))
@@ -86,8 +91,18 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
 
 
 def finish_pending_rollbacks(context: TableContext, settings: CommitSettings, timeline: Timeline) -> tuple[RollbackResult, ...]:
-    """Carry rollbacks that died to their end."""
-    finished = (_finish_pending_rollback(context, settings, instant) for instant in timeline.pending(Action.ROLLBACK))
+    """Carry rollbacks that died to their end.
+
+    A writer that lives and takes its own write back is left to it: all who begin meanwhile would queue for the lock to do it too.
+    """
+    own = load_rollback_targets(context.timeline, timeline)
+    busy = {
+        r.request_time
+        for target, r in own.items()
+        if liveness.is_alive(context.storage, context.env, target, settings.heartbeats)
+    }
+    pending = (instant for instant in timeline.pending(Action.ROLLBACK) if instant.request_time not in busy)
+    finished = (_finish_pending_rollback(context, settings, instant) for instant in pending)
     return tuple(result for result in finished if result is not None)
 
 
@@ -101,6 +116,30 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
     planned = _request(context, instant, settings, failed_only=False)
     assert planned is not None, "only a rollback of failed writes finds nothing to do"
     return _execute(context, settings, *planned)
+
+
+@observed("rollback")
+def take_back_write(context: TableContext, instant: Instant, settings: CommitSettings) -> RollbackResult:
+    """Roll back a write of this process that is under way and will not commit.  Raises InstantNotFound when others did.
+
+    Nobody but this process writes files of the instant, and its markers stay until all is done: so the files can go before the
+    rollback is planned, and one turn at the lock is enough where there are two otherwise.
+    """
+    begun_ms = context.env.now_ms()
+    # A child of fork unwinds writes of its parent, which lives.
+    _refuse_alive(context, settings, instant)
+    marked = sorted({path for path, _ in Markers(context.storage, instant.request_time).list()})
+    context.storage.delete(marked)
+    with context.locked(settings.lock_wait_ms) as held:
+        planned = _request_under_lock(held, instant, settings, failed_only=False)
+        assert planned is not None, "only a rollback of failed writes finds nothing to do"
+        requested, plan = planned
+        files = _files_by_partition(plan.rollback_requests or ())
+        named = {_path(context, partition, file) for partition, found in files.items() for file in found}
+        # A task that is still running may have written another one, and rings go once the rollback stands on the timeline.
+        if named <= set(marked) and instant.action is not Action.REPLACECOMMIT:
+            return _publish(held, settings, requested, plan, files, begun_ms)
+    return _execute(context, settings, requested, plan)
 
 
 def rollback_failed_attempt(
@@ -122,34 +161,38 @@ def _request(
     The write is looked up anew under the lock: since the caller saw it, it may have completed or gone.
     failed_only: None then, and when its writer turns out to live.
     """
-    if not context.config.version.has_one_log_file_per_commit:
-        raise Unsupported(f"rollback on table version {int(context.config.version)} is not built; upgrade the table first")
     with context.locked(settings.lock_wait_ms) as held:
-        store = held.timeline
-        timeline = store.load()
-        pending = load_rollback_targets(store, timeline).get(instant.request_time)
-        if pending is not None:
-            plan = _read_plan(held, pending)
-            _begin(held, timeline, pending, plan)
-            return pending, plan
-        present = next((i for i in timeline.instants if i.step == instant.step), None)
-        if failed_only and (present is None or present.is_completed or _is_alive(context, settings, present)):
-            return None
-        if failed_only and present is not None and present.state is State.REQUESTED and present.action is Action.COMPACTION:
-            return None
-        if present is None:
-            raise InstantNotFound(f"instant {instant.request_time} of {context.storage.uri} is gone: it was rolled back already")
-        if present.is_completed:
-            check_may_go(context, timeline, present)
-        elif _is_alive(context, settings, present):
-            raise TableState(
-                f"the writer of {present.action} {present.request_time} lives; stop it before rolling its write back"
-            )
-        plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(context, present))
-        time = new_instant_time(context, timeline, settings)
-        requested = store.request(time, Action.ROLLBACK, plan.encode(context.env.token_bytes(16)))
-        _begin(held, timeline, requested, plan)
-        return requested, plan
+        return _request_under_lock(held, instant, settings, failed_only=failed_only)
+
+
+def _request_under_lock(
+    held: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
+) -> tuple[Instant, RollbackPlan] | None:
+    if not held.config.version.has_one_log_file_per_commit:
+        raise Unsupported(f"rollback on table version {int(held.config.version)} is not built; upgrade the table first")
+    store = held.timeline
+    timeline = store.load()
+    pending = load_rollback_targets(store, timeline).get(instant.request_time)
+    if pending is not None:
+        plan = _read_plan(held, pending)
+        _begin(held, timeline, pending, plan)
+        return pending, plan
+    present = next((i for i in timeline.instants if i.step == instant.step), None)
+    if failed_only and (present is None or present.is_completed or _is_alive(held, settings, present)):
+        return None
+    if failed_only and present is not None and present.state is State.REQUESTED and present.action is Action.COMPACTION:
+        return None
+    if present is None:
+        raise InstantNotFound(f"instant {instant.request_time} of {held.storage.uri} is gone: it was rolled back already")
+    if present.is_completed:
+        check_may_go(held, timeline, present)
+    else:
+        _refuse_alive(held, settings, present)
+    plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(held, present))
+    time = new_instant_time(held, timeline, settings)
+    requested = store.request(time, Action.ROLLBACK, plan.encode(held.env.token_bytes(16)))
+    _begin(held, timeline, requested, plan)
+    return requested, plan
 
 
 def _finish_pending_rollback(context: TableContext, settings: CommitSettings, instant: Instant) -> RollbackResult | None:
@@ -206,47 +249,67 @@ def _read_plan(context: TableContext, instant: Instant) -> RollbackPlan:
 def _execute(context: TableContext, settings: CommitSettings, requested: Instant, plan: RollbackPlan) -> RollbackResult:
     """Delete what a rollback that has begun names, and publish it."""
     storage = context.storage
-    target, action = _target_of(context, requested, plan)
     begun_ms = context.env.now_ms()
-    partitions: dict[str, RollbackPartitionMetadata] = {}
-    deleted: list[str] = []
-    for partition, files in _files_by_partition(plan.rollback_requests or ()).items():
-        paths = [_path(context, partition, file) for file in files]
-        storage.delete(paths)
-        deleted.extend(paths)
+    files = _files_by_partition(plan.rollback_requests or ())
+    for partition, found in files.items():
+        storage.delete([_path(context, partition, file) for file in found])
         # What was being written when the writer died has no name yet; nobody who lives is silent for so long.
         storage.sweep_unfinished(partition, begun_ms - settings.heartbeats.patience_ms)
-        partitions[partition] = RollbackPartitionMetadata(
-            partition_path=partition, success_delete_files=tuple(files), failed_delete_files=()
-        )
+    target, action = _target_of(context, requested, plan)
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         remove_rings(context, target)
     with context.locked(settings.lock_wait_ms) as held:
-        store, storage = held.timeline, held.storage
-        timeline = store.load()
-        own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
-        if not own or own[0].state is State.COMPLETED:
-            # The target may be under way again by now: what has its name is not ours to remove.
-            return RollbackResult(requested.request_time, target, tuple(deleted))
-        metadata = RollbackMetadata(
-            start_rollback_time=requested.request_time,
-            time_taken_in_millis=max(0, context.env.now_ms() - begun_ms),
-            total_files_deleted=len(deleted),
-            commits_rollback=(target,),
-            partition_metadata=partitions,
-            instants_rollback=(InstantInfo(target, action.value),),
-        )
-        # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
-        mirror_rollback(held, requested.request_time, target, partitions, timeline)
-        Markers(storage, target).delete()
-        if not action.keeps_plan:
-            # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
-            liveness.forget(storage, target)
-        for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
-            store.remove_pending(target, pending, *states)
-        time = new_instant_time(context, timeline, settings)
-        store.complete(requested, Action.ROLLBACK, time, metadata.encode(context.env.token_bytes(16)))
-    return RollbackResult(requested.request_time, target, tuple(deleted))
+        return _publish(held, settings, requested, plan, files, begun_ms)
+
+
+def _publish(
+    held: TableContext,
+    settings: CommitSettings,
+    requested: Instant,
+    plan: RollbackPlan,
+    files: Mapping[str, Sequence[str]],
+    begun_ms: int,
+) -> RollbackResult:
+    """Remove the instant that a rollback undoes, and complete the rollback, whose files are deleted.  held: under the lock.
+
+    files: by partition, as the plan names them.  begun_ms: when their deletion began.
+    """
+    store, storage = held.timeline, held.storage
+    target, action = _target_of(held, requested, plan)
+    deleted = tuple(_path(held, partition, file) for partition, found in files.items() for file in found)
+    timeline = store.load()
+    own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
+    if not own or own[0].state is State.COMPLETED:
+        # The target may be under way again by now: what has its name is not ours to remove.
+        return RollbackResult(requested.request_time, target, deleted)
+    partitions = {
+        partition: RollbackPartitionMetadata(partition_path=partition, success_delete_files=tuple(found), failed_delete_files=())
+        for partition, found in files.items()
+    }
+    metadata = RollbackMetadata(
+        start_rollback_time=requested.request_time,
+        time_taken_in_millis=max(0, held.env.now_ms() - begun_ms),
+        total_files_deleted=len(deleted),
+        commits_rollback=(target,),
+        partition_metadata=partitions,
+        instants_rollback=(InstantInfo(target, action.value),),
+    )
+    # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
+    mirror_rollback(held, requested.request_time, target, partitions, timeline)
+    Markers(storage, target).delete()
+    if not action.keeps_plan:
+        # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
+        liveness.forget(storage, target)
+    for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
+        store.remove_pending(target, pending, *states)
+    time = new_instant_time(held, timeline, settings)
+    store.complete(requested, Action.ROLLBACK, time, metadata.encode(held.env.token_bytes(16)))
+    return RollbackResult(requested.request_time, target, deleted)
+
+
+def _refuse_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> None:
+    if _is_alive(context, settings, instant):
+        raise TableState(f"the writer of {instant.action} {instant.request_time} lives; stop it before rolling its write back")
 
 
 def _is_alive(context: TableContext, settings: CommitSettings, instant: Instant) -> bool:

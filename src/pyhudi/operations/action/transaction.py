@@ -168,6 +168,8 @@ class Transaction:
         met = None if shares_groups else self.begun_on
         if start is not None and met is not None:
             wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, groups)
+        if start is not None and not shares_groups:
+            self._give_up_early(start, groups)
         with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
             files = held.timeline.load_files()
@@ -197,6 +199,16 @@ class Transaction:
     def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId]) -> None:
         """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
         self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False)
+
+    def _give_up_early(self, start: WriteStart, groups: Collection[FileGroupId]) -> None:
+        """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win."""
+        try:
+            self.check_conflicts(start, groups)
+        except WriteConflict:
+            raise
+        except HudiError:
+            # Without the lock, what is being archived may be gone between two reads.  The check that counts comes under it.
+            return
 
     def check_ours(self, files: Collection[Instant], state: State) -> None:
         """Raises WriteConflict when another process has rolled the action back, or is about to.

@@ -1,0 +1,129 @@
+"""How often a write stands in the queue for the table's lock: what many writers wait for is one another's turns.
+
+A write that lands takes two, to begin and to commit.  One that has lost takes one to begin and one to be taken back, and nobody
+takes any for what a living process does itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import WriteConflict
+from pyhudi.format.instants import Action, Instant, State
+from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_instant
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import Transaction
+from pyhudi.options import parse_options
+from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.heartbeats import heartbeat_path
+from pyhudi.storage.locks import StorageLock
+from tests.simulation.tables import World
+
+OPTIONS: dict[str, object] = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.write.num.retries.on.conflict.failures": 0,
+    "pyhudi.threads": 1,
+}
+KINDS = ("cow", "mor")
+
+
+class CountedLock(StorageLock):
+    turns = 0
+
+    def acquire(self, timeout_ms: int | None = None) -> None:
+        super().acquire(timeout_ms)
+        self.turns += 1
+
+
+def counted(world: World, watch: Callable[[int, Call], None] | None = None) -> tuple[Table, CountedLock]:
+    """The table as a process of its own opens it, with a lock that counts its turns."""
+    table = world.table
+    lock = CountedLock(table.context.storage, world.environment)
+    table._open.context = replace(table.context, lock=lock, storage=FaultyStorage(table.context.storage, watch=watch))
+    return table, lock
+
+
+def grown(kind: str) -> World:
+    world = World(kind, OPTIONS)
+    world.upsert({"k0": 0, "k1": 1})
+    return world
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_lands_takes_two(kind: str) -> None:
+    world = grown(kind)
+    table, lock = counted(world)
+    table.upsert(world.table.scan().to_arrow())
+    assert lock.turns == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind: str) -> None:
+    world = grown(kind)
+    others = iter([lambda: world.upsert({"k0": 100})])
+
+    def meanwhile(number: int, call: Call) -> None:
+        if call.path.endswith(".inflight"):
+            next(others, lambda: None)()
+
+    table, lock = counted(world, meanwhile)
+    before = table.scan().to_arrow()
+    with pytest.raises(WriteConflict, match="changed meanwhile"):
+        table.upsert(before)
+    assert lock.turns == 2
+    timeline = world.table.timeline()
+    assert timeline.pending() == ()
+    assert len(timeline.completed(Action.ROLLBACK)) == 1
+    assert world.scanned() == world.rows
+    assert world.table.validate().ok
+
+
+def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
+    world = grown("cow")
+    context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+    other = Transaction.begin(context, Action.COMMIT, settings)
+    other.start()
+
+    gone = False
+
+    def ends(number: int, call: Call) -> None:
+        # The timeline was loaded, with the write pending on it; its heartbeat goes when it is over.
+        nonlocal gone
+        if call.path.endswith(heartbeat_path(other.instant_time)) and not gone:
+            gone = True
+            context.timeline.remove_pending(other.instant_time, Action.COMMIT, State.INFLIGHT, State.REQUESTED)
+            other.heartbeat.stop(delete=True)
+
+    table, lock = counted(world, ends)
+    table.upsert(world.table.scan().to_arrow())
+    assert gone
+    assert lock.turns == 2
+
+
+def test_a_writer_that_lives_takes_its_own_write_back() -> None:
+    world = grown("cow")
+    context, settings = world.table.context, CommitSettings.of(parse_options(world.options))
+    write = Transaction.begin(context, Action.COMMIT, settings)
+    write.start()
+    write.heartbeat.stop(delete=True)
+    faulty = replace(context, storage=FaultyStorage(context.storage, Fault(3, Moment.AFTER, Outcome.CRASH)))
+    with pytest.raises(SimulatedCrash):
+        rollback_instant(faulty, Instant(write.instant_time, Action.COMMIT, State.INFLIGHT), settings)
+    pending = world.table.timeline().pending(Action.ROLLBACK)
+    assert len(pending) == 1
+    # As real Hudi's: a heartbeat without content is believed while it is fresh.
+    context.storage.put(heartbeat_path(write.instant_time), b"")
+    table, lock = counted(world)
+    assert finish_pending_rollbacks(table.context, settings, table.timeline()) == ()
+    assert lock.turns == 0
+    world.environment.advance_ms(settings.heartbeats.patience_ms + 1)
+    assert [done.rolled_back for done in finish_pending_rollbacks(table.context, settings, table.timeline())] == [
+        write.instant_time
+    ]
+    assert world.scanned() == world.rows
