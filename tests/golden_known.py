@@ -11,10 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-_BY_ID = "columns go by ids, and files are read by names"
 NOT_READ: dict[tuple[str, str], str] = {
-    ("cow_schema_on_read", "snapshot"): _BY_ID,
-    ("mor_schema_on_read", "snapshot"): _BY_ID,
     ("cow_bootstrapped", "snapshot"): "rows lie in files outside of the table",
 }
 """(case, query) -> why it cannot be read."""

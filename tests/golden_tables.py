@@ -62,7 +62,7 @@ def golden_cases(*, with_traits: Collection[str] = (), without_traits: Collectio
     ]
 
 
-CLOSED_TRAITS = frozenset({"schema_on_read", "bootstrap"})
+CLOSED_TRAITS = frozenset({"bootstrap"})
 """Traits of tables that PyHudi refuses whatever is asked of them."""
 
 

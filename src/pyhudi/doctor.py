@@ -33,6 +33,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError
 from pyhudi.format.instants import Action, State, format_instant_time, parse_instant_time
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
+from pyhudi.operations.action.gate import check_goes_by_names
 from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX
 from pyhudi.operations.admin.create import ORDERING
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
@@ -271,6 +272,10 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
         check_open(context)
     except HudiError as error:
         yield Finding(Severity.ERROR, "settings", str(error), "write it anew with Apache Hudi, without what closes it")
+    try:
+        check_goes_by_names(context)
+    except HudiError as error:
+        yield warn(str(error), "write it with Apache Hudi, or keep it for reading")
     if not config.version.is_writable:
         finding = f"the table has version {int(config.version)}: it is read, and not written"
         yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")

@@ -396,8 +396,9 @@ class Inspection:
             for slice_ in slices:
                 if slice_.base is None:
                     continue
+                moved = frozenset() if snapshot.ids is None else snapshot.ids.moved(slice_.base.name.instant_time)
                 with open_base_file(self._context.storage, slice_.base.path) as file:
-                    ranges = footer_ranges(file.metadata, schema, schema.names)
+                    ranges = footer_ranges(file.metadata, schema, [name for name in schema.names if name not in moved])
                 rows += [_range_row(partition, slice_.base.name.text, name, found, schema) for name, found in ranges.items()]
         return pa.Table.from_pylist(rows, schema=COLUMN_STATS_SCHEMA)
 

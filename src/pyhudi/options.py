@@ -130,6 +130,7 @@ MOOT: dict[str, str] = {
     "hoodie.write.lock.zookeeper.port": "the port stands in hoodie.write.lock.zookeeper.url, and Hudi reads it there too",
     "hoodie.datasource.read.incr.skip_compact": "compaction keeps commit times, so it adds nothing to an incremental query",
     "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
+    "hoodie.schema.on.read.enable": "columns go by ids wherever the table has a history of them",
     "hoodie.metrics.on": "results carry their own figures",
     "path": "the path is the argument of the call",
 }
@@ -147,7 +148,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.archive.async": ("archival runs after the commit or by a call of its own", ("false",)),
     "hoodie.clean.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
     "hoodie.cleaner.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
-    "hoodie.schema.on.read.enable": ("schema on read is not built", ("false",)),
     "hoodie.allow.operation.metadata.field": (
         "the _hoodie_operation column is not written: Hudi's Spark writers leave it empty and lose updates of log files with it",
         ("false",),

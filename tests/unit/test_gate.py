@@ -64,15 +64,17 @@ READ_ONLY: dict[str, Callable[[Path], Path]] = {
     "version 6, merge on read": partial(_golden, "mor_v6"),
 }
 CLOSED: dict[str, Callable[[Path], Path]] = {
-    "evolved on read, copy on write": partial(_golden, "cow_schema_on_read"),
-    "evolved on read, merge on read": partial(_golden, "mor_schema_on_read"),
     "bootstrapped without its rows": partial(_golden, "cow_bootstrapped"),
+}
+BY_IDS: dict[str, Callable[[Path], Path]] = {
+    "columns by ids, copy on write": partial(_golden, "cow_schema_on_read"),
+    "columns by ids, merge on read": partial(_golden, "mor_schema_on_read"),
 }
 WITH_ROWS: dict[str, Callable[[Path], Path]] = {
     "bootstrapped with its rows": lambda folder: _set(_own(folder), **{"hoodie.bootstrap.base.path": "file:/elsewhere"}),
     "files that are not Parquet": lambda folder: _set(_own(folder), **{"hoodie.table.base.file.format": "ORC"}),
 }
-NOT_WRITTEN = {**READ_ONLY, **CLOSED, **WITH_ROWS}
+NOT_WRITTEN = {**READ_ONLY, **CLOSED, **BY_IDS, **WITH_ROWS}
 
 
 # Verbs
@@ -298,7 +300,7 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
         refused(name, partial(command, name, line), HudiError)
 
 
-@pytest.mark.parametrize("kind", [*READ_ONLY, *CLOSED])
+@pytest.mark.parametrize("kind", [*READ_ONLY, *CLOSED, *BY_IDS])
 def test_looking_and_reading_change_nothing(kind: str, tmp_path: Path) -> None:
     path = NOT_WRITTEN[kind](tmp_path)
     before = content(path)

@@ -30,6 +30,7 @@ from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey
 from pyhudi.plan.changes import ChangeKind, ChangeSource
+from pyhudi.records.column_ids import by_ids
 from pyhudi.records.conform import conform_table, relabel_array
 from pyhudi.records.filters.arrow import row_filter
 from pyhudi.records.filters.tree import Expr
@@ -201,15 +202,8 @@ def _appended(storage: Storage, spec: ChangeSpec, source: ChangeSource) -> Itera
     """Each key of the log, as it stood before the log was written and after; an entry that lost to an older one gives nothing."""
     assert source.log is not None and source.before is not None and source.after is not None, "plan_changes fills them in"
     reader = spec.reader
-    scan = scan_logs(
-        storage,
-        [source.log],
-        merge_columns(replace(reader, output=pa.schema([]))),
-        reader.keys,
-        reader.rule,
-        reader.validity,
-        populate_meta_fields=reader.populate_meta_fields,
-    )
+    needed = merge_columns(replace(reader, output=pa.schema([])))
+    scan = scan_logs(storage, [source.log], reader.of_logs(needed))
     touched = _Keys([scan.records.keys])
     before, after = (
         _Known(spec, [rows.filter(touched.hold(_keys(spec, rows))) for rows in _rows(spec, slice_)])
@@ -308,7 +302,9 @@ def _conformed(spec: ChangeSpec, source: ChangeSource, rows: pa.RecordBatch, nam
     image = rows.column(name)
     fields = pa.RecordBatch.from_arrays(image.flatten(), schema=pa.schema(list(image.type)))
     told = told_by_path(spec.reader, source.partition, spec.data_schema)
-    table = conform_table(pa.Table.from_batches([fields]), spec.data_schema)
+    ids = spec.reader.ids
+    origins = None if ids is None else ids.origins(source.instant_time)
+    table = conform_table(by_ids(pa.Table.from_batches([fields]), origins, spec.data_schema), spec.data_schema)
     return _as_struct(spec, with_constants(table, told, spec.data_schema), image.is_null())
 
 

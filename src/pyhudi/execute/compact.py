@@ -189,15 +189,7 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
         )
     reader = spec.reader
     begun_ms = spec.clock_ms()
-    scan = scan_logs(
-        storage,
-        slice_.logs,
-        merge_columns(reader),
-        reader.keys,
-        reader.rule,
-        reader.validity,
-        populate_meta_fields=reader.populate_meta_fields,
-    )
+    scan = scan_logs(storage, slice_.logs, reader.of_logs(merge_columns(reader)))
     read_ms = spec.clock_ms() - begun_ms
     # A log compaction stands for what earlier ones merged, by standing for them.
     instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))

@@ -33,8 +33,9 @@ from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlo
 from pyhudi.format.log.positions import Positions, decode_positions
 from pyhudi.format.log.whole import check_whole
 from pyhudi.format.ordering_values import unwrap_ordering, unwrap_tuples
+from pyhudi.records.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.records.columns import field_at
-from pyhudi.records.conform import conform
+from pyhudi.records.conform import conform_table
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.log_merge import LogMerger, LogRecords
@@ -116,35 +117,39 @@ class LogScan:
     record_count: int
 
 
-def scan_logs(
-    storage: Storage,
-    logs: Sequence[LogFile],
-    schema: pa.Schema,
-    keys: KeySpec,
-    rule: MergeRule,
-    validity: InstantValidity,
-    *,
-    populate_meta_fields: bool = True,
-    base_instant: str | None = None,
-) -> LogScan:
-    """The merged records of a slice's logs.
+@dataclass(frozen=True, slots=True)
+class LogsWanted:
+    """What a scan of logs is to give.
 
     schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
-    them; key fields too when meta fields are not populated.  base_instant: that of the slice's base file, to merge by record
-    positions where all blocks name rows of that file; None to merge by key.
+    them; key fields too when meta fields are not populated.  rule, validity: how records are merged and which blocks count.
+    ids: of the columns, where blocks are read by these; None where they are read by names.
+    """
+
+    schema: pa.Schema
+    keys: KeySpec
+    rule: MergeRule
+    validity: InstantValidity
+    populate_meta_fields: bool
+    ids: ColumnIds | None
+
+
+def scan_logs(storage: Storage, logs: Sequence[LogFile], wanted: LogsWanted, *, base_instant: str | None = None) -> LogScan:
+    """The merged records of a slice's logs.
+
+    base_instant: that of the slice's base file, to merge by record positions where all blocks name rows of that file; None to
+    merge by key.
     Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
     """
-    blocks, corrupt, rollbacks = find_blocks(storage, logs, validity)
+    blocks, corrupt, rollbacks = find_blocks(storage, logs, wanted.validity)
     positions = None if base_instant is None else _positions(storage, blocks, base_instant)
     for places in [positions, None] if positions is not None else [None]:
-        merger = LogMerger(schema, rule)
+        merger = LogMerger(wanted.schema, wanted.rule)
         count = 0
         for number, found in enumerate(blocks):
             block_places = None if places is None else places[number]
             try:
-                read = _add_block(
-                    storage, found, merger, schema, keys, rule, populate_meta_fields=populate_meta_fields, positions=block_places
-                )
+                read = _add_block(storage, found, merger, wanted, block_places)
             except CorruptData as error:
                 if error.offset is not None and error.path is None:
                     error.offset += found.block.content_offset
@@ -298,15 +303,7 @@ def choose_blocks(
 
 
 def _add_block(
-    storage: Storage,
-    found: FoundBlock,
-    merger: LogMerger,
-    schema: pa.Schema,
-    keys: KeySpec,
-    rule: MergeRule,
-    *,
-    populate_meta_fields: bool,
-    positions: Positions | None,
+    storage: Storage, found: FoundBlock, merger: LogMerger, wanted: LogsWanted, positions: Positions | None
 ) -> int | None:
     """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
     block = found.block
@@ -318,26 +315,27 @@ def _add_block(
             count += deletes.num_rows
             if places is not None and len(places) != deletes.num_rows:
                 return None
-            _add_deletes(merger, deletes, schema, rule, places)
+            _add_deletes(merger, deletes, wanted.schema, wanted.rule, places)
         return count if positions is None or len(positions) == count else None
     if block.kind not in _DATA:
         raise Unsupported(f"a log block of type {block.kind.name} is not read")
     if block.is_partial:
         merger.meet_partial()
     text = block.required(HeaderKey.SCHEMA)
-    stored = avro_to_arrow(text)
-    wanted = [name for name in schema.names if name in stored.names]
-    loose = pa.schema([field.with_nullable(True) for field in schema])
-    for batch in decode_content(block.kind, text, content, wanted, hfile_entries, RECORD_KEY):
+    stored = set(avro_to_arrow(text).names)
+    origins = None if wanted.ids is None else wanted.ids.origins(block.instant_time)
+    held = {name: source for name in wanted.schema.names for source in names_in_file(origins, [name]) if source in stored}
+    loose = pa.schema([field.with_nullable(True) for field in wanted.schema])
+    for batch in decode_content(block.kind, text, content, list(held.values()), hfile_entries, RECORD_KEY):
         places = None if positions is None else positions[count : count + batch.num_rows]
         count += batch.num_rows
         if places is not None and len(places) != batch.num_rows:
             return None
-        rows = pa.Table.from_batches([conform(batch, loose)])
-        if not populate_meta_fields:
+        rows = conform_table(by_ids(pa.Table.from_batches([batch]), origins, loose), loose)
+        if not wanted.populate_meta_fields:
             position = rows.schema.get_field_index(RECORD_KEY)
-            rows = rows.set_column(position, rows.schema.field(position), record_keys(keys, as_batch(rows)))
-        merger.add_rows(rows, wanted if block.is_partial else None, positions=places)
+            rows = rows.set_column(position, rows.schema.field(position), record_keys(wanted.keys, as_batch(rows)))
+        merger.add_rows(rows, list(held) if block.is_partial else None, positions=places)
     return count if positions is None or len(positions) == count else None
 
 

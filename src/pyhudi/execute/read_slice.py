@@ -20,10 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyhudi.errors import CorruptData
+from pyhudi.errors import CorruptData, Internal
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.log_scan import InstantValidity, LogScan, scan_logs
+from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
 from pyhudi.execute.open_base import open_base_file
+from pyhudi.format.names import parse_base_file
+from pyhudi.format.paths import file_name_of
+from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
 from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.filters.arrow import row_filter
 from pyhudi.records.filters.pruning import prune_ranges
@@ -70,6 +73,7 @@ class ReadSpec:
     use_positions: merge by record positions where the logs have them for the slice's base file, and by key elsewhere.
     past: which blocks count in the whole of a slice of which a part is read.
     path_columns: columns of table_schema that stand in no file, or with values that do not count: the path tells them.
+    ids: of the columns, where files are read by these; None where they are read by names.
     """
 
     storage: StorageSpec
@@ -84,6 +88,7 @@ class ReadSpec:
     use_positions: bool = True
     past: InstantValidity | None = None
     path_columns: tuple[str, ...] = ()
+    ids: ColumnIds | None = None
 
     @classmethod
     def of(
@@ -94,6 +99,7 @@ class ReadSpec:
         validity: InstantValidity,
         *,
         rule: MergeRule,
+        ids: ColumnIds | None,
         columns: Iterable[str] | None = None,
         use_positions: bool = True,
     ) -> ReadSpec:
@@ -105,6 +111,7 @@ class ReadSpec:
             stored: Its meta columns and data columns.
             validity: Which log blocks count.
             rule: How logs are merged.
+            ids: As of `ReadSpec`.
             columns: Those wanted, in order, each once; None for all.
             use_positions: As of `ReadSpec`.
         """
@@ -118,7 +125,12 @@ class ReadSpec:
             validity=validity,
             populate_meta_fields=layout.populate_meta_fields,
             use_positions=use_positions,
+            ids=ids,
         )
+
+    def of_logs(self, schema: pa.Schema) -> LogsWanted:
+        """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`)."""
+        return LogsWanted(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +194,7 @@ def merge_slice(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.
     needed: the columns of the rows, those that merging needs among them (see `merge_columns`).
     """
     base_instant = slice_.base.name.instant_time if slice_.base is not None and spec.use_positions else None
-    scan = scan_logs(
-        storage,
-        slice_.logs,
-        needed,
-        spec.keys,
-        spec.rule,
-        spec.validity,
-        populate_meta_fields=spec.populate_meta_fields,
-        base_instant=base_instant,
-    )
+    scan = scan_logs(storage, slice_.logs, spec.of_logs(needed), base_instant=base_instant)
     return scan, _merged_parts(storage, spec, slice_, needed, scan.records)
 
 
@@ -286,19 +289,19 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, ne
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
     condition = row_filter(spec.condition, needed)
-    with open_base_file(storage, path) as file:
-        constants = _path_values(spec, partition, needed, set(file.schema_arrow.names))
-        for group in range(file.metadata.num_row_groups):
-            if not _group_may_match(file, group, spec.condition, needed, constants):
+    with open_base_file(storage, path) as opened:
+        file = _BaseFile.of(opened, spec, partition, path, needed)
+        for group in range(opened.metadata.num_row_groups):
+            if not _group_may_match(file, group, spec.condition, needed):
                 continue
-            looked = _group_rows(file, group, first, constants)
+            looked = _group_rows(file, group, first)
             numbered = looked.append_column(_ROW_NUMBER, pa.array(np.arange(looked.num_rows)))
             chosen = condition.keep(numbered).column(_ROW_NUMBER)
             if not len(chosen):
                 continue
             rows = looked if len(chosen) == looked.num_rows else looked.take(chosen)
             if others.names:
-                more = _group_rows(file, group, others, constants)
+                more = _group_rows(file, group, others)
                 if len(chosen) != more.num_rows:
                     more = more.take(chosen)
                 rows = pa.table([*rows.columns, *more.columns], schema=pa.schema([*first, *others]))
@@ -307,21 +310,49 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, ne
 
 def _base_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:
     """The row groups of a base file in the needed columns."""
-    with open_base_file(storage, path) as file:
-        constants = _path_values(spec, partition, needed, set(file.schema_arrow.names))
-        for group in range(file.metadata.num_row_groups):
-            yield _group_rows(file, group, needed, constants)
+    with open_base_file(storage, path) as opened:
+        file = _BaseFile.of(opened, spec, partition, path, needed)
+        for group in range(opened.metadata.num_row_groups):
+            yield _group_rows(file, group, needed)
 
 
-def _group_rows(file: pq.ParquetFile, group: int, needed: pa.Schema, constants: dict[str, pa.Scalar]) -> pa.Table:
-    """One row group in the needed columns; constants: those whose value the path tells."""
-    present = set(file.schema_arrow.names)
-    stored = [name for name in needed.names if name in present and name not in constants]
-    count = file.metadata.row_group(group).num_rows
-    rows = file.read_row_group(group, columns=stored, use_threads=False) if stored else rows_without_columns(count)
+@dataclass(frozen=True, slots=True)
+class _BaseFile:
+    """An open base file, and how the table's columns are found in it.
+
+    origins: where they stand, None where each stands under its own name; moved: those that do not.  present: its columns.
+    constants: those whose value the path tells.
+    """
+
+    opened: pq.ParquetFile
+    origins: Mapping[str, Origin] | None
+    moved: frozenset[str]
+    present: frozenset[str]
+    constants: dict[str, pa.Scalar]
+
+    @classmethod
+    def of(cls, opened: pq.ParquetFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
+        present = frozenset(opened.schema_arrow.names)
+        constants = _path_values(spec, partition, needed, present)
+        if spec.ids is None:
+            return cls(opened, None, frozenset(), present, constants)
+        name = parse_base_file(file_name_of(path))
+        if name is None:
+            raise Internal(f"{path} is read as a base file, and has the name of none")
+        origins = spec.ids.origins(name.instant_time)
+        return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants)
+
+
+def _group_rows(file: _BaseFile, group: int, needed: pa.Schema) -> pa.Table:
+    """One row group in the needed columns."""
+    wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
+    stored = [name for name in wanted if name in file.present]
+    count = file.opened.metadata.row_group(group).num_rows
+    rows = file.opened.read_row_group(group, columns=stored, use_threads=False) if stored else rows_without_columns(count)
     if not needed.names:
         return rows
-    for name, value in constants.items():
+    rows = by_ids(rows, file.origins, needed)
+    for name, value in file.constants.items():
         if name in needed.names:
             rows = rows.append_column(needed.field(name), pa.repeat(value, count))
     return conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
@@ -346,7 +377,7 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: set[str]) -> dict[str, pa.Scalar]:
+def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: Collection[str]) -> dict[str, pa.Scalar]:
     """Partition columns that come from the path: those that the file lacks or whose values there do not count, or all when asked
     for.
     """
@@ -363,11 +394,10 @@ def _parsed_values(spec: ReadSpec, partition: str, needed: pa.Schema, names: Col
     return {name: partition_value(texts[name], needed.field(name).type) for name in names}
 
 
-def _group_may_match(
-    file: pq.ParquetFile, group: int, condition: Expr, schema: pa.Schema, constants: dict[str, pa.Scalar]
-) -> bool:
-    names = [name for name in columns(condition) if name.split(".")[0] not in constants]
-    ranges = footer_ranges(file.metadata, schema, names, row_groups=[group])
-    if may_hide_nan(file.metadata):
+def _group_may_match(file: _BaseFile, group: int, condition: Expr, schema: pa.Schema) -> bool:
+    names = [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
+    metadata = file.opened.metadata
+    ranges = footer_ranges(metadata, schema, names, row_groups=[group])
+    if may_hide_nan(metadata):
         ranges = {name: found.with_nan() if isinstance(found.min, float) else found for name, found in ranges.items()}
     return prune_ranges(condition, ranges)

@@ -39,6 +39,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
+from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.conform import conform_table
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
@@ -80,7 +81,7 @@ class WriterSpec:
 
     data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
     the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
-    whole rows.  early: what stops the write before its end, None where nothing does.
+    whole rows.  early: what stops the write before its end, None where nothing does.  ids: of the columns, see `ReadSpec`.
     """
 
     storage: StorageSpec
@@ -95,6 +96,7 @@ class WriterSpec:
     changes: ChangeLogSpec | None = None
     partial: PartialUpdate | None = None
     early: EarlyConflicts | None = None
+    ids: ColumnIds | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -114,7 +116,14 @@ class WriterSpec:
         """
         rule = self.rule if rule is None else rule
         return ReadSpec.of(
-            self.storage, self, self.stored_schema, validity, rule=rule, columns=columns, use_positions=self.files.use_positions
+            self.storage,
+            self,
+            self.stored_schema,
+            validity,
+            rule=rule,
+            ids=self.ids,
+            columns=columns,
+            use_positions=self.files.use_positions,
         )
 
     @property

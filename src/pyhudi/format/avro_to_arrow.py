@@ -9,6 +9,7 @@ columns are known by name alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.avro_resolve import Json, resolve_avro
+from pyhudi.format.json_document import parse_json
+from pyhudi.format.meta_columns import is_meta_field
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 COMMENT = b"comment"
@@ -51,6 +54,13 @@ def avro_to_arrow(text: str) -> pa.Schema:
     logical types on which Arrow has nothing to say.  Source: docs/formats/base-file.md, "Types".
     """
     return pa.schema(record_fields(resolve_avro(text)))
+
+
+def without_meta_columns(text: str) -> str:
+    """A table's Avro JSON text without the meta columns, which commits that change columns by ids state."""
+    record = parse_json(text, "the schema is")
+    fields = [field for field in record["fields"] if not is_meta_field(field["name"])]
+    return json.dumps({**record, "fields": fields}, separators=(",", ":"), ensure_ascii=False)
 
 
 def record_fields(record: Json) -> list[pa.Field]:

@@ -12,11 +12,16 @@ A column keeps its id through renames and moves, so a file is read by the ids of
 the request time of the instant that made the schema, as a number; 0 is the schema before the first change.  The same text,
 for one schema, stands in the extra metadata of commits under `latest_schema`.
 
-What it does not do: turn types into Arrow's, or apply a change.  Source: docs/formats/timeline.md, "Other files of a table".
+Whatever is decoded holds together: no id twice in one schema, none above its max_column_id, no name twice in one record, and
+types that are known.  What it does not do: turn types into Arrow's, or apply a change.
+Source: docs/formats/timeline.md, "Other files of a table".
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,6 +29,9 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.json_document import parse_json
 
 MAX_DEPTH = 64
+_WORDS = re.compile(
+    r"boolean|int|long|float|double|date|time|timestamp|string|uuid|binary|fixed\[[0-9]{1,9}\]|decimal\([0-9]{1,2}, [0-9]{1,2}\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +93,25 @@ def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
     return tuple(_schema(schema) for schema in schemas)
 
 
+def decode_schema(text: str) -> VersionedSchema:
+    """One schema, as a commit carries it under `latest_schema`.  Raises CorruptData."""
+    return _schema(_load(text))
+
+
+def ids_of(kind: ColumnType) -> Iterator[int]:
+    """All ids of a type, those of the entries of lists and maps among them."""
+    if isinstance(kind, RecordType):
+        for column in kind.columns:
+            yield column.column_id
+            yield from ids_of(column.type)
+    elif isinstance(kind, ArrayType):
+        yield kind.element_id
+        yield from ids_of(kind.element)
+    elif isinstance(kind, MapType):
+        yield from (kind.key_id, kind.value_id)
+        yield from (*ids_of(kind.key), *ids_of(kind.value))
+
+
 def _load(data: bytes | str) -> Any:
     return parse_json(data, "a schema history is")
 
@@ -93,20 +120,31 @@ def _schema(document: Any) -> VersionedSchema:
     kind = _type(document, 0)
     if not isinstance(kind, RecordType):
         raise CorruptData("a schema with column ids is not a record")
-    return VersionedSchema(_int(document, "version_id"), _int(document, "max_column_id"), kind.columns)
+    schema = VersionedSchema(_int(document, "version_id"), _int(document, "max_column_id"), kind.columns)
+    ids = list(ids_of(kind))
+    if len(set(ids)) < len(ids):
+        raise CorruptData("a schema with column ids has one of them twice", found=Counter(ids).most_common(1)[0][0])
+    if ids and not 0 <= min(ids) <= max(ids) <= schema.max_column_id:
+        raise CorruptData("a schema has a column id out of range", expected=f"0 to {schema.max_column_id}", found=max(ids))
+    return schema
 
 
 def _type(document: Any, depth: int) -> ColumnType:
     if depth > MAX_DEPTH:
         raise CorruptData("a schema with column ids is nested too deeply", expected=MAX_DEPTH)
     if isinstance(document, str):
+        if not _WORDS.fullmatch(document):
+            raise CorruptData("a schema with column ids has an unknown type", found=document[:100])
         return document
     kind = document.get("type") if isinstance(document, dict) else None
     if kind == "record":
         columns = document.get("fields")
         if not isinstance(columns, list):
             raise CorruptData("a record of a schema with column ids has no fields")
-        return RecordType(tuple(_column(column, depth + 1) for column in columns))
+        found = tuple(_column(column, depth + 1) for column in columns)
+        if len({column.name for column in found}) < len(found):
+            raise CorruptData("a record of a schema with column ids has a name twice")
+        return RecordType(found)
     if kind == "array":
         element = _type(document.get("element"), depth + 1)
         return ArrayType(_int(document, "element_id"), element, _bool(document, "element_optional"))

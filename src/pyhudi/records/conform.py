@@ -263,7 +263,7 @@ def _cast_list(array: pa.Array, type_: pa.ListType, path: str) -> pa.Array:
         array = _viewed_list(array)
     if not pa.types.is_list(array.type):
         array = pc.cast(array, pa.list_(array.type.value_field))
-    array = _own_items(array)
+    array = own_items(array)
     values = array.values.slice(0, array.offsets[-1].as_py() if len(array) else 0)
     values = _conform_array(values, type_.value_field, path + "[]", None)
     buffers = array.buffers()[:2]
@@ -281,7 +281,7 @@ def _viewed_list(array: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.list_flatten(array), type=kind, mask=mask)
 
 
-def _own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
+def own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
     """The lists or maps with no items but their own: others need no casting, and may hold what these do not."""
     if array.offset or (len(array.offsets) and array.offsets[0].as_py()):
         array = pa.concat_arrays([array, array.slice(0, 0)])
@@ -292,7 +292,7 @@ def _own_items(array: pa.ListArray | pa.MapArray) -> pa.ListArray | pa.MapArray:
 
 
 def _cast_map(array: pa.MapArray, type_: pa.MapType, path: str) -> pa.Array:
-    array = _own_items(array)
+    array = own_items(array)
     end = array.offsets[-1].as_py() if len(array) else 0
     keys = _conform_array(array.keys.slice(0, end), type_.key_field, path + "{key}", None)
     items = _conform_array(array.items.slice(0, end), type_.item_field, path + "{}", None)

@@ -25,11 +25,15 @@ from pyhudi.format.actions.rollback import RollbackPlan
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.avro.nodes import NO_DEFAULT, Record
 from pyhudi.format.avro.schema import parse_schema
-from pyhudi.format.avro_to_arrow import avro_to_arrow
+from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.paths import SCHEMA_FOLDER
+from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.closed import check_commit_open, check_open
+from pyhudi.table.column_history import load_column_ids
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
@@ -64,8 +68,10 @@ class TableSchema:
 
     @classmethod
     def from_avro(cls, text: str) -> TableSchema:
-        """From the text that a commit carries."""
-        return cls(avro_to_arrow(text), text)
+        """From the text that a commit carries, which may state the meta columns, too."""
+        arrow = avro_to_arrow(text)
+        data = without_meta_fields(arrow)
+        return cls(arrow, text) if data is arrow else cls(data, without_meta_columns(text))
 
     @classmethod
     def stored(cls, text: str, config: TableConfig) -> TableSchema:
@@ -88,12 +94,14 @@ class TableSchema:
 class Snapshot:
     """A table at one moment.
 
-    schema: the columns that its files hold; None for a table without commits that was created without a schema.
+    schema: the columns that its files hold; None for a table without commits that was created without a schema.  ids: those of
+    these columns, None where they go by names.
     """
 
     context: TableContext
     timeline: Timeline
     schema: TableSchema | None
+    ids: ColumnIds | None
     slicing: SlicingState
     listing: FileListing
     pending_clusterings: frozenset[tuple[str, str]]
@@ -200,12 +208,24 @@ def load_snapshot(
 def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
     store = context.timeline
     check_open(context, timeline)
+    ids = load_column_ids(context, timeline, read_commit)
+    by_ids = ids is not None
+    if as_of is None:
+        schema = load_schema(store, timeline, context.config, by_ids=by_ids)
+    else:
+        schema = load_schema_as_of(store, timeline, context.config, as_of, by_ids=by_ids)
+    if ids is not None and schema is not None:
+        ids = ids if as_of is None else ids.asked_at(as_of)
+        without = sorted(set(schema.arrow.names) - {column.name for column in ids.asked.columns})
+        if without and as_of is None:
+            raise CorruptData("the history of columns lacks some of the table's", found=", ".join(without)).with_path(
+                context.storage.absolute(SCHEMA_FOLDER)
+            )
     return Snapshot(
         context=context,
         timeline=timeline,
-        schema=load_schema(store, timeline, context.config)
-        if as_of is None
-        else load_schema_as_of(store, timeline, context.config, as_of),
+        schema=schema,
+        ids=ids,
         slicing=SlicingState(
             timeline,
             load_replaced_groups(store, timeline),
@@ -240,13 +260,15 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
-def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig) -> TableSchema | None:
+def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig, *, by_ids: bool = False) -> TableSchema | None:
     """The table's schema: that of the newest write that carries one, else the one given at creation, else None.
 
-    The history is asked where services alone are left on the timeline.
+    The history is asked where services alone are left on the timeline.  by_ids: the caller reads columns by their ids; without,
+    Unsupported is raised for a table whose columns have some.
     """
-    text = newest_schema(read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
-    text = text or newest_schema(_archived_commits(store, None)) or config.create_schema or ""
+    commits = (read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
+    text = newest_schema(commits, by_ids=by_ids)
+    text = text or newest_schema(_archived_commits(store, None), by_ids=by_ids) or config.create_schema or ""
     return TableSchema.stored(text, config) if text else None
 
 
@@ -268,13 +290,19 @@ def load_path_fields(config: TableConfig, schema: TableSchema | None) -> pa.Sche
     )
 
 
-def load_schema_as_of(store: TimelineStore, timeline: Timeline, config: TableConfig, time: str) -> TableSchema | None:
-    """The schema of the newest write requested at or before a time, active or archived; before all of them, the present one."""
-    active = newest_schema(read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
+def load_schema_as_of(
+    store: TimelineStore, timeline: Timeline, config: TableConfig, time: str, *, by_ids: bool = False
+) -> TableSchema | None:
+    """The schema of the newest write requested at or before a time, active or archived; before all of them, the present one.
+
+    by_ids: as of `load_schema`.
+    """
+    commits = (read_commit(store, instant) for instant in reversed(timeline.up_to(time).completed_writes()))
+    active = newest_schema(commits, by_ids=by_ids)
     if active:
         return TableSchema.stored(active, config)
-    archived = newest_schema(_archived_commits(store, time))
-    return TableSchema.stored(archived, config) if archived else load_schema(store, timeline, config)
+    archived = newest_schema(_archived_commits(store, time), by_ids=by_ids)
+    return TableSchema.stored(archived, config) if archived else load_schema(store, timeline, config, by_ids=by_ids)
 
 
 def load_replaced_groups(store: TimelineStore, timeline: Timeline) -> dict[tuple[str, str], str]:
@@ -329,10 +357,11 @@ def _load_clustering_plan(store: TimelineStore, instant: Instant) -> ClusteringP
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
-def newest_schema(commits: Iterable[CommitMetadata]) -> str:
-    """The first schema that a write among the commits carries, '' when none does."""
+def newest_schema(commits: Iterable[CommitMetadata], *, by_ids: bool = False) -> str:
+    """The first schema that a write among the commits carries, '' when none does.  by_ids: as of `load_schema`."""
     for metadata in commits:
-        check_commit_open(metadata)
+        if not by_ids:
+            check_commit_open(metadata)
         text = metadata.extra_metadata.get(SCHEMA_KEY, "")
         if text and metadata.operation.sets_schema:
             return text

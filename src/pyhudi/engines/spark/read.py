@@ -5,8 +5,9 @@
     anything else                                     tasks that read the slice into Arrow (`execute.read_slice`), through
                                                       `mapInArrow`
 
-"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows, and
-files whose name Spark would take for a pattern.  All parts are united; the filter is applied to each, and Spark pushes it into
+"Anything else" are slices with log files, nested columns whose type was widened, columns that only a partition path knows or
+that have another name or type in the file by their ids, and files whose name Spark would take for a pattern.
+All parts are united; the filter is applied to each, and Spark pushes it into
 its own scans.
 
 Which schema a file has is known from the commit that wrote it; footers are read only for files of commits that left the
@@ -59,9 +60,9 @@ from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.records.meta_fields import META_COLUMNS
 from pyhudi.settings import Options
 from pyhudi.storage import open_storage
-from pyhudi.storage.base import StorageSpec
+from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.context import TableContext
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.slices import BaseFile, FileSlice
 from pyhudi.table.snapshot import Snapshot, TableSchema, load_snapshot, read_commit
 from pyhudi.timeline.store import TimelineStore
 
@@ -163,12 +164,10 @@ def _divided(
     from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
     path_only = not from_path.isdisjoint(needed.names)
     for slice_ in slices:
-        uri = "" if slice_.base is None else storage.absolute(slice_.base.path)
         if slice_.base is not None:
             check_is_parquet(slice_.base.path)
-        (others if path_only or slice_.logs or slice_.base is None or _GLOB_CHARACTERS.intersection(uri) else plain).append(
-            slice_
-        )
+        by_tasks = path_only or slice_.logs or slice_.base is None or _is_hidden_from_spark(spec, needed, storage, slice_.base)
+        (others if by_tasks else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
     known = _schemas_of(session, snapshot, spec, plain)
     for slice_ in plain:
@@ -179,6 +178,12 @@ def _divided(
         else:
             by_schema.setdefault(physical, []).append(storage.absolute(slice_.base.path))
     return [(schema, paths) for schema, paths in by_schema.items() if schema is not None], others
+
+
+def _is_hidden_from_spark(spec: ReadSpec, needed: pa.Schema, storage: Storage, base: BaseFile) -> bool:
+    """Whether Spark's scan does not find the file by its path, or in it the columns by their names."""
+    moved = spec.ids is not None and not spec.ids.moved(base.name.instant_time).isdisjoint(needed.names)
+    return moved or bool(_GLOB_CHARACTERS.intersection(storage.absolute(base.path)))
 
 
 def _needed(spec: ReadSpec) -> pa.Schema:

@@ -7,8 +7,9 @@ from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.table.closed import check_omission, check_open
+from pyhudi.table.column_history import load_column_ids
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import load_path_fields, load_schema
+from pyhudi.table.snapshot import load_path_fields, load_schema, read_commit
 
 
 def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None:
@@ -24,6 +25,7 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
             f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
         )
     check_open(context)
+    check_goes_by_names(context)
     if config.bootstrap_base_path:
         raise Unsupported(f"the table at {uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written")
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
@@ -45,3 +47,12 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
             )
     if keeps_indexes:
         check_kept(context)
+
+
+def check_goes_by_names(context: TableContext) -> None:
+    """Raises Unsupported for a table whose columns go by ids, which is read and not written."""
+    if load_column_ids(context, None, read_commit) is not None:
+        raise Unsupported(
+            f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable), and its columns go by ids; such "
+            "tables are read, and not written"
+        )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.format.versions import TableVersion
+from pyhudi.operations.action.gate import check_goes_by_names
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.versions import STEPS, steps_between, versions
 from pyhudi.operations.admin.versions.base import Means, VersionChange
@@ -39,6 +40,7 @@ def run_upgrade(
             f"the table at {context.storage.uri} has version {int(version)}; a downgrade makes it one of {int(target)}"
         )
     check_open(context)
+    check_goes_by_names(context)
     means = Means(engine, settings, compression)
     steps = steps_between(version, target)
     for step in steps:

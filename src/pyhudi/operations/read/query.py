@@ -254,8 +254,10 @@ def plan_incremental_query(
 
 def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> Snapshot:
     """The snapshot, with the columns that the newest commit left where an overwrite has put others in place since, which what was
-    written by then cannot be read as.
+    written by then cannot be read as.  Where columns have ids, all that was ever written is read in the columns of now.
     """
+    if snapshot.ids is not None:
+        return snapshot
     then = newest_schema(metadata for _, metadata in sorted(commits.items(), key=lambda item: item[0].request_time, reverse=True))
     if not then or snapshot.schema is None or then == snapshot.schema.avro:
         return snapshot
@@ -265,6 +267,8 @@ def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata])
 
 def check_one_set_of_columns(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> None:
     """Raises TableState where what one of the commits wrote cannot be read in the columns of the snapshot."""
+    if snapshot.ids is not None:
+        return
     for instant, metadata in sorted(commits.items(), key=lambda item: item[0].request_time):
         text = newest_schema([metadata])
         if not text or snapshot.schema is None or text == snapshot.schema.avro:
@@ -339,6 +343,7 @@ def _read_spec(
         stored,
         validity,
         rule=marked_rule(rule, settings.marker, stored),
+        ids=snapshot.ids,
         columns=_chosen_columns(stored, columns),
         use_positions=settings.use_positions,
     )

@@ -178,9 +178,12 @@ class _Request:
 
     @property
     def unusable(self) -> frozenset[str]:
-        """Columns whose values come from paths, whatever the files hold."""
+        """Columns of which indexes say nothing by their names: their values come from paths, whatever the files hold, or files
+        have them under other names or types.
+        """
         all_told = path_valued_columns(self.spec.keys) if self.spec.values_from_path else ()
-        return frozenset((*self.spec.path_columns, *all_told))
+        moved = () if self.spec.ids is None else self.spec.ids.moved()
+        return frozenset((*self.spec.path_columns, *all_told, *moved))
 
     def plan(self, partitions: Sequence[str]) -> ReadPlan | None:
         listing = self.snapshot.listing
@@ -327,6 +330,8 @@ class _Request:
                 yield index, [name]
 
     def _in_buckets(self, slices: list[FileSlice]) -> list[FileSlice]:
+        if not self.unusable.isdisjoint(self.spec.keys.record_fields):
+            return slices
         if self.settings.buckets is None or has_counts_by_partition(self.snapshot.context.storage):
             return slices
         numbers = bucket_numbers(self.condition, self.spec.keys, self.spec.table_schema, self.settings.buckets)

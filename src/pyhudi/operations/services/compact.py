@@ -368,6 +368,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         stored,
         InstantValidity.of(snapshot.timeline, request_time),
         rule=marked_rule(merge_rule(config.merge, snapshot.defaults), settings.marker, stored),
+        ids=snapshot.ids,
         use_positions=settings.files.use_positions,
     )
     schema = snapshot.schema.arrow

@@ -244,7 +244,7 @@ def _check_layout(context: TableContext, snapshot: Snapshot, groups: Sequence[Fi
     if with_base or snapshot.schema is None:
         return
     logs = [(log.size_bytes, log.path, slice_) for slice_ in groups for log in slice_.logs]
-    reader = key_reader(context, with_meta_fields(snapshot.schema.arrow), InstantValidity.of(snapshot.timeline))
+    reader = key_reader(context, with_meta_fields(snapshot.schema.arrow), InstantValidity.of(snapshot.timeline), snapshot.ids)
     for _, path, slice_ in sorted(logs, key=lambda found: found[:2])[:_PROBED_FILES]:
         alone = replace(slice_, logs=tuple(log for log in slice_.logs if log.path == path))
         for keys in read_live_keys(reader, alone):

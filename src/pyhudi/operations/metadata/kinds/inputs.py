@@ -27,6 +27,7 @@ from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
+from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import Defaults
@@ -317,18 +318,21 @@ def slice_reader(
     validity: InstantValidity,
     columns: Sequence[str] | None = None,
     defaults: Defaults = (),
+    *,
+    ids: ColumnIds | None,
 ) -> ReadSpec:
     """Reads slices of the table.
 
-    stored: its columns with meta columns; columns: those wanted, None for all; defaults: of `merge_rule`, where values matter.
+    stored: its columns with meta columns; columns: those wanted, None for all; defaults: of `merge_rule`, where values matter;
+    ids: of the columns, see `ReadSpec`.
     """
     rule = merge_rule(context.config.merge, defaults)
-    return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, columns=columns)
+    return ReadSpec.of(context.storage.spec(), context.config, stored, validity, rule=rule, ids=ids, columns=columns)
 
 
-def key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity) -> ReadSpec:
-    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns."""
+def key_reader(table: TableContext, stored: pa.Schema, validity: InstantValidity, ids: ColumnIds | None) -> ReadSpec:
+    """Reads record keys, or the fields that they are made of.  stored: the table's columns with meta columns; ids: theirs."""
     heads = [RECORD_KEY]
     if not table.config.populate_meta_fields:
         heads += [name.split(".")[0] for name in table.config.keys.record_fields]
-    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)))
+    return slice_reader(table, stored, validity, list(dict.fromkeys(heads)), ids=ids)

@@ -73,7 +73,7 @@ class RecordIndex(Index):
             wanted = {(partition, file_id) for partition, ids in write.replaced.items() for file_id in ids}
             found = write.snapshot.slices(list(write.replaced)).values()
             slices = [s for group in found for s in group if (s.partition, s.file_id) in wanted]
-            reader = key_reader(write.context, with_meta_fields(write.schema), write.validity)
+            reader = key_reader(write.context, with_meta_fields(write.schema), write.validity, None)
             left = _keys_of_slices(write.context, write.engine, reader, slices, write.time, shards, deleted=True)
         return dict.fromkeys((index.partition for index in indexes), left)
 
@@ -92,7 +92,7 @@ class RecordIndex(Index):
         return settings.key_group_count(row_count())
 
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
-        reader = key_reader(state.table, state.schema, state.validity)
+        reader = key_reader(state.table, state.schema, state.validity, state.snapshot.ids)
         return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
 
     def check(self, table: CheckedTable) -> IndexFindings:

@@ -81,7 +81,7 @@ class Secondary(Index):
         found: Mapping[str, tuple[KeySource, ...]] = {}
         if write.schema is not None and write.operation.changes_rows:
             stored, defaults = with_meta_fields(write.schema), write.snapshot.defaults
-            reader = slice_reader(write.context, stored, write.validity, defaults=defaults)
+            reader = slice_reader(write.context, stored, write.validity, defaults=defaults, ids=None)
             reader = secondary_reader(reader, routed)
             after = write.validity.including(write.time)
             tasks = [
@@ -104,7 +104,8 @@ class Secondary(Index):
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
         index = self.routed(shards)
         reader = secondary_reader(
-            slice_reader(state.table, state.schema, state.validity, defaults=state.snapshot.defaults), (index,)
+            slice_reader(state.table, state.schema, state.validity, defaults=state.snapshot.defaults, ids=state.snapshot.ids),
+            (index,),
         )
         tasks = [
             SecondaryTask(reader, state.validity, None, slice_, (index,), time, f"{slice_.file_id}_{number}")
@@ -123,7 +124,8 @@ class Secondary(Index):
         found = IndexFindings()
         index = self.routed(0)
         reader = secondary_reader(
-            slice_reader(table.context, table.schema, table.validity, defaults=table.snapshot.defaults), (index,)
+            slice_reader(table.context, table.schema, table.validity, defaults=table.snapshot.defaults, ids=table.snapshot.ids),
+            (index,),
         )
         total = 0
         for slice_ in table.slices:

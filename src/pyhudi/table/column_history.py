@@ -1,0 +1,122 @@
+"""The ids of a table's columns over time, of tables that evolve on read (`hoodie.schema.on.read.enable`).
+
+    `.hoodie/.schema/<t>_<c>.schemacommit`   all schemas with ids; written before the commit of instant t
+    `latest_schema` of commits               the schema that held when the commit was written
+
+A schema of the history counts when the instant that made it completed: the history is written first, and stays where that died.
+A file was written by the schema that its own commit carries; without one, by the newest whose instant is not after it.
+
+What writers that know nothing of ids leave carries none.  Their columns are told by name from the schema before: those of the
+same name keep their ids, the others are new.  (The real Hudi reads the whole table by names after such a write.)
+
+Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Other files of a table".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
+from pyhudi.format.avro_to_arrow import avro_to_arrow
+from pyhudi.format.instants import Instant
+from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.paths import SCHEMA_FOLDER
+from pyhudi.format.schema_history import VersionedSchema, decode_schema, decode_schema_history
+from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, identified, reconciled, same_columns
+from pyhudi.storage.base import FileInfo
+from pyhudi.table.context import TableContext
+from pyhudi.timeline.store import TimelineStore
+from pyhudi.timeline.timeline import Timeline
+
+_SCHEMA_COMMIT = ".schemacommit"
+
+
+CommitReader = Callable[[TimelineStore, Instant], CommitMetadata]
+
+
+def load_column_ids(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnIds | None:
+    """The ids of the table's columns at the end of a timeline; None for a table that has no history of them.
+
+    timeline: loaded where the table has a history and None is given.  read: the metadata of a completed write.
+    Raises CorruptData for a history that is damaged, Unsupported where the real Hudi has numbered the columns anew.
+    """
+    files = [info for info in context.storage.list(SCHEMA_FOLDER).files if info.name.endswith(_SCHEMA_COMMIT)]
+    if not files:
+        return None
+    timeline = timeline or context.timeline.load()
+    history = _load_history(context, timeline, files)
+    if not history:
+        return None
+    starts: list[str] = []
+    schemas: list[VersionedSchema] = []
+    for start, schema in _over_time(context.timeline, timeline, history, read):
+        if not schemas or not same_columns(schemas[-1], schema):
+            starts.append(start)
+            schemas.append(schema)
+    distinct = identified(schemas)
+    return ColumnIds(distinct[-1], tuple(starts), distinct)
+
+
+def _load_history(context: TableContext, timeline: Timeline, files: Sequence[FileInfo]) -> Mapping[int, VersionedSchema]:
+    """The schemas of the history that count, by version; of a version that stands in several files that of the newest."""
+    found: dict[int, VersionedSchema] = {}
+    for info in sorted(files, key=lambda info: info.name, reverse=True):
+        try:
+            schemas = decode_schema_history(context.storage.read(info.path) or b"")
+        except CorruptData as error:
+            raise error.with_path(context.storage.absolute(info.path)) from error
+        for schema in schemas:
+            found.setdefault(schema.version_id, schema)
+    made = [version for version in found if version and timeline.is_completed(str(version))]
+    if made and 0 not in found:
+        lacking = CorruptData("the history of columns lacks the schema before the first change", expected=0, found=min(made))
+        raise lacking.with_path(context.storage.absolute(SCHEMA_FOLDER))
+    return {version: found[version] for version in (0, *made)} if made else {}
+
+
+def _sets_columns(metadata: CommitMetadata) -> bool:
+    return metadata.operation.sets_schema and bool(metadata.extra_metadata.get(SCHEMA_KEY))
+
+
+def _over_time(
+    store: TimelineStore, timeline: Timeline, history: Mapping[int, VersionedSchema], read: CommitReader
+) -> Iterator[tuple[str, VersionedSchema]]:
+    """From when which schema holds, oldest first; the same may come again."""
+    yield "", history[0]
+    held = history[0]
+    made = sorted(version for version in history if version)
+    by_names = False
+    fresh = FIRST_UNKNOWN
+    for instant in timeline.completed_writes():
+        while made and str(made[0]) <= instant.request_time:
+            held = history[made.pop(0)]
+            yield str(held.version_id), held
+        metadata = read(store, instant)
+        if not _sets_columns(metadata) or (held.version_id == 0 and LATEST_SCHEMA_KEY not in metadata.extra_metadata):
+            continue
+        text = metadata.extra_metadata.get(LATEST_SCHEMA_KEY)
+        if text and by_names and metadata.operation is Operation.ALTER_SCHEMA:
+            raise Unsupported(
+                f"instant {instant.request_time} of {store.storage.uri} changed the columns after a write by names, and the real "
+                "Hudi has numbered them anew then: which column of its older files is which cannot be told; write it anew with "
+                "Apache Hudi"
+            )
+        by_names = not text
+        if text:
+            held = _decoded(store, instant, text)
+        else:
+            columns = with_meta_fields(avro_to_arrow(metadata.extra_metadata[SCHEMA_KEY]))
+            known = reconciled(held, columns, int(instant.request_time), fresh)
+            fresh = max(fresh, known.max_column_id + 1)
+            held = known if not same_columns(held, known) else held
+        yield instant.request_time, held
+    for version in made:
+        yield str(version), history[version]
+
+
+def _decoded(store: TimelineStore, instant: Instant, text: str) -> VersionedSchema:
+    try:
+        return decode_schema(text)
+    except CorruptData as error:
+        raise error.with_path(store.storage.absolute(store.path(instant))) from error
