@@ -1,19 +1,33 @@
-"""What all tests share: the marker and the turn of a folder, and the profiles of Hypothesis."""
+"""What all tests share: the marker and the turn of a folder, and the profiles of Hypothesis.
+
+Property tests draw the same examples in every run: a run tells of the change that it was made for.  Others are drawn by hand:
+
+    HYPOTHESIS_PROFILE=random .venv/bin/python -m pytest tests/unit     the same number of new ones
+    HYPOTHESIS_PROFILE=thorough ...                                     2,000 new ones for each test that names no number
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
 from xdist.scheduler import LoadScopeScheduling
 
 # Timing of a busy machine must not fail a property test; what a failure found is printed as a line to paste.
-hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=2000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+_BUSY = hypothesis.settings(deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
+hypothesis.settings.register_profile("same", _BUSY, derandomize=True)
+hypothesis.settings.register_profile("random", _BUSY)
+hypothesis.settings.register_profile("thorough", _BUSY, max_examples=2000)
+hypothesis.settings.load_profile(_PROFILE)
+if _PROFILE == "same":
+    # Constants in the sources of what is loaded are drawn too, and what is loaded hangs on the tests that ran before.
+    patch.object(providers, "_get_local_constants", providers.Constants).start()
 
 _TESTS = Path(__file__).resolve().parent
 _SLOW_FOLDERS = {"simulation", "model", "checker", "servers", "attack"}

@@ -45,7 +45,7 @@ def java_home(least: int, most: int) -> Path | None:
 def _major_version(home: Path) -> int:
     """The major version of the Java in `home`; 0 where there is none that runs."""
     try:
-        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=False)
+        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=600, check=False)
     except OSError:
         return 0
     found = _VERSION.search(answer.stderr + answer.stdout)

@@ -182,7 +182,9 @@ class Shell:
         assigned = re.match(r"(\w+)=\$\(", line)
         script = f'{line}\nprintf "\\0%s" "${assigned[1]}"' if assigned else line
         environment = {**self.environment, **self.names}
-        ran = subprocess.run(["sh", "-ec", script], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=120)
+        ran = subprocess.run(
+            ["sh", "-ec", script], env=environment, cwd=self.folder, capture_output=True, text=True, timeout=1200
+        )
         assert ran.returncode == code, f"{line}: {ran.stdout}{ran.stderr}"
         if assigned:
             self.names[assigned[1]] = ran.stdout.rpartition("\0")[2]

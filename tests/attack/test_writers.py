@@ -13,7 +13,7 @@ from benchmarks.writers.run import Plan, run
 
 @pytest.mark.slow
 def test_three_processes_count_and_nothing_is_lost(tmp_path: Path) -> None:
-    outcome = run(Plan({"pyhudi": 3}, 6, "mor", "overlapping"), tmp_path, timeout_s=600)
+    outcome = run(Plan({"pyhudi": 3}, 6, "mor", "overlapping"), tmp_path, timeout_s=3_600)
     assert outcome.wrong == ()
     assert outcome.figures.commits == 18
 

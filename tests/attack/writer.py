@@ -56,10 +56,16 @@ def write(path: str, name: str, seed: int, turns: int, options: dict[str, Any], 
             say(error=f"{type(error).__name__}: {error}")
             # Whether this one landed is not known.
             mine = None
-        if mine is not None:
+        if mine is None:
+            continue
+        try:
             found = table.scan(["v"], f"id = '{name}'").to_arrow()["v"].to_pylist()
-            if found != [mine]:
-                say(wrong=f"{name} wrote {mine} and reads {found}")
+        except HudiError as error:
+            # Who reads so slowly that others have cleaned its files away meanwhile is told so.
+            say(error=f"{type(error).__name__}: {error}")
+            continue
+        if found != [mine]:
+            say(wrong=f"{name} wrote {mine} and reads {found}")
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 from pyhudi.storage.faults import Call, Fault, Moment, Outcome, SimulatedCrash
 
 _QUIET = ("/.hoodie/.locks/", "/.hoodie/.heartbeat/", "/.hoodie/.locks", "/.hoodie/.heartbeat")
-_PATIENCE_S = 60
+_PATIENCE_S = 600
 _LIMIT = 50_000
 """Calls of one run; a run that makes more goes round in circles."""
 

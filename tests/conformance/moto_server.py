@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+# Requests are answered one at a time: moto looks whether an object is there and stores it in two steps, S3 in one.
+_PROGRAM = """
+import threading
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+answer, turn = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def one_at_a_time(environ, start_response):
+    with turn:
+        return list(answer(environ, start_response))
+
+server = make_server("127.0.0.1", 0, one_at_a_time, threaded=True)
+print(server.port, flush=True)
+server.serve_forever()
+"""
+
 
 @contextmanager
 def running_s3_server() -> Iterator[str]:
     """Start it as a process of its own, give its endpoint, and end it.  Skips the test where moto is not installed."""
     pytest.importorskip("moto.server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    endpoint = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen([sys.executable, "-c", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        for _ in range(150):
-            try:
-                with urllib.request.urlopen(f"{endpoint}/moto-api/", timeout=2):
-                    break
-            except OSError:
-                assert process.poll() is None, "the S3 server ended at once"
-                time.sleep(0.1)
-        else:
-            pytest.fail("the S3 server did not start within 15 seconds")
-        yield endpoint
+        assert process.stdout is not None
+        port = process.stdout.readline().strip()
+        assert port, "the S3 server ended at once"
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         try:
@@ -48,7 +49,7 @@ def running_s3_server() -> Iterator[str]:
 
 def make_bucket(endpoint: str, name: str) -> None:
     """Create a bucket; the server asks for no credentials."""
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT"), timeout=10).close()
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT"), timeout=600).close()
 
 
 def s3_options(endpoint: str) -> dict[str, str]:

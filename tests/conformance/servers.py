@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,16 +19,19 @@ from tests.needs import java_home, unavailable
 
 # The Java that PySpark 4 runs on; its jars hold the servers.
 _JAVA = (17, 99)
-_START_TIMEOUT_S = 90
+_START_TIMEOUT_S = 1200
+# Below those that Linux gives to whoever asks for any port, so that none is taken between our choice and the server's start.
+_PORTS = range(20_000, 30_000)
 _OPENED = ("java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "sun.nio.ch")
 
 
 def free_port() -> int:
     """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def storage(s3_endpoint: str, prefix: str) -> Storage:
 def test_folder_objects_of_hadoop_are_folders_and_no_files(storage: Storage, s3_endpoint: str, prefix: str) -> None:
     for key in ("", "t/", "t/.hoodie/", "t/p/", "t/p/deep/"):
         url = f"{s3_endpoint}/tables/{urllib.parse.quote(f'{prefix}/{key}')}"
-        urllib.request.urlopen(urllib.request.Request(url, data=b"", method="PUT"), timeout=10).close()
+        urllib.request.urlopen(urllib.request.Request(url, data=b"", method="PUT"), timeout=600).close()
     storage.put("t/p/f", b"1")
     assert [info.path for info in storage.list("t/p").files] == ["t/p/f"]
     assert storage.list("t/p").folders == ("t/p/deep",)

@@ -39,8 +39,8 @@ RELEASE = "1.0.2"
 # Spark 3.5 runs on these; Java 24 took away what its Hadoop needs.
 JAVA_VERSIONS = (8, 23)
 
-START_TIMEOUT_S = 180.0
-REQUEST_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 1200.0
+REQUEST_TIMEOUT_S = 1200.0
 
 
 def jar_of(release: str) -> Path:

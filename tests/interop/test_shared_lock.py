@@ -37,7 +37,7 @@ THEIRS: dict[str, Any] = {
 }
 KEYS = ["a", "b"]
 LANDINGS = 1
-TRIES = 12
+TRIES = 40
 """The real Hudi does not plan a write again that lost; who wants it written tries again."""
 
 

@@ -542,7 +542,7 @@ def test_processes_upsert_one_table(tmp_path: Path) -> None:
     writers = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for n in range(3)]
     instants: list[str] = []
     for writer in writers:
-        out, err = writer.communicate(timeout=300)
+        out, err = writer.communicate(timeout=1200)
         assert writer.returncode == 0, err
         instants += out.split()
     assert len(set(instants)) == len(instants) == 9

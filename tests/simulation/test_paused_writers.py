@@ -362,7 +362,7 @@ def test_what_a_writer_has_to_meet_is_not_archived_before_it_does() -> None:
 
     def wait() -> None:
         began.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(600)
 
     def theirs() -> None:
         data = rows(world, 1, k4=50)
@@ -370,7 +370,7 @@ def test_what_a_writer_has_to_meet_is_not_archived_before_it_does() -> None:
 
     other = threading.Thread(target=theirs)
     other.start()
-    assert began.wait(60)
+    assert began.wait(600)
     world.upsert({"k1": 2})
 
     def meanwhile() -> None:
@@ -397,7 +397,7 @@ def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
 
     def wait() -> None:
         began.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(600)
 
     def append() -> None:
         data = rows(world, LATE + 1, k0=50)
@@ -409,7 +409,7 @@ def test_a_deleted_key_comes_back_once_beside_a_compaction(first: str) -> None:
 
     other = threading.Thread(target=append)
     other.start()
-    assert began.wait(60)
+    assert began.wait(600)
     world.table.compact()
     context = meeting(world, finish) if first == "the append" else world.table.context
     insert = settings(world, WriteOperation.UPSERT, **{"hoodie.parquet.small.file.limit": 0})

@@ -31,7 +31,7 @@ def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
     program = Path(__file__).with_name("connect_program.py")
     # The server of a local Connect session is a process of its own, which ends with its client.
     done = subprocess.run(
-        [sys.executable, program, tmp_path], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600
+        [sys.executable, program, tmp_path], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])

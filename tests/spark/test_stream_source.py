@@ -69,7 +69,7 @@ def run(
         .start()
     )
     try:
-        assert query.awaitTermination(200)
+        assert query.awaitTermination(1200)
     finally:
         query.stop()
     return found

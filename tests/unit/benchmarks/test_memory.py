@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import mmap
 import os
 import subprocess
 import sys
@@ -12,23 +11,52 @@ from benchmarks.memory import PROC, Watch, tree_cpu_seconds
 pytestmark = pytest.mark.skipif(not PROC.joinpath("self/statm").exists(), reason="needs /proc")
 
 
+class Program:
+    """A process of its own, whose memory nobody else takes or gives back; it stops at each `say` until it hears `go_on`."""
+
+    def __init__(self, source: str) -> None:
+        say = "import sys\ndef say(word):\n    print(word, flush=True)\n    sys.stdin.readline()\n"
+        command = [sys.executable, "-c", say + source]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Program:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate("\n" * 9)
+
+    def says(self, word: str) -> bool:
+        """Waits for its next word."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline() == f"{word}\n"
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+
 def test_memory_of_a_child_counts() -> None:
-    program = "x = bytearray(80 << 20); print('held', flush=True); input()"
-    with Watch(os.getpid()) as alone:
-        pass
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdin and child.stdout
-        assert child.stdout.readline() == "held\n"
-        with Watch(os.getpid()) as held:
+    child = "x = bytearray(80 << 20); print('held', flush=True); input()"
+    with Program(f"import subprocess\nsay('alone')\nsubprocess.run([sys.executable, '-c', {child!r}])") as program:
+        assert program.says("alone")
+        with Watch(program.process.pid) as alone:
             pass
-        child.stdin.write("\n")
+        program.go_on()
+        assert program.says("held")
+        with Watch(program.process.pid) as held:
+            pass
     assert held.usage.peak_rss_bytes >= held.usage.start_rss_bytes > alone.usage.start_rss_bytes + (80 << 20)
 
 
 def test_a_short_peak_does_not_escape() -> None:
-    with Watch(os.getpid()) as watch, mmap.mmap(-1, 120 << 20) as block:
-        # Pages of its own: an allocator may hand out what the process holds already.
-        block.write(bytes(120 << 20))
+    # Pages of its own: an allocator may hand out what the process holds already.
+    peak = "with mmap.mmap(-1, 120 << 20) as block:\n    block.write(bytes(120 << 20))\n"
+    with Program(f"import mmap\nsay('ready')\n{peak}say('over')") as program:
+        assert program.says("ready")
+        with Watch(program.process.pid) as watch:
+            program.go_on()
+            assert program.says("over")
     assert watch.usage.peak_rss_bytes >= watch.usage.start_rss_bytes + (100 << 20)
 
 
@@ -46,15 +74,13 @@ def test_a_process_that_is_gone_is_no_error() -> None:
 
 def test_a_fork_that_has_not_become_a_program_does_not_count_twice() -> None:
     """The child of a process with 200 MB is its image, until it ends."""
-    program = (
-        "import os, sys\nx = bytearray(200 << 20)\nchild = os.fork()\n"
+    source = (
+        "import os\nx = bytearray(200 << 20)\nchild = os.fork()\n"
         "if not child:\n    sys.stdin.readline()\n    os._exit(0)\n"
         "print('forked', flush=True)\nos.waitpid(child, 0)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin and process.stdout
-        assert process.stdout.readline() == "forked\n"
-        with Watch(process.pid) as watch:
+    with Program(source) as program:
+        assert program.says("forked")
+        with Watch(program.process.pid) as watch:
             pass
-        process.stdin.write("\n")
     assert 200 << 20 < watch.usage.peak_rss_bytes < 300 << 20

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,7 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
     """The limit without Spark needs nothing that the tests do not have."""
     rows = lineitem(50)
     write_rows(rows, tmp_path / "rows.parquet")
-    worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 60.0)
+    worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 600.0)
     table = {"path": str(tmp_path / "table"), "kind": "cow"}
     try:
         assert worker.start()["status"] == "ok"
@@ -198,8 +199,11 @@ def test_a_worker_process_runs_a_system(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_does_not_answer_is_ended(tmp_path: Path) -> None:
-    worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 60.0)
+    worker = Worker(BY_NAME["pyarrow"], 1, "1g", tmp_path / "work", 600.0)
     worker.start()
+    assert worker._process is not None
+    # It cannot answer, however long this process is kept from asking whether it has.
+    worker._process.send_signal(signal.SIGSTOP)
     worker.timeout_s = 0.0
     with pytest.raises(WorkerLost, match="no answer"):
         worker.ask({"command": "settle"})

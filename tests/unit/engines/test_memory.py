@@ -178,7 +178,7 @@ print(pa.default_memory_pool().max_memory(), table.scan().count())
 
 def peak_bytes(path: Path, verb: str, sort: str, budget: int, batches: int) -> int:
     command = [sys.executable, "-c", _PROGRAM, str(path), verb, sort, str(budget), str(batches)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=1200).stdout.split()
     assert int(answer[1]) == batches * 5000
     return int(answer[0])
 

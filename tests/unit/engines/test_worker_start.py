@@ -16,7 +16,7 @@ SOURCES = Path(__file__).parents[3] / "src"
 
 def run(program: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

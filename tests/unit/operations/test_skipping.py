@@ -72,7 +72,7 @@ def filters(rows: pa.Table) -> st.SearchStrategy[Expr]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_METADATA)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_filter_loses_a_row(name: str, tables: dict[str, Table], data: st.DataObject) -> None:
     table = tables[name]

@@ -65,17 +65,18 @@ def test_the_real_environment_repeats_until_stopped() -> None:
     ran = threading.Semaphore(0)
     repetition = env.every_ms(1, ran.release)
     for _ in range(3):
-        assert ran.acquire(timeout=10)
+        assert ran.acquire(timeout=600)
     repetition.stop()
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "pyhudi-repeat")
 
 
 def test_stopping_does_not_wait_for_the_interval() -> None:
-    SystemEnvironment().every_ms(3_600_000, lambda: None).stop()
-    for thread in threading.enumerate():
-        if thread.name == "pyhudi-repeat":
-            thread.join(10)
-            assert not thread.is_alive()
+    before = set(threading.enumerate())
+    repetition = SystemEnvironment().every_ms(3_600_000, lambda: None)
+    (thread,) = (found for found in set(threading.enumerate()) - before if found.name == "pyhudi-repeat")
+    repetition.stop()
+    thread.join(600)
+    assert not thread.is_alive()
 
 
 def test_the_real_environment_travels_to_workers() -> None:

@@ -158,6 +158,6 @@ def test_a_fork_is_not_the_writer(storage: Storage, env: ReplayEnvironment) -> N
     answers: multiprocessing.Queue[bool] = context.Queue()
     child = context.Process(target=_forked, args=(storage, answers))
     child.start()
-    assert answers.get(timeout=60)
+    assert answers.get(timeout=600)
     child.join()
     write.stop(delete=True)

@@ -351,17 +351,21 @@ class TestStorageLock:
 
     def test_the_real_clock_renews_it(self, tmp_path: Path) -> None:
         storage, env = open_storage(tmp_path, {"sync": "none"}), SystemEnvironment()
-        lock = StorageLock(storage, env, validity_ms=200, renew_ms=20)
+        lock = StorageLock(storage, env, validity_ms=600_000, renew_ms=20)
         with lock.held():
+            leases = {storage.read(LEASE_PATH)}
+            while len(leases) < 4:
+                leases.add(storage.read(LEASE_PATH))
             with pytest.raises(StorageUnavailable):
-                StorageLock(storage, env, margin_ms=0).acquire(600)
+                StorageLock(storage, env, margin_ms=0).acquire(0)
             lock.check()
         StorageLock(storage, env).acquire(0)
 
 
 def _work(path: str, rounds: int) -> None:
     storage, env = open_storage(path, {"sync": "none"}), SystemEnvironment()
-    lock = open_lock(LockSettings(storage=StorageLockSettings(500, 50)), storage, env)
+    # A lease that outlasts every moment in which the processor is withheld from its holder.
+    lock = open_lock(LockSettings(wait_ms=1_200_000, storage=StorageLockSettings(600_000, 50)), storage, env)
     for _ in range(rounds):
         with lock.held():
             # What the lock guards is a plain read and write, so that any overlap loses a count.
@@ -383,10 +387,10 @@ def test_processes_under_contention_and_a_death_lose_no_count(tmp_path: Path) ->
     victim = context.Process(target=_take_and_die, args=(str(tmp_path),))
     for worker in (*workers, victim):
         worker.start()
-    victim.join(60)
+    victim.join()
     assert victim.exitcode == -9
     for worker in workers:
-        worker.join(60)
+        worker.join()
         assert worker.exitcode == 0
     assert open_storage(tmp_path).read("n") == b"24"
 
@@ -451,7 +455,7 @@ class TestInProcessLock:
         lock = InProcessLock("real wait", env)
         lock.acquire()
         threading.Timer(0.05, lock.release).start()
-        InProcessLock("real wait", env).acquire(10_000)
+        InProcessLock("real wait", env).acquire(600_000)
 
 
 class Recorded(LockProvider):
