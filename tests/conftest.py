@@ -9,13 +9,14 @@ Property tests draw the same examples in every run: a run tells of the change th
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from unittest.mock import patch
 
 import hypothesis
 import pytest
 from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 
 # Timing of a busy machine must not fail a property test; what a failure found is printed as a line to paste.
@@ -27,7 +28,7 @@ hypothesis.settings.register_profile("thorough", _BUSY, max_examples=2000)
 hypothesis.settings.load_profile(_PROFILE)
 if _PROFILE == "same":
     # Constants in the sources of what is loaded are drawn too, and what is loaded hangs on the tests that ran before.
-    patch.object(providers, "_get_local_constants", providers.Constants).start()
+    patch.object(providers, "_get_local_constants", Constants).start()
 
 _TESTS = Path(__file__).resolve().parent
 _SLOW_FOLDERS = {"simulation", "model", "checker", "servers", "attack"}
@@ -53,6 +54,15 @@ _SLOW_MODULES = {
     "unit/test_bad_input.py",
     "unit/test_gate.py",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk() -> Iterator[None]:
+    """Files of this process reach the disk when the system thinks fit: no test cuts the power, and on a busy disk a small write
+    spends half of its time in waiting.  What a storage would wait for, tests/unit/storage/test_local.py counts.
+    """
+    with patch.object(os, "fsync", lambda descriptor: None):
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

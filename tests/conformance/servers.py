@@ -87,7 +87,8 @@ def running_zookeeper(folder: Path) -> Iterator[Server]:
     config = folder / "zoo.cfg"
     config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-    command = _java("-Xmx128m", _quiet_logging(folder), main, config)
+    # Its log waits for no disk: no test cuts the power.
+    command = _java("-Xmx128m", "-Dzookeeper.forceSync=no", _quiet_logging(folder), main, config)
     with running(command, port, folder) as server:
         yield server
 
@@ -116,7 +117,9 @@ def running_metastore(folder: Path) -> Iterator[Server]:
     port = free_port()
     script = folder / "tables.sql"
     script.write_text(f"CONNECT 'jdbc:derby:{folder}/db;create=true';\n{_LOCK_TABLES}")
-    subprocess.run(_java("-Xmx128m", "org.apache.derby.tools.ij", script), check=True, cwd=folder, stdout=subprocess.DEVNULL)
+    unsynced = "-Dderby.system.durability=test"
+    build = _java("-Xmx128m", unsynced, "org.apache.derby.tools.ij", script)
+    subprocess.run(build, check=True, cwd=folder, stdout=subprocess.DEVNULL)
     settings = {
         "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/db",
         "datanucleus.schema.autoCreateAll": "true",
@@ -131,7 +134,7 @@ def running_metastore(folder: Path) -> Iterator[Server]:
     properties = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
     (folder / "hive-site.xml").write_text(f"<configuration>{properties}</configuration>")
     quiet = _quiet_logging(folder)
-    command = _java("-Xmx300m", quiet, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port), conf=folder)
+    command = _java("-Xmx300m", quiet, unsynced, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port), conf=folder)
     with running(command, port, folder) as server:
         yield server
 
