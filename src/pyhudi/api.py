@@ -76,7 +76,7 @@ from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import PARTIAL_UPDATE, SCHEMA_MODE, WriteOperation, WriteSettings
+from pyhudi.operations.write.settings import PARTIAL_UPDATE, WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import EARLIEST, RequestRange
 from pyhudi.plot import Plots
@@ -286,7 +286,7 @@ class Table:
         if partial:
             options = {**(options or {}), PARTIAL_UPDATE.key: True}
         seen = None if based_on is None else self._state_of(based_on)
-        return self._write(data, WriteOperation.UPSERT, _with_mode(options, schema_mode), seen=seen)
+        return self._write(data, WriteOperation.UPSERT, with_schema_mode(options, schema_mode), seen=seen)
 
     def insert(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
         """Add records without looking for their keys; small files are filled up first.
@@ -299,7 +299,7 @@ class Table:
         Returns:
             The instant of the write, and what it changed.
         """
-        return self._write(data, WriteOperation.INSERT, _with_mode(options, schema_mode))
+        return self._write(data, WriteOperation.INSERT, with_schema_mode(options, schema_mode))
 
     def bulk_insert(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
@@ -314,7 +314,7 @@ class Table:
         Returns:
             The instant of the write, and what it changed.
         """
-        return self._write(data, WriteOperation.BULK_INSERT, _with_mode(options, schema_mode))
+        return self._write(data, WriteOperation.BULK_INSERT, with_schema_mode(options, schema_mode))
 
     def insert_overwrite(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
@@ -329,7 +329,7 @@ class Table:
         Returns:
             The instant of the write, and what it changed.
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE, _with_mode(options, schema_mode))
+        return self._write(data, WriteOperation.INSERT_OVERWRITE, with_schema_mode(options, schema_mode))
 
     def insert_overwrite_table(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
@@ -344,7 +344,7 @@ class Table:
         Returns:
             The instant of the write, and what it changed.
         """
-        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, _with_mode(options, schema_mode))
+        return self._write(data, WriteOperation.INSERT_OVERWRITE_TABLE, with_schema_mode(options, schema_mode))
 
     def delete(
         self,
@@ -872,10 +872,6 @@ def _as_of(argument: str | None, options: Options) -> str | None:
     if argument is not None and option is not None and argument != option:
         raise InvalidRequest(f"as_of={argument} and option {AS_OF}={option} disagree")
     return option if argument is None else argument
-
-
-def _with_mode(options: Mapping[str, object] | None, schema_mode: str | None) -> Mapping[str, object] | None:
-    return options if schema_mode is None else {**(options or {}), SCHEMA_MODE.key: schema_mode}
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import InvalidRequest
 from pyhudi.execute.read_slice import rows_without_columns
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import (
@@ -67,9 +68,27 @@ class Scan:
             return rows_without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """All rows as a pandas frame."""
-        return self.to_arrow().to_pandas()
+    def to_pandas(
+        self,
+        types_mapper: Callable[[pa.DataType], Any] | None = None,
+        dtype_backend: Literal["numpy_nullable", "pyarrow"] | None = None,
+    ) -> pandas.DataFrame:
+        """All rows as a pandas frame.
+
+        Args:
+            types_mapper: Gives the pandas type of an Arrow type, or None for the usual one.
+            dtype_backend: "pyarrow" keeps the Arrow types; "numpy_nullable" takes pandas' own types that know missing values.  By
+                default whole numbers with missing values become floating point.
+
+        Raises:
+            InvalidRequest: Both are given, or there is no such backend.
+        """
+        rows = self.to_arrow()
+        if dtype_backend is None:
+            return rows.to_pandas(types_mapper=types_mapper)
+        if types_mapper is not None:
+            raise InvalidRequest("types_mapper and dtype_backend both say which types a frame has; give one of them")
+        return rows.to_pandas(types_mapper=_mapper_of(dtype_backend))
 
     def to_polars(self) -> polars.DataFrame:
         """All rows as a Polars frame."""
@@ -88,6 +107,24 @@ class Scan:
     def count(self) -> int:
         """How many rows the scan gives."""
         return sum(batch.num_rows for batch in _batches(self._query.without_columns()))
+
+
+def _mapper_of(backend: str) -> Callable[[pa.DataType], Any]:
+    """The pandas types of a backend, as `pandas.read_parquet` takes them."""
+    import pandas
+
+    if backend == "pyarrow":
+        return pandas.ArrowDtype
+    if backend != "numpy_nullable":
+        raise InvalidRequest(f"dtype_backend={backend!r} is neither numpy_nullable nor pyarrow")
+    return {
+        pa.bool_(): pandas.BooleanDtype(),
+        pa.int32(): pandas.Int32Dtype(),
+        pa.int64(): pandas.Int64Dtype(),
+        pa.float32(): pandas.Float32Dtype(),
+        pa.float64(): pandas.Float64Dtype(),
+        pa.string(): pandas.StringDtype(),
+    }.get
 
 
 def _batches(query: Query | ChangeQuery) -> Iterator[pa.RecordBatch]:

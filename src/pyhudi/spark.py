@@ -28,7 +28,14 @@ from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_tabl
 from pyhudi.operations.read.query import COLUMNS, FILTER
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings, check_first_write
+from pyhudi.operations.write.settings import (
+    OPERATION,
+    PARTITIONS_TO_DELETE,
+    WriteOperation,
+    WriteSettings,
+    check_first_write,
+    with_schema_mode,
+)
 from pyhudi.options import Options, parse_options
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.stream import StreamSink, start
@@ -83,6 +90,8 @@ def write(
     mode: str = "append",
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    schema_mode: str | None = None,
 ) -> WriteResult:
     """Write a DataFrame to a table, creating it from the options when there is none.
 
@@ -97,6 +106,8 @@ def write(
         options: Hudi's, above all `hoodie.datasource.write.operation` (upsert by default; bulk_insert when nothing names a record
             key).
         storage_options: Credentials for PyHudi's own access.
+        schema_mode: What the rows may change of the table's columns, "strict", "widen" (the default) or "evolve", as of
+            `Table.upsert`.
 
     Raises:
         TableExists: There is a table, under errorifexists.
@@ -106,6 +117,7 @@ def write(
     save_mode = _MODES.get(mode.strip().lower())
     if save_mode is None:
         raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
+    options = with_schema_mode(options, schema_mode)
     parsed = parse_options(options)
     exists = Table.exists(path, storage_options)
     if exists and save_mode == "errorifexists":

@@ -125,7 +125,7 @@ def test_the_first_write_is_checked_as_well() -> None:
         assert not table.timeline().instants
 
 
-@pytest.mark.parametrize("data", [[{"id": "a"}], {"id": ["a"]}, None, 7, "trips.csv", object()])
+@pytest.mark.parametrize("data", [{"a"}, b"a", None, 7, "trips.csv", object()])
 def test_data_of_no_arrow_kind(kept: Kept, data: object) -> None:
     kept.refuses(lambda: kept.table.upsert(data), InvalidRequest, "cannot be read as Arrow", type(data).__name__)
 

@@ -7,7 +7,6 @@ disk.  Lookups and writing tasks run on a thread pool; Arrow releases the interp
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.engines.arrow_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
@@ -73,14 +73,14 @@ class LocalEngine:
 
     def input_schema(self, data: Any) -> pa.Schema:
         """The schema of the caller's data."""
-        self._opened = data, _reader(data)
+        self._opened = data, arrow_reader(data)
         return self._opened[1].schema
 
     def prepare(self, data: Any, request: PrepareRequest) -> LocalIncoming:
         """Read the data, conform and key it, combine duplicates."""
         # Some streams can be had only once: the one whose schema was asked for is the one that is read.
         opened, self._opened = self._opened, None
-        return LocalIncoming(self, opened[1] if opened and opened[0] is data else _reader(data), request)
+        return LocalIncoming(self, opened[1] if opened and opened[0] is data else arrow_reader(data), request)
 
     def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
         """Run tasks on the pool; results in order.  The first error cancels what has not begun and is raised."""
@@ -538,57 +538,3 @@ def _with_partition(rows: pa.Table, at: Ints, values: pa.Array) -> pa.Table:
         column = pc.replace_with_mask(rows.column(position).combine_chunks(), pa.array(mask), values.take(pa.array(kept)))
         rows = rows.set_column(position, rows.schema.field(position), column)
     return rows
-
-
-def _reader(data: Any) -> pa.RecordBatchReader:
-    try:
-        return _opened(data)
-    except (UnicodeEncodeError, pa.ArrowException) as error:
-        # Columns of frames that are not text, arrays that are not rows.
-        raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
-
-
-def _opened(data: Any) -> pa.RecordBatchReader:
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.RecordBatchReader.from_batches(data.schema, [data])
-    if isinstance(data, pa.Table):
-        return data.to_reader()
-    if hasattr(data, "__arrow_c_stream__"):
-        _refuse_python_objects(data)
-        try:
-            return _without_index(pa.RecordBatchReader.from_stream(data))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidRequest(f"the data cannot be read as Arrow: {error}") from error
-    if hasattr(data, "__arrow_c_array__"):
-        batch = pa.record_batch(data)
-        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
-    raise InvalidRequest(
-        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
-        "batch or reader, a Polars or pandas frame, or any object with the Arrow PyCapsule interface"
-    )
-
-
-def _refuse_python_objects(data: Any) -> None:
-    """Polars hands columns of Python objects over as bytes that hold their addresses.  Raises InvalidRequest for one."""
-    if type(data).__module__.partition(".")[0] != "polars":
-        return
-    found = data.schema.items() if hasattr(data, "columns") else [(data.name, data.dtype)]
-    for name, kind in found:
-        if _holds_objects(kind):
-            raise InvalidRequest(f"column {name!r} holds Python objects (Polars {kind}): cast it to a type of Polars first")
-
-
-def _holds_objects(kind: Any) -> bool:
-    inner = [field.dtype for field in getattr(kind, "fields", ())] + [part for part in (getattr(kind, "inner", None),) if part]
-    return bool(str(kind) == "Object" or any(map(_holds_objects, inner)))
-
-
-def _without_index(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    """The frame's own columns: pandas adds its index to them, under a made-up name where it has none."""
-    kept = [name for name in reader.schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
-    if len(kept) == len(reader.schema.names) or b"pandas" not in (reader.schema.metadata or {}):
-        return reader
-    schema = pa.schema([reader.schema.field(name) for name in kept])
-    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in reader))

@@ -44,6 +44,7 @@ class PrepareRequest:
     by_partition: the rows will be written partition by partition, so an engine may put them in that order as they come.
     looked_up: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
     placing: partition columns of the rows that are left out of files: keys and paths are made of them, and then they go.
+    cut_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
     """
 
     data_schema: pa.Schema
@@ -57,6 +58,7 @@ class PrepareRequest:
     required_ordering: tuple[str, ...] = ()
     by_partition: bool = False
     looked_up: bool = False
+    cut_nanoseconds: bool = False
     placing: pa.Schema = _NO_COLUMNS
 
     @property

@@ -29,6 +29,7 @@ from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
+from pyhudi.records.zones import refuse_cut_nanoseconds
 
 Ints = npt.NDArray[np.int64]
 
@@ -53,6 +54,8 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
         return _key_rows(request, batch)
     given = without_meta_fields(batch)
     refuse_rounding(given, request.taken_schema)
+    if not request.cut_nanoseconds:
+        refuse_cut_nanoseconds(given)
     rows = conform(given, request.taken_schema)
     if request.keys.generates_keys:
         keys = auto_record_keys(request.instant_time, task_partition, first_row, rows.num_rows)
@@ -106,6 +109,9 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
             raise InvalidRequest(f"{RECORD_KEY} is null in {keys.null_count} of the rows to delete")
         paths = pc.fill_null(paths, "")
     else:
+        if not request.cut_nanoseconds:
+            heads = {name.split(".")[0] for name in (*request.keys.record_fields, *partition_columns(request.keys))}
+            refuse_cut_nanoseconds(batch, heads)
         keys = record_keys(request.keys, batch)
         if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
             paths = partition_paths(request.keys, batch)

@@ -9,6 +9,7 @@ Hudi stores a table's schema as Avro JSON; PyHudi works on Arrow.  The mapping (
     string, binary               string, bytes
     date32                       int, date
     timestamp[us, UTC]           long, timestamp-micros
+    timestamp[us]                long, local-timestamp-micros
     decimal128(p, s)             fixed named `fixed` in namespace `<record>.<field>`, the fewest bytes for p, decimal
     list<T>                      array
     map<string, T>               map
@@ -33,7 +34,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_resolve import Json, resolve_avro
-from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, TIMESTAMP, arrow_field, arrow_type, record_fields
+from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP, arrow_field, arrow_type, record_fields
 from pyhudi.format.meta_columns import is_meta_field
 
 
@@ -129,7 +130,7 @@ def _type_json(type_: pa.DataType, name: str, namespace: str, previous: Any, pat
         return {"type": "int", "logicalType": "date"}
     if type_ == TIMESTAMP:
         return {"type": "long", "logicalType": "timestamp-micros"}
-    if type_ == pa.timestamp("us"):
+    if type_ == LOCAL_TIMESTAMP:
         return {"type": "long", "logicalType": "local-timestamp-micros"}
     if type_ == pa.time64("us"):
         return {"type": "long", "logicalType": "time-micros"}

@@ -21,6 +21,7 @@ from pyhudi.format.json_document import parse_json
 from pyhudi.format.meta_columns import is_meta_field
 
 TIMESTAMP = pa.timestamp("us", "UTC")
+LOCAL_TIMESTAMP = pa.timestamp("us")
 COMMENT = b"comment"
 ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
@@ -38,8 +39,8 @@ _LOGICAL: Mapping[tuple[str, str], pa.DataType] = {
     ("long", "time-micros"): pa.time64("us"),
     ("long", "timestamp-millis"): TIMESTAMP,
     ("long", "timestamp-micros"): TIMESTAMP,
-    ("long", "local-timestamp-millis"): pa.timestamp("us"),
-    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-millis"): LOCAL_TIMESTAMP,
+    ("long", "local-timestamp-micros"): LOCAL_TIMESTAMP,
     ("string", "uuid"): pa.string(),
 }
 

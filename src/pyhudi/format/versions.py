@@ -134,6 +134,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def has_local_timestamps(self) -> bool:
+        """The release that writes such tables has columns of timestamps without a zone; without it they read as numbers."""
+        return self >= TableVersion.NINE
+
+    @property
     def has_open_ranges(self) -> bool:
         """Incremental queries leave out what completed at their start; without it they take it in."""
         return self >= TableVersion.NINE

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.arrow_to_avro import check_name
-from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, TIMESTAMP
+from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP
 from pyhudi.records.text import is_binary_like, is_string_like
 
 
@@ -17,8 +17,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
 
     large, view, dictionary and run-end layouts become the plain ones; lists of fixed size lists; int8, int16, uint8 and
     uint16 int32, uint32 int64; float16 float32; decimal32 and decimal64 decimal128; date64 date32; fixed_size_binary
-    binary; every timestamp microseconds in UTC.  A timestamp without a zone is taken as an instant in UTC: Hudi has no
-    local timestamps, and refuses Spark's timestamp_ntz.
+    binary; every timestamp microseconds, in UTC where it has a zone.  (`records.zones` says which of those without one a
+    table takes.)
     Refused: uint64, decimal256, null, time, duration, interval, union, extension types but JSON, structs without fields,
     maps whose keys are not strings, and two columns of one struct or table whose names are equal up to case.
     Nullability and the field metadata entry `comment` are kept; all other metadata is dropped.
@@ -88,7 +88,7 @@ def _normal_scalar(type_: pa.DataType) -> pa.DataType | None:
     if is_binary_like(type_):
         return pa.binary()
     if types.is_timestamp(type_):
-        return TIMESTAMP
+        return LOCAL_TIMESTAMP if type_.tz is None else TIMESTAMP
     if types.is_date(type_):
         return pa.date32()
     if types.is_int8(type_) or types.is_int16(type_) or types.is_uint8(type_) or types.is_uint16(type_):

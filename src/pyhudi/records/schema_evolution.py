@@ -236,6 +236,8 @@ def _casts_to_table(incoming: pa.DataType, table: pa.DataType) -> bool:
 
 def _why_not(table: pa.DataType, incoming: pa.DataType) -> str:
     types = pa.types
+    if types.is_timestamp(table) and types.is_timestamp(incoming):
+        return "moments and timestamps without a zone cannot follow one another in a table: cast the column to the table's type"
     if types.is_timestamp(table) or types.is_timestamp(incoming):
         return "a timestamp and another type cannot follow one another in a table: cast the column to the table's type"
     if types.is_decimal(table) and types.is_decimal(incoming):

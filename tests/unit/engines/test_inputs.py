@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow.dataset import dataset
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest
@@ -77,6 +79,14 @@ KINDS: dict[str, Callable[[], Any]] = {
         }
     ),
     "large strings": lambda: ROWS.set_column(0, "id", ROWS["id"].cast(pa.large_string())),
+    "columns of Python": lambda: ROWS.to_pydict(),
+    "rows of Python": lambda: ROWS.to_pylist(),
+    "generated rows": lambda: iter(ROWS.to_pylist()),
+    "generated batches": batches,
+    "generated tables": lambda: (ROWS.slice(start, 1) for start in range(3)),
+    "lazy frame": lambda: pl.DataFrame(ROWS).lazy(),
+    "dataset": lambda: dataset(ROWS),
+    "scanner": lambda: dataset(ROWS).scanner(),
     "views": lambda: ROWS.set_column(0, "id", ROWS["id"].cast(pa.string_view())),
 }
 
@@ -154,6 +164,21 @@ def test_read_back_as_each_kind() -> None:
     assert_same_rows(other.scan().to_arrow(), ROWS)
 
 
+def test_pandas_types_are_chosen() -> None:
+    table = Table.create(f"memory://inputs-{next(_names)}/t", record_key="id", options=OPTIONS)
+    table.insert({"id": ["a", "b"], "n": [2**53 + 1, None], "flag": [True, None]})
+    scan = table.scan()
+    assert str(scan.to_pandas()["n"].dtype) == "float64"
+    for chosen in ({"dtype_backend": "pyarrow"}, {"dtype_backend": "numpy_nullable"}, {"types_mapper": pd.ArrowDtype}):
+        frame = scan.to_pandas(**chosen).sort_values("id")
+        assert frame["n"].iloc[0] == 2**53 + 1
+        assert frame["flag"].iloc[0] == True  # noqa: E712 - any kind of truth
+        assert frame["n"].isna().tolist() == [False, True]
+    for wrong in ({"dtype_backend": "numpy"}, {"dtype_backend": "pyarrow", "types_mapper": pd.ArrowDtype}):
+        with pytest.raises(InvalidRequest, match="dtype_backend"):
+            scan.to_pandas(**wrong)
+
+
 VIEWS = {
     "list view": pa.array([[1], None, [], [2, 3]], pa.list_view(pa.int64())),
     "large list view": pa.array([[1], None, [], [2, 3]], pa.large_list_view(pa.int64())),
@@ -180,6 +205,59 @@ def test_python_objects_of_polars() -> None:
     with pytest.raises(InvalidRequest, match=r"'v' holds Python objects"):
         table.insert(data)
     assert not table.timeline().instants
+
+
+@pytest.mark.parametrize("kind", [pl.Int128, pl.UInt128, pl.List(pl.Int128), pl.Struct({"x": pl.Int128})])
+def test_numbers_of_128_bits_of_polars(kind: Any) -> None:
+    table = Table.create(f"memory://inputs-wide-{next(_names)}", record_key="id")
+    data = pl.DataFrame({"id": ["a"], "v": pl.Series([None], dtype=kind)})
+    for given in (data, data.lazy()):
+        with pytest.raises(InvalidRequest, match=r"'v' holds numbers of 128 bits"):
+            table.insert(given)
+    assert not table.timeline().instants
+
+
+def test_rows_of_python_may_lack_columns() -> None:
+    table = new_table()
+    table.upsert([{"id": "a", "ts": 1, "v": None}, {"id": "b", "v": 0.5, "ts": 2}, {"ts": 3, "id": "c"}])
+    expected = [{"id": "a", "ts": 1, "v": None}, {"id": "b", "ts": 2, "v": 0.5}, {"id": "c", "ts": 3, "v": None}]
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == expected
+    # A column that the first row lacks is one all the same.
+    table.upsert([{"id": "a", "ts": 4, "v": 1.5}, {"id": "d", "ts": 4, "v": 1.5, "w": "new"}])
+    assert table.scan(["w"], "id = 'd'").to_arrow().to_pylist() == [{"w": "new"}]
+
+
+NOON = datetime(2026, 7, 1, 12)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ([], "names no columns"),
+        (iter(()), "names no columns"),
+        ([1], "row 0 .* is not a dictionary"),
+        ([{"id": "a"}, ("b",)], "row 1 .* is not a dictionary"),
+        ({1: ["a"]}, "1 is not a string"),
+        ({"id": ["a"], "ts": [1, 2]}, "differ in length: id 1, ts 2"),
+        ({"id": ["a", "b"], "v": [1, "x"]}, "column 'v'"),
+        ({"id": ["a"], "v": [2**63]}, "column 'v'"),
+        ({"id": ["a", "b"], "v": [2**53 + 1, 0.5]}, "column 'v'"),
+        ({"id": "a"}, "column 'id'"),
+        ({"id": ["a", "b"], "v": [NOON.date(), NOON]}, "column 'v' holds dates and times without a zone"),
+        ({"id": ["a", "b"], "v": [NOON.replace(tzinfo=UTC), NOON]}, "times with a zone and times without a zone"),
+        ([{"id": "a", "v": {"x": [NOON.date()]}}, {"id": "b", "v": {"x": [NOON]}}], r"'v.x\[\]' holds dates"),
+        (iter([ROWS, 5]), "item 1 of the generator"),
+        (iter([ROWS, ROWS.select(["id", "ts"])]), "item 1 of the generator"),
+        ("text", "cannot be read as Arrow"),
+        (5, "cannot be read as Arrow"),
+    ],
+)
+def test_values_of_python_that_are_no_rows(data: Any, message: str) -> None:
+    """Arrow cuts the hours off where a date comes first, and takes a time without a zone for one in UTC."""
+    table = Table.create(f"memory://inputs-no-rows-{next(_names)}", record_key="id")
+    with pytest.raises(InvalidRequest, match=message):
+        table.insert(data)
+    assert not table.timeline().completed_writes()
 
 
 def test_python_objects_of_pandas() -> None:

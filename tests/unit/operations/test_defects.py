@@ -118,7 +118,8 @@ def test_timestamps_in_keys_are_one_text_in_every_operation(tmp_path: Path, zone
         pa.timestamp("us", zone)
     )
     rows = pa.table({"id": moments, "at": moments, "ts": [1, 1]})
-    table = Table.create(str(tmp_path), record_key="id", partition_by="at", ordering="ts", options=QUIET)
+    options = QUIET | {"pyhudi.timestamps.without.zone": "local"}
+    table = Table.create(str(tmp_path), record_key="id", partition_by="at", ordering="ts", options=options)
     table.bulk_insert(rows)
     done = table.upsert(rows.set_column(2, "ts", pa.array([2, 2])))
     assert (done.rows_updated, done.rows_inserted) == (2, 0)

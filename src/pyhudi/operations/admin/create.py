@@ -23,6 +23,7 @@ from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_g
 from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings, infer_modes
 from pyhudi.records.normalise import normalise
+from pyhudi.records.zones import ZONE_OPTION, WithoutZone, with_zones
 from pyhudi.settings import REGISTRY, Option, Options, options_of, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
@@ -208,6 +209,15 @@ _FIXED = (
 )
 
 
+WITHOUT_ZONE = Option(
+    ZONE_OPTION,
+    tuple(WithoutZone),
+    None,
+    "timestamps without a zone: refused, moments in UTC, or columns without one; unset: local in table version 9, else refuse",
+    verbs=("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwrite_table", "delete"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TableSettings:
     """What a table is, as the options name it: stored in its properties at creation, and compared with them afterwards.
@@ -269,6 +279,13 @@ class TableSettings:
             merge=merge,
             fixed=tuple((key, value) for key, value in given if value is not None),
         )
+
+
+def zone_mode(named: WithoutZone | None, version: TableVersion) -> WithoutZone:
+    """What becomes of timestamps without a zone in a table of the version.  named: what the caller says, None for nothing."""
+    if named is not None:
+        return named
+    return WithoutZone.LOCAL if version.has_local_timestamps else WithoutZone.REFUSE
 
 
 def create_table(storage: Storage, env: Environment, options: Options, schema: pa.Schema | None) -> TableConfig:
@@ -334,7 +351,9 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
             raise InvalidRequest(
                 f'schema= takes a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
             )
-        columns = normalise(schema)
+        named = options.text(WITHOUT_ZONE)
+        mode = zone_mode(None if named is None else WithoutZone(named), settings.version)
+        columns = normalise(with_zones(schema, None, mode))
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
     for key, given in settings.fixed:

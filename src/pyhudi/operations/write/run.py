@@ -196,6 +196,7 @@ class _Write:
             by_partition=shape.in_bulk or shape.replaces,
             looked_up=shape.looks_up and not shape.routes,
             placing=schemas.placing,
+            cut_nanoseconds=self.settings.cuts_nanoseconds,
         )
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot) -> WriteResult:

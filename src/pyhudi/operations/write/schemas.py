@@ -11,7 +11,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER
-from pyhudi.operations.admin.create import check_columns
+from pyhudi.operations.admin.create import check_columns, zone_mode
 from pyhudi.operations.write.settings import SCHEMA_MODE, WriteOperation, WriteSettings
 from pyhudi.records.columns import field_at
 from pyhudi.records.keys.spec import KeySpec, partition_columns
@@ -20,6 +20,7 @@ from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_ma
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
 from pyhudi.records.schema_evolution import SchemaMode, continues, evolve, schema_changes, typed_nulls, whole_number_hint
+from pyhudi.records.zones import WithoutZone, with_zones
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, TableSchema
@@ -55,14 +56,16 @@ class WriteSchemas:
         current = None if settings.anew else snapshot.schema
         keys_only = settings.operation is WriteOperation.DELETE
         placing = _NO_COLUMNS
+        known = pa.schema([*(current.arrow if current else ()), *snapshot.path_fields])
+        zones = zone_mode(settings.without_zone, config.version)
         if keys_only:
             _check_delete_columns(config.keys, incoming)
             if current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to delete")
-            _check_delete_types(config.keys, incoming, pa.schema([*current.arrow, *snapshot.path_fields]))
+            _check_delete_types(config.keys, incoming, known, zones)
             data_schema, text = current.arrow, current.avro
         else:
-            columns = without_meta_fields(incoming)
+            columns = with_zones(without_meta_fields(incoming), known, zones)
             brought = columns
             if config.omitted_columns:
                 check_columns(config.keys, config.ordering_fields, normalise(brought))
@@ -190,7 +193,7 @@ def _check_delete_columns(keys: KeySpec, schema: pa.Schema) -> None:
         )
 
 
-def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema) -> None:
+def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zones: WithoutZone) -> None:
     """Keys of another type are other keys: 1.0 and 1 are two strings, and a delete of either does not find the other."""
     if {RECORD_KEY, PARTITION_PATH} <= set(schema.names):
         return
@@ -198,7 +201,8 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema) -> N
         head = name.split(".")[0]
         if head not in schema.names:
             continue
-        given, stored = field_at(normalise(pa.schema([schema.field(head)])), name).type, field_at(table, name).type
+        column = with_zones(pa.schema([schema.field(head)]), table, zones)
+        given, stored = field_at(normalise(column), name).type, field_at(table, name).type
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = given == stored or any(family(given) and family(stored) for family in families)
         if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):

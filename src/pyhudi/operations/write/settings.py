@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -20,7 +21,7 @@ from pyhudi.operations.action.settings import (
     CommitSettings,
     delete_marker,
 )
-from pyhudi.operations.admin.create import TableSettings, check_columns
+from pyhudi.operations.admin.create import WITHOUT_ZONE, TableSettings, check_columns, zone_mode
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.settings import ServiceSettings
 from pyhudi.operations.write.batches import StreamBatch
@@ -31,6 +32,7 @@ from pyhudi.plan.write import SizingSettings
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.normalise import normalise
 from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.records.zones import NANOSECONDS_OPTION, WithoutZone, with_zones
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.config import TableType
 
@@ -122,6 +124,13 @@ SCHEMA_MODE = Option(
     "what rows may change of the table's columns: nothing, what loses nothing, or what Hudi changes by itself",
     verbs=_WITH_ROWS,
 )
+_NANOSECONDS = Option(
+    NANOSECONDS_OPTION,
+    ("refuse", "cut"),
+    "refuse",
+    "what becomes of timestamps finer than microseconds: refused, or what is finer is cut off",
+    verbs=(*_WITH_ROWS, "delete"),
+)
 _NULL_FOR_MISSING = Option(
     "hoodie.write.set.null.for.missing.columns",
     bool,
@@ -197,6 +206,8 @@ class WriteSettings:
         ),
     ]
     schema_mode: Annotated[SchemaMode, SCHEMA_MODE]
+    without_zone: Annotated[WithoutZone | None, WITHOUT_ZONE]
+    cuts_nanoseconds: Annotated[bool, _NANOSECONDS]
     null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
     allow_drop: Annotated[
         bool,
@@ -256,6 +267,7 @@ class WriteSettings:
             combine=options.flag(_COMBINE.get(operation, _COMBINE_INSERTS)),
             duplicate_policy=policy,
             schema_mode=SchemaMode(options.word(SCHEMA_MODE)),
+            cuts_nanoseconds=options.word(_NANOSECONDS) == "cut",
             null_for_missing=options.flag(_NULL_FOR_MISSING) or options.flag(_RECONCILE),
             partitions_to_overwrite=tuple(part.strip() for part in static.split(",")) if static else None,
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
@@ -284,6 +296,16 @@ class WriteSettings:
         return settings
 
 
+def with_schema_mode(options: Mapping[str, object] | None, mode: str | None) -> Mapping[str, object] | None:
+    """The options of a call with the schema mode that its argument names.  Raises InvalidRequest where they name another one."""
+    if mode is None:
+        return options
+    option = (options or {}).get(SCHEMA_MODE.key, mode)
+    if str(option) != mode:
+        raise InvalidRequest(f"schema_mode={mode} and option {SCHEMA_MODE}={option} disagree")
+    return {**(options or {}), SCHEMA_MODE.key: mode}
+
+
 def check_first_write(uri: str, options: Options, settings: WriteSettings, columns: pa.Schema) -> None:
     """Raises InvalidRequest for what a table made of the options would refuse as its first write, before there is one."""
     if settings.partial or settings.operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
@@ -292,7 +314,8 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
     table = TableSettings.of(options)
     if settings.commit.is_non_blocking:
         check_table(uri, table.merge, settings.metadata.wanted, is_cow=table.table_type is TableType.COPY_ON_WRITE)
-    check_columns(table.keys, table.merge.ordering.fields, normalise(without_meta_fields(columns)))
+    taken = with_zones(without_meta_fields(columns), None, zone_mode(settings.without_zone, table.version))
+    check_columns(table.keys, table.merge.ordering.fields, normalise(taken))
 
 
 def _update_strategy(options: Options) -> str:

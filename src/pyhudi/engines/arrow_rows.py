@@ -1,0 +1,184 @@
+"""What a caller may write, as a stream of Arrow batches.
+
+    Arrow                  tables, batches, readers, datasets, scanners, anything with the Arrow PyCapsule interface (Polars,
+                           pandas, DuckDB, ...)
+    Polars LazyFrame       collected
+    columns                a mapping of names to values
+    rows                   a list of mappings: a row that lacks a name has null there
+    a generator            of mappings, which are gathered before anything is written; or of tables and batches, one at a time
+
+Values of Python get the types that Arrow finds for all values of a column together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi.errors import InvalidRequest
+
+
+def arrow_reader(data: Any) -> pa.RecordBatchReader:
+    """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, or holds what Arrow cannot."""
+    try:
+        return _opened(data)
+    except (UnicodeEncodeError, OverflowError, pa.ArrowException) as error:
+        # Columns of frames that are not text, arrays that are not rows, numbers of more than 64 bits.
+        raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
+
+
+def _opened(data: Any) -> pa.RecordBatchReader:
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    package, _, rest = type(data).__module__.partition(".")
+    if package == "polars":
+        if type(data).__name__ == "LazyFrame":
+            data = data.collect()
+        _refuse_types_of_polars(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            return _without_index(pa.RecordBatchReader.from_stream(data))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidRequest(f"the data cannot be read as Arrow: {error}") from error
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    if package == "pyarrow" and rest in ("dataset", "_dataset") and hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    if package == "pyarrow" and hasattr(data, "to_reader"):
+        return data.to_reader()
+    if isinstance(data, Mapping):
+        return _of_columns(data)
+    if isinstance(data, (list, tuple)):
+        return _of_rows(data)
+    if isinstance(data, Iterator):
+        return _generated(data)
+    raise InvalidRequest(
+        f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
+        "batch, reader or dataset, a Polars or pandas frame, any object with the Arrow PyCapsule interface, a dictionary of "
+        "columns, or a list or generator of dictionaries"
+    )
+
+
+def _of_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
+    """Columns by name."""
+    made: dict[str, pa.Array | pa.ChunkedArray] = {}
+    for name, values in columns.items():
+        if not isinstance(name, str):
+            raise InvalidRequest(f"the data is a dictionary, whose keys are the names of columns, and {name!r} is not a string")
+        made[name] = _array(name, values)
+    lengths = {name: len(array) for name, array in made.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidRequest(f"the columns differ in length: {', '.join(f'{name} {length}' for name, length in lengths.items())}")
+    return pa.table(made).to_reader()
+
+
+def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
+    """Rows as mappings of names to values."""
+    for number, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InvalidRequest(
+                f"row {number} (counted from 0) of the data is not a dictionary of columns but {type(row).__module__}."
+                f"{type(row).__name__}"
+            )
+    if not rows:
+        raise InvalidRequest("the data is empty, so it names no columns; give an empty Arrow table to write none")
+    names = dict.fromkeys(name for row in rows for name in row)
+    return _of_columns({name: [row.get(name) for row in rows] for name in names})
+
+
+def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
+    """Rows that come one after the other, or tables and batches that do."""
+    first = next(items, None)
+    if isinstance(first, (pa.Table, pa.RecordBatch)):
+        schema = first.schema
+        return pa.RecordBatchReader.from_batches(schema, _batches(chain([first], items), schema))
+    return _of_rows([] if first is None else [first, *items])
+
+
+def _batches(parts: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for number, part in enumerate(parts):
+        if not isinstance(part, (pa.Table, pa.RecordBatch)) or not part.schema.equals(schema):
+            found = part.schema.to_string() if isinstance(part, (pa.Table, pa.RecordBatch)) else type(part).__name__
+            raise InvalidRequest(f"item {number} of the generator does not have the columns of the first one: {found}")
+        yield from part.to_batches() if isinstance(part, pa.Table) else [part]
+
+
+def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    """The values of a column.  Raises InvalidRequest that names the column."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values")
+    try:
+        array = pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise InvalidRequest(f"column {name!r} cannot be read as Arrow: {error}") from error
+    if isinstance(values, (list, tuple)):
+        _check_times(name, values, array.type)
+    return array
+
+
+def _check_times(path: str, values: Iterable[Any], kind: pa.DataType) -> None:
+    """Arrow takes the type of a column's first time, and cuts hours from later ones or takes them for UTC without a word."""
+    if pa.types.is_list(kind):
+        _check_times(path + "[]", chain.from_iterable(value for value in values if value is not None), kind.value_type)
+    elif pa.types.is_struct(kind):
+        there = [value for value in values if isinstance(value, Mapping)]
+        for child in kind.fields:
+            _check_times(f"{path}.{child.name}", [value.get(child.name) for value in there], child.type)
+    elif pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        found = sorted({_time_kind(value) for value in values if isinstance(value, date)})
+        if len(found) > 1:
+            raise InvalidRequest(f"column {path!r} holds {' and '.join(found)}: give times of one kind")
+
+
+def _time_kind(value: date) -> str:
+    if not isinstance(value, datetime):
+        return "dates"
+    return "times without a zone" if value.tzinfo is None else "times with a zone"
+
+
+def _refuse_types_of_polars(data: Any) -> None:
+    """Raises InvalidRequest for columns that Polars hands over as what no other library reads.
+
+    Columns of Python objects come as bytes that hold their addresses, numbers of 128 bits in a format of its own.
+    """
+    found = data.schema.items() if hasattr(data, "columns") else [(data.name, data.dtype)]
+    for name, kind in found:
+        inner = set(_parts(kind))
+        if "Object" in inner:
+            raise InvalidRequest(f"column {name!r} holds Python objects (Polars {kind}): cast it to a type of Polars first")
+        wide = inner & {"Int128", "UInt128"}
+        if wide:
+            raise InvalidRequest(
+                f"column {name!r} holds numbers of 128 bits (Polars {kind}), which neither Arrow nor Hudi has: cast it to Int64 "
+                "if the values fit, else to Decimal(38, 0)"
+            )
+
+
+def _parts(kind: Any) -> Iterator[str]:
+    """The name of a type of Polars, and of those within it."""
+    yield str(kind)
+    for field in getattr(kind, "fields", ()):
+        yield from _parts(field.dtype)
+    if getattr(kind, "inner", None):
+        yield from _parts(kind.inner)
+
+
+def _without_index(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    """The frame's own columns: pandas adds its index to them, under a made-up name where it has none."""
+    kept = [name for name in reader.schema.names if not re.fullmatch(r"__index_level_\d+__", name)]
+    if len(kept) == len(reader.schema.names) or b"pandas" not in (reader.schema.metadata or {}):
+        return reader
+    schema = pa.schema([reader.schema.field(name) for name in kept])
+    return pa.RecordBatchReader.from_batches(schema, (batch.select(kept) for batch in reader))
