@@ -113,8 +113,9 @@ def _mapper_of(backend: str) -> Callable[[pa.DataType], Any]:
     """The pandas types of a backend, as `pandas.read_parquet` takes them."""
     import pandas
 
+    chosen: Callable[[pa.DataType], Any] = pandas.ArrowDtype
     if backend == "pyarrow":
-        return pandas.ArrowDtype
+        return chosen
     if backend != "numpy_nullable":
         raise InvalidRequest(f"dtype_backend={backend!r} is neither numpy_nullable nor pyarrow")
     return {

@@ -14,6 +14,7 @@ from tests.interop.oracle import HudiFailure, RealHudi
 from tests.rows import assert_same_rows, without_meta
 
 NOON = datetime(2026, 7, 1, 12)
+BY_LISTING: dict[str, Any] = {"hoodie.metadata.enable": False}
 BY_METADATA: dict[str, Any] = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
 
 
@@ -68,4 +69,4 @@ def test_release_1_0_has_none(hudi: RealHudi, tmp_path: Path) -> None:
         hudi.write(rows("a", 1, 0), tmp_path / "theirs", **options("COPY_ON_WRITE"))
     table = Table.create(tmp_path / "ours", options=options("MERGE_ON_READ"))
     table.upsert(rows("a", 1, 0), options={"pyhudi.timestamps.without.zone": "local"})
-    assert pa.types.is_int64(hudi.read(tmp_path / "ours", **{"hoodie.metadata.enable": False}).schema.field("at").type)
+    assert pa.types.is_int64(hudi.read(tmp_path / "ours", **BY_LISTING).schema.field("at").type)

@@ -120,6 +120,7 @@ replace_substring: _Unary
 replace_substring_regex: _Unary
 round: _Unary
 run_end_decode: _Unary
+run_end_encode: _Unary
 second: _Unary
 split_pattern: _Unary
 starts_with: _Unary

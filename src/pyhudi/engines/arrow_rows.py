@@ -53,9 +53,10 @@ def _opened(data: Any) -> pa.RecordBatchReader:
         batch = pa.record_batch(data)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     if package == "pyarrow" and rest in ("dataset", "_dataset") and hasattr(data, "scanner"):
-        return data.scanner().to_reader()
+        data = data.scanner()
     if package == "pyarrow" and hasattr(data, "to_reader"):
-        return data.to_reader()
+        reader: pa.RecordBatchReader = data.to_reader()
+        return reader
     if isinstance(data, Mapping):
         return _of_columns(data)
     if isinstance(data, (list, tuple)):
@@ -108,7 +109,7 @@ def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
 def _batches(parts: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for number, part in enumerate(parts):
         if not isinstance(part, (pa.Table, pa.RecordBatch)) or not part.schema.equals(schema):
-            found = part.schema.to_string() if isinstance(part, (pa.Table, pa.RecordBatch)) else type(part).__name__
+            found = str(part.schema) if isinstance(part, (pa.Table, pa.RecordBatch)) else type(part).__name__
             raise InvalidRequest(f"item {number} of the generator does not have the columns of the first one: {found}")
         yield from part.to_batches() if isinstance(part, pa.Table) else [part]
 

@@ -128,6 +128,6 @@ def _refuse_cut(array: pa.Array, path: str) -> None:
 def _has_nanoseconds(kind: pa.DataType) -> bool:
     if pa.types.is_timestamp(kind):
         return bool(kind.unit == "ns")
-    if isinstance(kind, pa.DictionaryType | pa.RunEndEncodedType):
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _has_nanoseconds(kind.value_type)
     return any(_has_nanoseconds(kind.field(index).type) for index in range(kind.num_fields))

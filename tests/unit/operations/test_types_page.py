@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from pyhudi import Table
@@ -63,11 +64,11 @@ def test_arrow(given: str, stored: str, avro: str, spark: str) -> None:
     value = value_of(target)
     plain = pa.array([value, None], target)
     if pa.types.is_run_end_encoded(source):
-        values: Any = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), plain)
+        values: Any = pc.run_end_encode(plain)
     elif pa.types.is_dictionary(source):
         values = plain.dictionary_encode()
     elif isinstance(source, pa.BaseExtensionType):
-        values = pa.ExtensionArray.from_storage(source, plain)
+        values = plain.cast(source)
     else:
         values = pa.array([value, None], source)
     assert values.type == source

@@ -65,7 +65,7 @@ class WriteSchemas:
             _check_delete_types(config.keys, incoming, known, zones)
             data_schema, text = current.arrow, current.avro
         else:
-            columns = with_zones(without_meta_fields(incoming), known, zones)
+            columns = typed_nulls(with_zones(without_meta_fields(incoming), known, zones), known)
             brought = columns
             if config.omitted_columns:
                 check_columns(config.keys, config.ordering_fields, normalise(brought))
@@ -73,8 +73,6 @@ class WriteSchemas:
                 columns = pa.schema([field for field in columns if field.name not in placing.names])
             if settings.partial and current is None:
                 raise TableState(f"the table at {context.storage.uri} has no commit yet; there is nothing to update")
-            if current is not None:
-                columns = typed_nulls(columns, current.arrow)
             data_schema = evolve(
                 current.arrow if current else None,
                 columns,
