@@ -126,7 +126,6 @@ _.write_count
 
 # Still to be looked at: this part may only shrink.
 _.check_complete
-_.check_written
 _.commit_metadata_prefix
 _.FIXED
 _.compact_metadata_table

@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.layout import as_batch
-from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.hfile.reader import open_hfile_bytes
 from pyhudi.format.log.commands import decode_command, without_compacted
@@ -220,60 +219,6 @@ def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBloc
         raise error.with_path(storage.absolute(log.path)) from error
     except Unsupported as error:
         raise Unsupported(f"{error} [{storage.absolute(log.path)}]") from error
-
-
-@dataclass(frozen=True, slots=True)
-class LogContents:
-    """What a log file holds.  instants: of its data and delete blocks."""
-
-    size_bytes: int
-    record_count: int
-    delete_count: int
-    instants: frozenset[str]
-
-
-def count_log(storage: Storage, log: LogFile) -> LogContents:
-    """Read a log file of a completed instant to its end, to be compared with what its commit says.
-
-    Every block is checked, framing and content; its rows are decoded.  Raises CorruptData naming the file for one that is not
-    whole or cannot be decoded, Unsupported for blocks that are not read.
-    """
-    records = deletes = size_bytes = 0
-    instants: set[str] = set()
-    try:
-        blocks = read_headers(storage, log)
-        check_whole(blocks, log.name.instant_time)
-        for block in blocks:
-            if isinstance(block, CorruptBlock):
-                continue
-            size_bytes = block.end
-            if block.kind is BlockType.COMMAND:
-                continue
-            instants.add(block.instant_time)
-            content = block.read_content(partial(storage.read_range, log.path))
-            if block.kind is BlockType.DELETE:
-                deletes += sum(batch.num_rows for batch in decode_deletes(content))
-            else:
-                text = block.required(HeaderKey.SCHEMA)
-                records += sum(batch.num_rows for batch in decode_content(block.kind, text, content, None, hfile_entries))
-    except CorruptData as error:
-        raise error.with_path(storage.absolute(log.path)) from error
-    return LogContents(size_bytes, records, deletes, frozenset(instants))
-
-
-def check_written(storage: Storage, log: LogFile, stat: WriteStat) -> LogContents:
-    """What a log file holds, which has to be what the commit says that wrote it: size, records and deletes.
-
-    stat: of that file, in the commit of the instant in its name.  Raises as `count_log`, and CorruptData for another content.
-    """
-    found = count_log(storage, log)
-    expected = LogContents(stat.file_size_in_bytes, stat.num_writes, stat.num_deletes, frozenset({log.name.instant_time}))
-    if found != expected:
-        said, held = (f"{c.size_bytes} bytes, {c.record_count} records, {c.delete_count} deletes" for c in (expected, found))
-        raise CorruptData(
-            "a log file does not hold what its commit says", expected=said, found=held, path=storage.absolute(log.path)
-        )
-    return found
 
 
 def choose_blocks(

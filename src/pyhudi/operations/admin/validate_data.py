@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +40,15 @@ _NAMED_KEYS = 5
 
 
 @dataclass(frozen=True, slots=True)
+class LogContents:
+    """What a log file holds in blocks that count.  instants: of those blocks."""
+
+    record_count: int
+    delete_count: int
+    instants: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class LogCount:
     """Count what a log file holds."""
 
@@ -47,22 +57,35 @@ class LogCount:
     validity: InstantValidity
 
 
-def run_log_count(task: LogCount) -> tuple[int, int] | str:
-    """How many records and deletes there are, all of them decoded; or why they cannot be read."""
-    storage = open_storage(task.storage)
+def count_log(task: LogCount) -> LogContents:
+    """What a log file holds, all of its rows decoded.
+
+    Raises CorruptData naming the file for one that is not whole or cannot be decoded, Unsupported for blocks that are not read.
+    """
+    storage, log = open_storage(task.storage), task.log
     records = deletes = 0
-    try:
-        for found in find_blocks(storage, [task.log], task.validity, skip_compacted=False)[0]:
-            content = found.block.read_content(lambda offset, size: storage.read_range(task.log.path, offset, size))
+    instants: set[str] = set()
+    for found in find_blocks(storage, [log], task.validity, skip_compacted=False)[0]:
+        instants.add(found.block.instant_time)
+        try:
+            content = found.block.read_content(partial(storage.read_range, log.path))
             if found.block.kind is BlockType.DELETE:
                 deletes += sum(batch.num_rows for batch in decode_deletes(content))
-                continue
-            text = found.block.required(HeaderKey.SCHEMA)
-            batches = decode_content(found.block.kind, text, content, avro_to_arrow(text).names, hfile_entries, RECORD_KEY)
-            records += sum(batch.num_rows for batch in batches)
+            else:
+                text = found.block.required(HeaderKey.SCHEMA)
+                batches = decode_content(found.block.kind, text, content, avro_to_arrow(text).names, hfile_entries, RECORD_KEY)
+                records += sum(batch.num_rows for batch in batches)
+        except CorruptData as error:
+            raise error.with_path(storage.absolute(log.path)) from error
+    return LogContents(records, deletes, frozenset(instants))
+
+
+def run_log_count(task: LogCount) -> LogContents | str:
+    """As `count_log`; why the file cannot be read, where that is so."""
+    try:
+        return count_log(task)
     except CorruptData as error:
         return str(error)
-    return records, deletes
 
 
 def check_logs(
@@ -86,8 +109,9 @@ def check_logs(
         stat = said.get(log.path)
         if isinstance(count, str):
             found.wrong(log.path, count)
-        elif stat is not None and (count[0] < stat.num_writes or count[1] < stat.num_deletes):
-            inside, expected = (f"{a} records and {b} deletes" for a, b in (count, (stat.num_writes, stat.num_deletes)))
+        elif stat is not None and (count.record_count < stat.num_writes or count.delete_count < stat.num_deletes):
+            inside = f"{count.record_count} records and {count.delete_count} deletes"
+            expected = f"{stat.num_writes} records and {stat.num_deletes} deletes"
             found.wrong(log.path, f"holds {inside}, and its commit says {expected}")
     found.looked_at = f"{len(logs):,} read"
     return found
