@@ -54,9 +54,8 @@ from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.format.paths import join_path
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime, PickByEventTime
+from pyhudi.records.merge import IS_DELETED, MergeRule, PickByEventTime
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
-from pyhudi.records.mode_rule import ModeRule
 from pyhudi.records.ordering import BoolMask, Ordering
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
@@ -305,8 +304,7 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
     keys = incoming.column(RECORD_KEY).combine_chunks()
     assert spec.partial is not None
     every = len(spec.partial.data_schema) == len(spec.data_schema)
-    by_commit_time = isinstance(rule, PickByCommitTime) or (isinstance(rule, ModeRule) and not rule.ordering)
-    if not (every or by_commit_time or IS_DELETED in spec.data_schema.names):
+    if not (every or rule.by_commit_time or IS_DELETED in spec.data_schema.names):
         if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
         live = _live_keys(key_reader(spec, task.validity), slice_, keys)
@@ -323,7 +321,7 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
 def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[pa.Table, list[pa.RecordBatch]]:
     """Rows for the data block and deletes for the delete block."""
     partition = task.slice.partition
-    by_event_time = bool(rule.ordering) and not isinstance(rule, PickByCommitTime)
+    by_event_time = bool(rule.ordering)
     deletes: list[pa.RecordBatch] = []
     plain = plain_deletes(incoming)
     if plain is not None:
@@ -351,8 +349,7 @@ def _split(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRu
 
 def _with_flags(rows: pa.Table, deleted: BoolMask, rule: MergeRule) -> pa.Table:
     """Rows whose deletes say so in `_hoodie_is_deleted`, not by a caller's marker, which other readers do not know."""
-    marker = rule.given_marker if isinstance(rule, ModeRule) else rule.marker
-    if marker is None:
+    if rule.given_marker is None:
         return rows
     position = rows.schema.get_field_index(IS_DELETED)
     assert position >= 0, "a write with a marker checks that decimals have the flag's column beside them"
@@ -369,7 +366,7 @@ def _plain_deletes(spec: WriterSpec, task: AppendTask, keys: pa.Array, rule: Mer
     columns = (RECORD_KEY, *rule.ordering.heads, *_key_fields(spec))
     reader = spec.reader(task.validity, columns=columns, rule=rule.with_marker(None))
     found, values = _ordering_now(spec, reader, task.slice, keys, rule.ordering)
-    if not rule.picks and not isinstance(rule, ModeRule) and task.slice.logs and len(found):
+    if rule.decides and task.slice.logs and len(found):
         # Whatever is there by the rule is there by event time too.
         by_event_time = replace(reader, rule=PickByEventTime(rule.ordering, rule.marker))
         found, values = _ordering_now(spec, by_event_time, task.slice, found, rule.ordering)

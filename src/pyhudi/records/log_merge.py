@@ -37,9 +37,8 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.records.conform import relabel, relabel_column
-from pyhudi.records.merge import MergeRule, PickByCommitTime, choose_column, places_of_two, row_codes, whole
+from pyhudi.records.merge import Gaps, MergeRule, choose_column, places_of_two, row_codes, whole
 from pyhudi.records.mergers import partial_merge
-from pyhudi.records.mode_rule import Filling, ModeRule
 from pyhudi.records.ordering import BoolMask, Ints, newer_or_equal, ordering_ranks
 from pyhudi.records.runs import run_starts
 
@@ -111,7 +110,7 @@ class LogRecords:
         newer = self._newer(source, changed)
         if filling is not None:
             newer = filling.filled(older.filter(pa.array(changed)), newer, wins[changed])
-        elif _decides_itself(self.rule):
+        elif self.rule.decides:
             records = source[changed]
             masks = None if self.present is None else {name: mask[records] for name, mask in self.present.items()}
             outcome = _merge_by_rule(
@@ -130,9 +129,9 @@ class LogRecords:
         return merged.filter(pa.array(keep)) if not keep.all() else merged
 
     @property
-    def _filling(self) -> Filling | None:
+    def _filling(self) -> Gaps | None:
         """How gaps are filled; a partial update tells by its columns what it leaves alone."""
-        return self.rule.filling if isinstance(self.rule, ModeRule) and self.present is None else None
+        return self.rule.filling if self.present is None else None
 
     @property
     def lacks_columns(self) -> bool:
@@ -185,7 +184,7 @@ class LogRecords:
         if self.ordering is None or not self.rule.ordering:
             return np.ones(len(source), dtype=np.bool_)
         wins = newer_or_equal(self.rule.ordering.values(older), self._orderings(source))
-        if _decides_itself(self.rule):
+        if self.rule.decides:
             # A rule decides between two rows by itself; only deletes compare ordering values.
             wins |= ~self.deleted[source]
         elif self.present is not None:
@@ -226,7 +225,6 @@ class LogMerger:
     def __init__(self, schema: pa.Schema, rule: MergeRule) -> None:
         self._schema = schema
         self._rule = rule
-        self._by_commit_time = isinstance(rule, PickByCommitTime)
         self._pending: list[_Entries] = []
         self._pending_bytes = 0
         self._partial = False
@@ -271,7 +269,7 @@ class LogMerger:
         )
         by = self._rule.ordering
         values = by.settled(ordering) if by and ordering is not None else None
-        if self._by_commit_time or values is None:
+        if values is None:
             plain = np.ones(len(keys), dtype=np.bool_)
         if by and values is None:
             values = by.settled(pa.nulls(len(keys), by.values(rows).type))
@@ -305,12 +303,13 @@ class LogMerger:
         self._pending = []
         self._pending_bytes = 0
         self._state = None
-        if isinstance(self._rule, ModeRule) and not self._partial and (self._rule.ordering or self._rule.filling):
-            self._state = _fold_by_modes(pool, self._rule)
-        elif self._partial or _decides_itself(self._rule):
-            self._state = _fold_in_passes(pool, self._rule, partial=self._partial)
+        rule = self._rule
+        if self._partial or rule.decides:
+            self._state = _fold_in_passes(pool, rule, partial=self._partial)
+        elif rule.revives and (rule.ordering or rule.filling):
+            self._state = _fold_by_modes(pool, rule)
         else:
-            self._state = _pick_winners(pool, self._rule, by_commit_time=self._by_commit_time)
+            self._state = _pick_winners(pool, rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,14 +430,14 @@ class _Pool:
         )
 
 
-def _pick_winners(pool: _Pool, rule: MergeRule, *, by_commit_time: bool) -> LogRecords:
+def _pick_winners(pool: _Pool, rule: MergeRule) -> LogRecords:
     codes = pool.codes()
     count = int(codes.max()) + 1 if len(codes) else 0
     positions = np.arange(len(codes), dtype=np.int64)
     last = np.zeros(count, dtype=np.int64)
     last[codes] = positions
     barrier = np.zeros(count, dtype=np.bool_)
-    if by_commit_time or pool.ordering is None:
+    if pool.ordering is None:
         barrier[:] = True
         return pool.records(last, barrier, pool.deleted[last], rule)
     barrier_at = np.full(count, -1, dtype=np.int64)
@@ -459,7 +458,7 @@ def _pick_winners(pool: _Pool, rule: MergeRule, *, by_commit_time: bool) -> LogR
     return pool.records(winner, barrier, pool.deleted[winner], rule)
 
 
-def _fold_by_modes(pool: _Pool, rule: ModeRule) -> LogRecords:
+def _fold_by_modes(pool: _Pool, rule: MergeRule) -> LogRecords:
     """Fold entry after entry of each key as `_fold_in_passes` does, without moving rows: what is folded is where values stand."""
     codes = pool.codes()
     order = np.argsort(codes, kind="stable")
@@ -520,7 +519,7 @@ def _fold_in_passes(pool: _Pool, rule: MergeRule, *, partial: bool) -> LogRecord
             )
         both_rows = ~newer_deleted & ~older_deleted
         held_present: dict[str, BoolMask] | None
-        if partial and not _decides_itself(rule):
+        if partial and not rule.decides:
             result, held_present = _merge_partial(
                 older, newer, active, entry, present, pool, wins=wins, newer_deleted=newer_deleted, older_deleted=older_deleted
             )
@@ -634,11 +633,6 @@ def _merge_by_rule(rule: MergeRule, older: _Side, newer: _Side, asked: BoolMask,
     if values:
         rows = _overlaid(rows, pa.concat_tables(values), np.concatenate(places))
     return _Outcome(rows, alive, changed, present)
-
-
-def _decides_itself(rule: MergeRule) -> bool:
-    """Whether pairs of rows are handed to the rule; else one of the two wins by commit time or ordering value."""
-    return not rule.picks and not isinstance(rule, ModeRule)
 
 
 def _is_whole(chosen: Ints, count: int) -> bool:

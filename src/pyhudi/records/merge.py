@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table, relabel
-from pyhudi.records.merge_mode import MergeMode, MergeSettings
+from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 from pyhudi.records.runs import run_starts
 
@@ -68,18 +68,47 @@ class DeleteMarker:
         return flags if flags.any() else None
 
 
+class Gaps(Protocol):
+    """Which values of a record stand for none, and are taken from the other record."""
+
+    @property
+    def mode(self) -> UpdateMode: ...
+
+    def gaps(self, name: str, column: pa.ChunkedArray) -> BoolMask | None:
+        """Where the values of a column stand for none; None when nowhere."""
+        ...
+
+    def filled(self, older: pa.Table, newer: pa.Table, newer_wins: BoolMask) -> pa.Table:
+        """The winner of each pair with its gaps filled from the other.  Columns and their order are the newer's."""
+        ...
+
+
 class MergeRule(Protocol):
     """How two versions of a record become one.
 
     picks: True when the result is always one of the two versions unchanged; then `pick_newer` answers, else `merge` does.
+    decides: pairs of records are handed to `merge`, whatever their order; False: one of the two wins by commit time or ordering
+    value, and at most its gaps are filled.
+    by_commit_time: the later record wins whatever it holds.
+    filling: how gaps are filled; None when they are left.
     ordering: the columns whose larger values are newer; none when the rule looks at none.
     revives: a delete without an ordering value ends with itself: a record that follows meets the base row again, by its ordering
     value; False: nothing from before such a delete counts any more.
-    marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.
+    marker: what makes a row a delete in place of, or beside, `_hoodie_is_deleted`; None: that column alone.  given_marker: the
+    same where the caller names it, so that no other reader knows of it.
     """
 
     @property
     def picks(self) -> bool: ...
+
+    @property
+    def decides(self) -> bool: ...
+
+    @property
+    def by_commit_time(self) -> bool: ...
+
+    @property
+    def filling(self) -> Gaps | None: ...
 
     @property
     def ordering(self) -> Ordering: ...
@@ -89,6 +118,9 @@ class MergeRule(Protocol):
 
     @property
     def marker(self) -> DeleteMarker | None: ...
+
+    @property
+    def given_marker(self) -> DeleteMarker | None: ...
 
     def with_marker(self, marker: DeleteMarker | None) -> MergeRule:
         """The same rule with another marker."""
@@ -128,15 +160,41 @@ class Merged:
     changed: BoolMask
 
 
-class PickByCommitTime:
+class CommonRule:
+    """What holds for all rules but those of table version 9: no gaps are filled, and a marker is one that the caller names."""
+
+    __slots__ = ()
+
+    @property
+    def by_commit_time(self) -> bool:
+        """No: values count."""
+        return False
+
+    @property
+    def filling(self) -> Gaps | None:
+        """None."""
+        return None
+
+    @property
+    def given_marker(self: MergeRule) -> DeleteMarker | None:
+        """The marker."""
+        return self.marker
+
+
+class PickByCommitTime(CommonRule):
     """COMMIT_TIME_ORDERING."""
 
     picks = True
+    decides = False
     revives = False
     ordering = NO_ORDERING
 
     def __init__(self, marker: DeleteMarker | None = None) -> None:
         self.marker = marker
+
+    @property
+    def by_commit_time(self) -> bool:
+        return True
 
     def with_marker(self, marker: DeleteMarker | None) -> PickByCommitTime:
         return PickByCommitTime(marker)
@@ -154,10 +212,11 @@ class PickByCommitTime:
     combine = merge
 
 
-class PickByEventTime:
+class PickByEventTime(CommonRule):
     """EVENT_TIME_ORDERING by columns.  Without an ordering field every value counts as equal, so the newer record wins."""
 
     picks = True
+    decides = False
     revives = False
 
     def __init__(self, ordering: Ordering | str | None, marker: DeleteMarker | None = None) -> None:

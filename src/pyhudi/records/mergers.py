@@ -46,9 +46,9 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table
-from pyhudi.records.merge import DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
+from pyhudi.records.merge import CommonRule, DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
-from pyhudi.records.mode_rule import Defaults, ModeRule, mode_rule
+from pyhudi.records.mode_rule import Defaults, mode_rule
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
 
@@ -79,7 +79,7 @@ class PartialMerger(RecordMerger, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class MergerRule:
+class MergerRule(CommonRule):
     """A registered merger as a rule of this package."""
 
     merger: RecordMerger
@@ -91,6 +91,11 @@ class MergerRule:
     def picks(self) -> bool:
         """Rows are merged, not picked."""
         return False
+
+    @property
+    def decides(self) -> bool:
+        """The merger does."""
+        return True
 
     @property
     def partial_merger(self) -> PartialMerger:
@@ -159,7 +164,7 @@ class MergerRule:
 
 
 @dataclass(frozen=True, slots=True)
-class PartialRows:
+class PartialRows(CommonRule):
     """The rule for two rows of one batch that hold the same columns, and not all: a merger's partial merge."""
 
     rule: MergeRule
@@ -168,6 +173,11 @@ class PartialRows:
     def picks(self) -> bool:
         """Rows are merged, not picked."""
         return False
+
+    @property
+    def decides(self) -> bool:
+        """The merger does."""
+        return True
 
     @property
     def ordering(self) -> Ordering:
@@ -207,7 +217,7 @@ def check_partial_merge(rule: MergeRule) -> None:
     """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges."""
     if isinstance(rule, MergerRule):
         _ = rule.partial_merger
-    elif isinstance(rule, ModeRule) and rule.filling is not None:
+    elif rule.filling is not None:
         raise Unsupported(
             f"partial updates in a table whose update mode is {rule.filling.mode}, which tells by values what an update leaves "
             "alone: upsert whole rows"

@@ -103,6 +103,16 @@ class ModeRule:
         return self.filling is None
 
     @property
+    def decides(self) -> bool:
+        """Commit time or ordering value tells the winner, whose gaps are filled."""
+        return False
+
+    @property
+    def by_commit_time(self) -> bool:
+        """Whether it looks at no ordering value."""
+        return not self.ordering
+
+    @property
     def revives(self) -> bool:
         """A delete without an ordering value is forgotten by what follows it."""
         return True

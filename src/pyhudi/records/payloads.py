@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.meta_columns import is_meta_field
 from pyhudi.records.conform import relabel_column
-from pyhudi.records.merge import DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows
+from pyhudi.records.merge import CommonRule, DeleteMarker, Merged, choose_rows, delete_flags, deleted_rows
 from pyhudi.records.merge_mode import EVENT_TIME_PAYLOAD, MODEL_PACKAGE, MYSQL_PAYLOAD
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 
@@ -46,7 +46,7 @@ _DMS_OPERATION = "Op"
 
 
 @dataclass(frozen=True, slots=True)
-class PayloadRule:
+class PayloadRule(CommonRule):
     """The rule of one payload class."""
 
     payload_class: str
@@ -58,6 +58,11 @@ class PayloadRule:
     def picks(self) -> bool:
         """Rows are merged, not picked."""
         return False
+
+    @property
+    def decides(self) -> bool:
+        """The payload class does."""
+        return True
 
     def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
         """Where a delete or row competes by ordering value alone."""

@@ -1,12 +1,12 @@
 """An index of a new kind is one file and its codec: here a toy, known to this test alone, which holds the rows of each base file.
 
-It is built, kept true by commits, cleans and rollbacks, merged by the metadata table's compaction, checked and dropped, and
-nothing but the list of kinds was told of it.
+It is built, kept true by commits, cleans and rollbacks, merged by the metadata table's compaction, asked by filtered reads and by
+writes that look keys up, checked and dropped, and nothing but the list of kinds was told of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -24,12 +24,13 @@ from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds import KINDS
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
+from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FileOf, Filter
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Cleaned, Commit
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.plan.metadata import FileFilter, MetadataRecords, bloom_deletes, bloom_records, by_shard
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
-from pyhudi.table.metadata.indexes import find_bloom_filters
+from pyhudi.table.metadata.indexes import find_bloom_filters, find_files
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.snapshot import load_snapshot
 
@@ -73,6 +74,30 @@ class RowCounts(Index):
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
         found = state.look(FileIndexing(), logs=False)
         return Said(encode_counts([(f.partition, f.name, f.row_count) for f in found], time))
+
+    @classmethod
+    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        """Nothing matches in a file without rows, whatever the filter."""
+
+        def without_rows(files: Sequence[FileOf]) -> set[str]:
+            names: dict[str, list[str]] = {}
+            for of, base in files:
+                names.setdefault(of, []).append(base.name.text)
+            counts = find_counts(metadata, names)
+            return {base.path for of, base in files if counts.get((of, base.name.text)) == 0}
+
+        return without_rows
+
+    @classmethod
+    def key_ranges(
+        cls, partition: str, metadata: MetadataTable, partitions: Sequence[str]
+    ) -> Mapping[tuple[str, str], tuple[str, str]]:
+        """No key is in a file without rows."""
+        found = find_files(metadata, partitions)
+        names: dict[str, list[str]] = {}
+        for of, name in zip(found["partition"].to_pylist(), found["name"].to_pylist(), strict=True):
+            names.setdefault(of, []).append(name)
+        return {place: ("", "") for place, count in find_counts(metadata, names).items() if count == 0}
 
     def check(self, table: CheckedTable) -> IndexFindings:
         found = IndexFindings()
@@ -185,6 +210,40 @@ def test_an_index_of_a_new_kind(tmp_path: Path) -> None:
     assert not (tmp_path / ".hoodie/metadata/row_counts").exists()
     table.upsert(rows(0, 2, 9))
     assert table.validate().ok
+
+
+def test_a_filtered_read_asks_it(tmp_path: Path) -> None:
+    table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts")
+    table.upsert(rows(0, 8, 1))
+    table.index.create("row_counts")
+    scan = table.scan(filter="ts = 1")
+    assert "row_counts: 2 of 2 file slices" in str(scan.explain()) and scan.count() == 8
+    # What it says wrongly is believed: so it is asked, and no other index tells.
+    (file,) = (path for path in base_files(tmp_path) if path.startswith("b/"))
+    say(table, encode_counts([("b", file_name_of(file), 0)], "0"))
+    scan = table.scan(filter="ts = 1")
+    assert "row_counts: 1 of 2 file slices" in str(scan.explain()) and scan.count() == 4
+    assert table.scan().count() == 8
+    table.index.drop("row_counts")
+    assert "row_counts" not in str(table.scan(filter="ts = 1").explain())
+
+
+def test_a_lookup_of_the_keys_of_a_write_asks_it(tmp_path: Path) -> None:
+    options = {
+        "hoodie.index.type": "BLOOM",
+        "hoodie.bloom.index.use.metadata": True,
+        "hoodie.metadata.index.column.stats.enable": False,
+    }
+    table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts", options=options)
+    table.upsert(rows(0, 8, 1))
+    assert table.upsert(rows(0, 2, 2)).index_source == "footers"
+    table.index.create("row_counts")
+    result = table.upsert(rows(0, 2, 3))
+    assert (result.index_source, result.rows_updated, result.rows_inserted) == ("row_counts and footers", 2, 0)
+    # What it says wrongly is believed: in files without rows no key is looked for.
+    say(table, encode_counts([(path[0], file_name_of(path), 0) for path in base_files(tmp_path)], "0"))
+    result = table.upsert(rows(0, 2, 4))
+    assert (result.rows_updated, result.rows_inserted) == (0, 2)
 
 
 def test_it_is_dropped_with_a_rollback_of_what_it_was_built_from(tmp_path: Path) -> None:

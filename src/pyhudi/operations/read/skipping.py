@@ -11,8 +11,7 @@ Statistics of partitions, the record index and secondary indexes speak of the ta
 queries of now, and only while the metadata table is not ahead of the timeline that the query has loaded.  Statistics and Bloom
 filters of files hold at any time, as files do not change.
 
-Expression indexes answer for the expression that they are built on and no other.  Filters have no functions, so those of the
-function `identity` alone are asked; the others never are.
+What an index has to say of a filter says its kind (`operations.metadata.kinds`); here is the order in which they are asked.
 
 Whatever fails in here, the read goes on without skipping and says so in a warning, unless
 `hoodie.fileIndex.dataSkippingFailureMode` is `strict`.
@@ -22,62 +21,38 @@ Source: docs/formats/reading.md, "Data skipping".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Annotated
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import InvalidRequest
 from pyhudi.execute.base_file import USE_POSITIONS
 from pyhudi.execute.read_slice import ReadSpec
-from pyhudi.format.bloom import BloomFilter
-from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.metadata.partitions import (
-    BLOOM_FILTERS,
-    COLUMN_STATS,
-    EXPRESSION_INDEX_PREFIX,
-    PARTITION_STATS,
-    RECORD_INDEX,
-)
 from pyhudi.format.paths import join_path
+from pyhudi.lazy import lazy_property
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
+from pyhudi.operations.metadata.kinds import readable
+from pyhudi.operations.metadata.kinds.base import Index
+from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, Filter
 from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.write.lookup import LAYOUT_OPTIONS, has_counts_by_partition, read_layout
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (
     bucket_numbers,
-    columns_with_statistics,
     count_groups,
-    excluded_units,
     groups_with_candidates,
     has_candidate,
-    has_reliable_partition_bounds,
-    record_key_texts,
-    secondary_texts,
     with_other_spelling,
 )
-from pyhudi.records.columns import field_at
 from pyhudi.records.filters.tree import Expr
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.records.merge import DeleteMarker
-from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.settings import Option, Options, read_settings
-from pyhudi.table.metadata.indexes import (
-    find_bloom_filters,
-    find_column_stats,
-    find_partition_stats,
-    find_records,
-    find_secondary_keys,
-    hashes_of_partitions,
-    layout_of,
-    partition_hashes,
-    secondary_indexes,
-)
+from pyhudi.table.metadata.indexes import hashes_of_partitions
 from pyhudi.table.metadata.listing import DAMAGE, MetadataListing, choose_listing, warn_of_damage
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import FileSlice
@@ -87,7 +62,6 @@ MAX_FILTERED_FILES = 1024
 """Base files whose Bloom filters are asked; with more of them left, reading footers costs less than this."""
 
 _FILTERS_AT_ONCE = 32
-_IDENTITY = "identity"
 
 
 _FAILURE_MODE = Option(
@@ -185,20 +159,26 @@ class _Request:
         moved = () if self.spec.ids is None else self.spec.ids.moved()
         return frozenset((*self.spec.path_columns, *all_told, *moved))
 
+    @property
+    def filter(self) -> Filter:
+        """The condition as indexes are asked for it."""
+        spec = self.spec
+        return Filter(self.condition, spec.table_schema, spec.keys, self.unusable, spec.populate_meta_fields)
+
     def plan(self, partitions: Sequence[str]) -> ReadPlan | None:
         listing = self.snapshot.listing
-        metadata = listing.metadata if isinstance(listing, MetadataListing) else None
+        indexes: _Indexes | None = None
         groups: dict[str, list[str]] | None = None
         by_keys = False
-        if metadata is not None:
-            self.asked = True
-            if self.as_of is None and not self.base_files_only and not metadata.is_ahead:
-                partitions = self._prune_partitions(metadata, partitions)
-                groups = self._groups_of_keys(metadata, partitions)
-                by_keys = groups is not None
         excluded: frozenset[str] = frozenset()
-        if metadata is not None and isinstance(listing, MetadataListing) and not by_keys:
-            found = self._groups_with_candidates(metadata, listing, partitions)
+        if isinstance(listing, MetadataListing) and (metadata := listing.metadata) is not None:
+            self.asked = True
+            indexes = _Indexes(metadata, self.filter, self.prunings)
+            if self.as_of is None and not self.base_files_only and not metadata.is_ahead:
+                partitions = indexes.prune_partitions(partitions)
+                groups = indexes.groups_of_keys(partitions)
+                by_keys = groups is not None
+            found = None if by_keys else self._groups_with_candidates(indexes, listing, partitions)
             if found is not None:
                 groups, excluded = found
         slices = self.snapshot.slices(partitions, self.as_of, groups)
@@ -213,84 +193,18 @@ class _Request:
             self.prunings.append(Pruning("statistics of present files", "file slices", len(kept), current))
         if not by_keys:
             kept = self._in_buckets(kept)
-            if metadata is not None:
-                kept = self._by_expression_filters(metadata, self._by_key_filters(metadata, kept))
+            if indexes is not None:
+                kept = indexes.by_key_filters(kept)
         return ReadPlan(tuple(kept), tuple(self.prunings))
 
-    def _prune_partitions(self, metadata: MetadataTable, partitions: Sequence[str]) -> Sequence[str]:
-        definition = metadata.definitions.get(COLUMN_STATS)
-        if PARTITION_STATS not in metadata.partitions or definition is None or not partitions or partitions == ("",):
-            return partitions
-        schema = self.spec.table_schema
-        names = [
-            name
-            for name in columns_with_statistics(self.condition, schema, definition.source_fields, self.unusable)
-            if has_reliable_partition_bounds(field_at(schema, name).type)
-        ]
-        if not names:
-            return partitions
-        stats = find_partition_stats(metadata, names)
-        excluded = excluded_units(self.condition, schema, names, stats, stats.column("file_name"), of_partitions=True)
-        gone = frozenset(excluded.to_pylist())
-        kept = tuple(partition for partition in partitions if partition not in gone)
-        self.prunings.append(Pruning("partition statistics", "partitions", len(kept), len(partitions)))
-        return kept
-
-    def _groups_of_keys(self, metadata: MetadataTable, partitions: Sequence[str]) -> dict[str, list[str]] | None:
-        """The file groups that hold the record keys which the filter names; None when it names none, or no index knows."""
-        if RECORD_INDEX not in metadata.partitions:
-            return None
-        keys = self._record_keys()
-        step = "record index"
-        if keys is None:
-            for name, index in secondary_indexes(metadata).items():
-                texts = None if name.split(".")[0] in self.unusable else self._secondary_texts(name, layout_of(metadata, index))
-                if texts is not None:
-                    keys = find_secondary_keys(metadata, index, texts) if len(texts) else texts
-                    self.prunings.append(Pruning(f"secondary index {index}", "record keys", len(keys), len(keys)))
-                    step = "record index of those keys"
-                    break
-        if keys is None:
-            return None
-        places = find_records(metadata, with_other_spelling(keys, self.spec.keys))
-        self.prunings.append(Pruning(step, "record keys", places.num_rows, len(keys)))
-        wanted = frozenset(partitions)
-        chosen = places.group_by(["partition", "file_id"]).aggregate([])
-        groups: dict[str, list[str]] = {}
-        for partition, file_id in zip(chosen["partition"].to_pylist(), chosen["file_id"].to_pylist(), strict=True):
-            if partition in wanted:
-                groups.setdefault(partition, []).append(file_id)
-        return groups
-
-    def _record_keys(self) -> pa.StringArray | None:
-        keys = self.spec.keys
-        if not self.unusable.isdisjoint(keys.record_fields):
-            keys = replace(keys, record_fields=())
-        return record_key_texts(self.condition, keys, self.spec.table_schema, has_meta_columns=self.spec.populate_meta_fields)
-
-    def _secondary_texts(self, name: str, layout: int) -> pa.StringArray | None:
-        try:
-            return secondary_texts(self.condition, self.spec.table_schema, name, layout)
-        except InvalidRequest:
-            # The index is over a column that the table no longer has; the filter cannot name it either.
-            return None
-
     def _groups_with_candidates(
-        self, metadata: MetadataTable, listing: MetadataListing, partitions: Sequence[str]
+        self, indexes: _Indexes, listing: MetadataListing, partitions: Sequence[str]
     ) -> tuple[dict[str, list[str]], frozenset[str]] | None:
         """The file groups with a file that may match, and the paths of their files that cannot; None when statistics say
         nothing.
         """
-        excluded: list[pa.StringArray] = []
-        for index, names in self._statistics(metadata):
-            stats = find_column_stats(metadata, names, partitions, index=index)
-            if index != COLUMN_STATS:
-                # Expression indexes count values without nulls.
-                at = stats.schema.get_field_index("value_count")
-                stats = stats.set_column(at, stats.schema.field(at), pc.add(stats["value_count"], stats["null_count"]))
-            units = pc.binary_join_element_wise(partition_hashes(stats), stats.column("file_name"), "/")
-            excluded.append(excluded_units(self.condition, self.spec.table_schema, names, stats, units))
-        if not excluded:
+        excluded = indexes.files_passed_over(partitions)
+        if excluded is None:
             return None
         names_table = listing.names(partitions)
         if names_table is None:
@@ -299,7 +213,7 @@ class _Request:
         column = names_table.column("partition").combine_chunks().dictionary_encode()
         hashed = pa.array([hashes[partition] for partition in column.dictionary.to_pylist()], pa.string()).take(column.indices)
         listed = pc.binary_join_element_wise(hashed, names_table.column("name").combine_chunks(), "/")
-        flags = pc.is_in(listed, value_set=pa.concat_arrays(excluded)).to_numpy(zero_copy_only=False)
+        flags = pc.is_in(listed, value_set=excluded).to_numpy(zero_copy_only=False)
         if self.base_files_only:
             # What the logs hold is not asked for.
             flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()
@@ -316,19 +230,6 @@ class _Request:
         paths = frozenset(map(join_path, out["partition"].to_pylist(), out["name"].to_pylist()))
         return groups, paths
 
-    def _statistics(self, metadata: MetadataTable) -> Iterator[tuple[str, list[str]]]:
-        """Indexes with statistics of files, and the columns of the filter that each covers."""
-        schema = self.spec.table_schema
-        definition = metadata.definitions.get(COLUMN_STATS)
-        covered: list[str] = []
-        if COLUMN_STATS in metadata.partitions and definition is not None:
-            covered = columns_with_statistics(self.condition, schema, definition.source_fields, self.unusable)
-            if covered:
-                yield COLUMN_STATS, covered
-        for name, index in _identity_indexes(metadata, COLUMN_STATS).items():
-            if name not in covered and columns_with_statistics(self.condition, schema, [name], self.unusable):
-                yield index, [name]
-
     def _in_buckets(self, slices: list[FileSlice]) -> list[FileSlice]:
         if not self.unusable.isdisjoint(self.spec.keys.record_fields):
             return slices
@@ -341,77 +242,90 @@ class _Request:
         self.prunings.append(Pruning("buckets", "file slices", len(kept), len(slices)))
         return kept
 
-    def _by_key_filters(self, metadata: MetadataTable, slices: list[FileSlice]) -> list[FileSlice]:
-        if BLOOM_FILTERS not in metadata.partitions:
-            return slices
-        keys = self._record_keys()
-        return (
-            slices
-            if keys is None
-            else self._by_filters(metadata, BLOOM_FILTERS, with_other_spelling(keys, self.spec.keys), slices)
-        )
 
-    def _by_expression_filters(self, metadata: MetadataTable, slices: list[FileSlice]) -> list[FileSlice]:
-        for name, index in _identity_indexes(metadata, BLOOM_FILTERS).items():
-            is_text = name in self.spec.table_schema.names and pa.types.is_string(self.spec.table_schema.field(name).type)
-            texts = self._secondary_texts(name, 1) if is_text and name not in self.unusable else None
-            if texts is not None:
-                slices = self._by_filters(metadata, index, texts, slices)
+class _Indexes:
+    """The indexes of a table, asked what a filter can pass over: each step by those kinds that have an answer to it.
+
+    prunings: receives what the steps left over.
+    """
+
+    def __init__(self, metadata: MetadataTable, asked: Filter, prunings: list[Pruning]) -> None:
+        self._metadata = metadata
+        self._filter = asked
+        self._prunings = prunings
+
+    @lazy_property
+    def _readable(self) -> tuple[tuple[type[Index], str], ...]:
+        return tuple(readable(self._metadata))
+
+    def prune_partitions(self, partitions: Sequence[str]) -> Sequence[str]:
+        """Some partitions of the table without those in which no row matches."""
+        for kind, index in self._readable:
+            if not partitions or partitions == ("",):
+                break
+            gone = kind.partitions_passed_over(index, self._metadata, self._filter)
+            if gone is not None:
+                kept = tuple(partition for partition in partitions if partition not in gone)
+                self._prunings.append(Pruning(kind.step(index), "partitions", len(kept), len(partitions)))
+                partitions = kept
+        return partitions
+
+    def groups_of_keys(self, partitions: Sequence[str]) -> dict[str, list[str]] | None:
+        """The file groups that hold the record keys which the filter names; None when it names none, or no index knows."""
+        metadata = self._metadata
+        asking = ((kind, index, kind.places_question(index, metadata)) for kind, index in self._readable)
+        finder = next(((kind.step(index), find) for kind, index, find in asking if find is not None), None)
+        if finder is None:
+            return None
+        step, find = finder
+        keys = self._filter.record_keys
+        if keys is None:
+            answers = ((kind.step(index), kind.keys_of(index, metadata, self._filter)) for kind, index in self._readable)
+            source, keys = next((answer for answer in answers if answer[1] is not None), ("", None))
+            if keys is None:
+                return None
+            self._prunings.append(Pruning(source, "record keys", len(keys), len(keys)))
+            step = f"{step} of those keys"
+        places = find(with_other_spelling(keys, self._filter.keys))
+        self._prunings.append(Pruning(step, "record keys", places.num_rows, len(keys)))
+        wanted = frozenset(partitions)
+        chosen = places.group_by(["partition", "file_id"]).aggregate([])
+        groups: dict[str, list[str]] = {}
+        for partition, file_id in zip(chosen["partition"].to_pylist(), chosen["file_id"].to_pylist(), strict=True):
+            if partition in wanted:
+                groups.setdefault(partition, []).append(file_id)
+        return groups
+
+    def files_passed_over(self, partitions: Sequence[str]) -> pa.StringArray | None:
+        """The files in which no row matches, as `FilesPassedOver.units` names them; None when no index says anything."""
+        known: set[str] = set()
+        found: list[pa.StringArray] = []
+        for kind, index in self._readable:
+            answer = kind.files_passed_over(index, self._metadata, self._filter, partitions, known)
+            if answer is not None:
+                known.update(answer.columns)
+                found.append(answer.units)
+        return pa.concat_arrays(found) if found else None
+
+    def by_key_filters(self, slices: list[FileSlice]) -> list[FileSlice]:
+        """The slices without those whose only file is a base file in which no row matches."""
+        for kind, index in self._readable:
+            find = kind.bases_question(index, self._metadata, self._filter)
+            if find is not None:
+                slices = self._by_filters(kind.step(index), find, slices)
         return slices
 
-    def _by_filters(self, metadata: MetadataTable, index: str, texts: pa.StringArray, slices: list[FileSlice]) -> list[FileSlice]:
-        """The slices without those whose only file is a base file with a filter that has none of the texts."""
-        single = [slice_ for slice_ in slices if slice_.base is not None and not slice_.logs]
+    def _by_filters(self, step: str, find: BasesQuestion, slices: list[FileSlice]) -> list[FileSlice]:
+        single = [(slice_.partition, slice_.base) for slice_ in slices if slice_.base is not None and not slice_.logs]
         if not single or len(single) > MAX_FILTERED_FILES:
             return slices
-        gone: set[tuple[str, str]] = set()
+        gone: set[str] = set()
         remaining = iter(single)
         while chunk := list(islice(remaining, _FILTERS_AT_ONCE)):
-            gone.update(_without_texts(metadata, index, texts, chunk))
-        kept = [slice_ for slice_ in slices if (slice_.partition, slice_.file_id) not in gone]
-        step = "Bloom filters" if index == BLOOM_FILTERS else f"Bloom filters of {index}"
-        self.prunings.append(Pruning(step, "file slices", len(kept), len(slices)))
+            gone |= find(chunk)
+        kept = [slice_ for slice_ in slices if slice_.logs or slice_.base is None or slice_.base.path not in gone]
+        self._prunings.append(Pruning(step, "file slices", len(kept), len(slices)))
         return kept
-
-
-def _without_texts(
-    metadata: MetadataTable, index: str, texts: pa.StringArray, slices: Sequence[FileSlice]
-) -> Iterator[tuple[str, str]]:
-    """(partition, file id) of the slices whose base file has a filter that has none of the texts."""
-    names: dict[str, list[str]] = {}
-    for slice_ in slices:
-        assert slice_.base is not None, "slices without a base file have no filter"
-        names.setdefault(slice_.partition, []).append(slice_.base.name.text)
-    found = find_bloom_filters(metadata, names, index)
-    filters = {
-        key: (code, text)
-        for key, code, text in zip(
-            found["key"].to_pylist(), found["type_code"].to_pylist(), found["bloom_filter"].to_pylist(), strict=True
-        )
-    }
-    for slice_ in slices:
-        assert slice_.base is not None, "slices without a base file have no filter"
-        key = bloom_filter_keys(slice_.partition, file_hashes([slice_.base.name.text]))[0].as_py()
-        entry = filters.get(key)
-        if entry is None:
-            continue
-        stored = BloomFilter.from_text(entry[1].decode("ascii", "replace"), entry[0])
-        if not len(texts) or not np.asarray(stored.might_contain(texts), dtype=np.bool_).any():
-            yield slice_.partition, slice_.file_id
-
-
-def _identity_indexes(metadata: MetadataTable, kind: str) -> Mapping[str, str]:
-    """Column -> expression index of a kind that holds the column's own values."""
-    return {
-        definition.source_fields[0]: name
-        for name, definition in metadata.definitions.items()
-        if name in metadata.partitions and definition.kind == kind and _is_identity(name, definition)
-    }
-
-
-def _is_identity(name: str, definition: IndexDefinition) -> bool:
-    function = definition.option("expr") or definition.function
-    return name.startswith(EXPRESSION_INDEX_PREFIX) and function == _IDENTITY and len(definition.source_fields) == 1
 
 
 def _base_files(slices: Sequence[FileSlice]) -> tuple[FileSlice, ...]:

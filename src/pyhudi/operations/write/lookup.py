@@ -17,7 +17,7 @@ Source: docs/formats/writing.md, "Indexes used for writing".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated
@@ -32,10 +32,9 @@ from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_fi
 from pyhudi.execute.read_slice import read_live_keys
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.partitions import BLOOM_FILTERS, COLUMN_STATS, RECORD_INDEX
-from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.operations.action.settings import INDEX_TYPE
+from pyhudi.operations.metadata.kinds import first_answer
 from pyhudi.operations.metadata.kinds.inputs import key_reader
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
 from pyhudi.plan.buckets import BUCKET_COUNT, HASH_FIELDS, BucketLayout, Placement, bucket_groups
@@ -44,7 +43,6 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import BaseFile, FileSlice, logs_beside_base
 from pyhudi.table.snapshot import Snapshot
@@ -169,12 +167,14 @@ def plan_lookup(
     if settings.buckets is not None:
         return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id)
     if settings.kind is IndexType.RECORD_INDEX:
-        if RECORD_INDEX not in context.config.metadata_partitions:
+        metadata = MetadataTable(context, snapshot.timeline)
+        answer = first_answer(metadata, lambda kind, name: kind.key_places(name, metadata))
+        if answer is None:
             raise TableState(
                 f"the table at {context.storage.uri} has no record index that is ready, which index RECORD_INDEX asks"
             )
-        index = MetadataTable(context, snapshot.timeline).partition(RECORD_INDEX)
-        return PlannedLookup(tuple(Place(s.partition, s.file_id, s) for s in found), ByRecordIndex(index), RECORD_INDEX)
+        name, index = answer
+        return PlannedLookup(tuple(Place(s.partition, s.file_id, s) for s in found), ByRecordIndex(index), name)
     _refuse_groups_of_logs(settings.kind, found)
     if settings.kind in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
         return _plan_filters(settings, context, snapshot, found)
@@ -292,36 +292,18 @@ def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | N
 def _plan_filters(
     settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: tuple[FileSlice, ...]
 ) -> PlannedLookup:
-    there = context.config.metadata_partitions if settings.use_metadata and context.config.populate_meta_fields else ()
-    ranges: Mapping[tuple[str, str], tuple[str, str]] = {}
-    sources = []
     metadata = MetadataTable(context, snapshot.timeline)
-    from_metadata = False
+    asked = settings.use_metadata and context.config.populate_meta_fields
+    ranges = filters = None
+    sources = []
     if settings.prune_by_ranges:
-        definition = metadata.definitions.get(COLUMN_STATS) if COLUMN_STATS in there else None
-        from_metadata = definition is not None and RECORD_KEY in definition.source_fields
-        sources.append(COLUMN_STATS if from_metadata else "footers")
-        if from_metadata:
-            ranges = _key_ranges(metadata, slices)
-    filters = metadata.partition(BLOOM_FILTERS) if BLOOM_FILTERS in there else None
-    sources.append("footers" if filters is None else BLOOM_FILTERS)
-    places = tuple(_place(snapshot, s, ranges.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
-    return PlannedLookup(
-        places, ByKeyFilters(settings.prune_by_ranges, from_metadata, filters), " and ".join(dict.fromkeys(sources))
-    )
-
-
-def _key_ranges(metadata: MetadataTable, slices: Iterable[FileSlice]) -> dict[tuple[str, str], tuple[str, str]]:
-    """(partition path, file name) -> least and greatest key, for base files of which the metadata table knows both."""
-    partitions = sorted({slice_.partition for slice_ in slices})
-    stats = find_column_stats(metadata, [RECORD_KEY], partitions)
-    paths = {of_path: path for path, of_path in hashes_of_partitions(partitions).items()}
-    least, known = unwrap(stats.column("min").combine_chunks(), pa.string())
-    greatest, known_too = unwrap(stats.column("max").combine_chunks(), pa.string())
-    hashed = partition_hashes(stats).to_pylist()
-    found: dict[tuple[str, str], tuple[str, str]] = {}
-    columns = zip(hashed, stats.column("file_name").to_pylist(), least.to_pylist(), greatest.to_pylist(), strict=True)
-    for usable, (partition, name, low, high) in zip((known & known_too).tolist(), columns, strict=True):
-        if usable and low is not None and high is not None and partition in paths:
-            found[paths[partition], name] = (low, high)
-    return found
+        partitions = sorted({slice_.partition for slice_ in slices})
+        ranges = first_answer(metadata, lambda kind, name: kind.key_ranges(name, metadata, partitions)) if asked else None
+        sources.append("footers" if ranges is None else ranges[0])
+    if asked:
+        filters = first_answer(metadata, lambda kind, name: kind.key_filters(name, metadata))
+    sources.append("footers" if filters is None else filters[0])
+    known = {} if ranges is None else ranges[1]
+    places = tuple(_place(snapshot, s, known.get((s.partition, s.base.name.text)) if s.base else None) for s in slices)
+    lookup = ByKeyFilters(settings.prune_by_ranges, ranges is not None, None if filters is None else filters[1])
+    return PlannedLookup(places, lookup, " and ".join(dict.fromkeys(sources)))

@@ -11,13 +11,14 @@ expression.py        ranges of a function's results, or Bloom filters of them
 base.py       what an index is: `Index`, `Said`
 inputs.py     what it is told: `Asking`, `PlannedCommit`, `Commit`, `Cleaned`, `BuiltFrom`
 checking.py   what a check looks at, what it finds
+filtering.py  what a filtered read asks
 ranges.py     stored ranges, read back
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -35,7 +36,9 @@ from pyhudi.operations.metadata.kinds.secondary import Secondary
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
+
+_Answer = TypeVar("_Answer")
 
 KINDS: list[type[Index]] = [Files, ColumnStats, BloomFilters, RecordIndex, PartitionStats, Secondary, Expression]
 """All kinds, in the order in which indexes are built, and asked by everyone who asks them all."""
@@ -115,6 +118,25 @@ def check_computable(indexes: Iterable[Index], schema: pa.Schema) -> None:
     for index in indexes:
         with CannotKeep(index.partition):
             index.check_columns(schema)
+
+
+def readable(metadata: MetadataTable) -> Iterator[tuple[type[Index], str]]:
+    """The indexes that readers may use, each with its kind, in the order of the kinds; those of one kind as they are defined.
+
+    An index that no kind knows answers nothing.
+    """
+    for kind in KINDS:
+        names = [name for name in metadata.partitions if kind.named(name)]
+        if kind.is_defined and len(names) > 1:
+            places = {name: place for place, name in enumerate(metadata.definitions)}
+            names.sort(key=lambda name: places.get(name, len(places)))
+        yield from ((kind, name) for name in names)
+
+
+def first_answer(metadata: MetadataTable, ask: Callable[[type[Index], str], _Answer | None]) -> tuple[str, _Answer] | None:
+    """The first index that has an answer, and the answer; None when none has."""
+    answers = ((name, ask(kind, name)) for kind, name in readable(metadata))
+    return next(((name, answer) for name, answer in answers if answer is not None), None)
 
 
 def find_out(

@@ -12,6 +12,8 @@ A kind is a class, an index of a table is an instance of it.  `Table` has one of
     a restore        nothing of the metadata table says what was so at an earlier time: `stays_after_restore`
     a snapshot       building it                           `group_count`, `of_snapshot`
     validate         `check_columns`, `check`
+    a filtered read  `partitions_passed_over`, `keys_of`, `places_question`, `files_passed_over`, `bases_question`
+    a lookup         of the keys that are written: `key_places`, `key_ranges`, `key_filters`
     compaction       `merge`, the rule by which what several commits say of one key is merged
 
 A new kind is a file in this folder, its name in `KINDS`, and the codec of its values in `format.metadata`.
@@ -22,7 +24,7 @@ Source: docs/formats/metadata-table.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -36,6 +38,7 @@ from pyhudi.format.index_definitions import IndexDefinition, format_index_defini
 from pyhudi.format.metadata.partitions import format_file_id
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
+from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FilesPassedOver, Filter
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore
@@ -43,6 +46,7 @@ from pyhudi.plan.metadata import MetadataRecords
 from pyhudi.records.stats import ColumnRange
 from pyhudi.table.config import TableConfig, store_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.groups import MetadataPartition
 from pyhudi.table.metadata.records import MetadataTable
 
 _PARTITIONED = "isPartitioned"
@@ -202,6 +206,63 @@ class Index(ABC):
         columns: those with statistics.  The caller holds the lock.
         """
         return table
+
+    # -- Answering a filter ------------------------------------------------------------------------------------------------
+    #
+    # Asked of the kind, with the name of an index: what cannot be kept up to date may be read.  None: it has nothing to say.
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        """What the plan of a read calls its answer."""
+        return partition
+
+    @classmethod
+    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
+        """The partitions of the table in which no row matches now."""
+        return None
+
+    @classmethod
+    def keys_of(cls, partition: str, metadata: MetadataTable, asked: Filter) -> pa.StringArray | None:
+        """The only record keys that matching rows have now."""
+        return None
+
+    @classmethod
+    def places_question(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
+        """How to find out where record keys live now: KEYED_LOCATION_SCHEMA, without those that the table does not have."""
+        return None
+
+    @classmethod
+    def files_passed_over(
+        cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
+    ) -> FilesPassedOver | None:
+        """The files in which no row matches, at any time.  partitions: of the table, which are looked at; known: columns of
+        which another index has spoken already.
+        """
+        return None
+
+    @classmethod
+    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        """How to find out in which of some base files no row matches, at any time: their paths.  It is asked of few at once."""
+        return None
+
+    # -- Answering a lookup of the keys that a write brings ----------------------------------------------------------------
+
+    @classmethod
+    def key_places(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+        """What tells tasks where record keys live."""
+        return None
+
+    @classmethod
+    def key_ranges(
+        cls, partition: str, metadata: MetadataTable, partitions: Sequence[str]
+    ) -> Mapping[tuple[str, str], tuple[str, str]] | None:
+        """(partition path, file name) -> least and greatest record key, for the base files of which it knows both."""
+        return None
+
+    @classmethod
+    def key_filters(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+        """What tells tasks which base files may have record keys."""
+        return None
 
     # -- Checking it -------------------------------------------------------------------------------------------------------
 

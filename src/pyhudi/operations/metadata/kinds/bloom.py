@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from pyhudi.execute.indexing import FileIndexing
@@ -13,9 +14,13 @@ from pyhudi.format.metadata.partitions import BLOOM_FILTERS
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, compare_filters
+from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, Filter, without_texts
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit
 from pyhudi.plan.metadata import FileFilter, MetadataRecords, bloom_deletes, bloom_records
+from pyhudi.plan.skipping import with_other_spelling
 from pyhudi.table.config import TableConfig
+from pyhudi.table.metadata.groups import MetadataPartition
+from pyhudi.table.metadata.records import MetadataTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,19 @@ class BloomFilters(Index):
         found = state.look(FileIndexing(bloom_filters=True), logs=False)
         filters = [FileFilter(f.partition, f.name, *f.indexed.bloom) for f in found if f.indexed.bloom is not None]
         return Said(bloom_records(filters, time))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return "Bloom filters"
+
+    @classmethod
+    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        keys = asked.record_keys
+        return None if keys is None else partial(without_texts, metadata, partition, with_other_spelling(keys, asked.keys))
+
+    @classmethod
+    def key_filters(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+        return metadata.partition(partition)
 
     def check(self, table: CheckedTable) -> IndexFindings:
         """Stored filters against those in footers."""

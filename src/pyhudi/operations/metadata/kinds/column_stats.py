@@ -11,7 +11,7 @@ Source: docs/formats/metadata-table.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -25,22 +25,24 @@ from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition, format_index_definitions
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
-from pyhudi.format.metadata.wrapped import wrapped_kind
+from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
+from pyhudi.operations.metadata.kinds.filtering import FilesPassedOver, Filter
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit
-from pyhudi.operations.metadata.kinds.ranges import have_all, stored_ranges
+from pyhudi.operations.metadata.kinds.ranges import files_passed_over, have_all, stored_ranges
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, column_stats_deletes, column_stats_records
 from pyhudi.records.columns import field_at
 from pyhudi.records.indexed_columns import indexed_columns
-from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
+from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
 from pyhudi.table.snapshot import load_schema
 
 _LOG = logging.getLogger("pyhudi.operations.metadata")
@@ -88,6 +90,35 @@ class ColumnStats(OfColumns):
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
         typed = layout_of_statistics(state.table) > 1
         return Said(column_stats_records(ranges_of_files(state), state.schema, typed=typed))
+
+    @classmethod
+    def files_passed_over(
+        cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
+    ) -> FilesPassedOver | None:
+        names = asked.columns_in(metadata.definitions.get(partition))
+        if not names:
+            return None
+        stats = find_column_stats(metadata, names, partitions, index=partition)
+        return files_passed_over(asked, names, stats)
+
+    @classmethod
+    def key_ranges(
+        cls, partition: str, metadata: MetadataTable, partitions: Sequence[str]
+    ) -> Mapping[tuple[str, str], tuple[str, str]] | None:
+        definition = metadata.definitions.get(partition)
+        if definition is None or RECORD_KEY not in definition.source_fields:
+            return None
+        stats = find_column_stats(metadata, [RECORD_KEY], partitions)
+        paths = {of_path: path for path, of_path in hashes_of_partitions(partitions).items()}
+        least, known = unwrap(stats.column("min").combine_chunks(), pa.string())
+        greatest, known_too = unwrap(stats.column("max").combine_chunks(), pa.string())
+        hashed = partition_hashes(stats).to_pylist()
+        found: dict[tuple[str, str], tuple[str, str]] = {}
+        columns = zip(hashed, stats.column("file_name").to_pylist(), least.to_pylist(), greatest.to_pylist(), strict=True)
+        for usable, (of_path, name, low, high) in zip((known & known_too).tolist(), columns, strict=True):
+            if usable and low is not None and high is not None and of_path in paths:
+                found[paths[of_path], name] = (low, high)
+        return found
 
     def check(self, table: CheckedTable) -> IndexFindings:
         """Ranges of columns in base files against their footers."""

@@ -8,8 +8,9 @@ Source: docs/formats/metadata-table.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Self
 
 import pyarrow as pa
@@ -32,8 +33,9 @@ from pyhudi.operations.metadata.kinds.checking import (
     compare_partition,
     filter_covers,
 )
+from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FilesPassedOver, Filter, without_texts
 from pyhudi.operations.metadata.kinds.inputs import FILES_PER_TASK, BuiltFrom, Cleaned, Commit, PlannedCommit
-from pyhudi.operations.metadata.kinds.ranges import is_known, stored_ranges
+from pyhudi.operations.metadata.kinds.ranges import files_passed_over, is_known, stored_ranges, with_nulls_counted
 from pyhudi.operations.metadata.store import in_threads
 from pyhudi.plan.metadata import (
     FileFilter,
@@ -48,9 +50,10 @@ from pyhudi.records.expressions import OPTION_NAMES, IndexExpression, filter_tex
 from pyhudi.records.stats import ColumnRange, covers, merge_ranges
 from pyhudi.table.config import local_zone_name
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import find_expression_partition_stats, find_partition_ranges
+from pyhudi.table.metadata.indexes import find_column_stats, find_expression_partition_stats, find_partition_ranges
 from pyhudi.table.metadata.records import MetadataTable
 
+_IDENTITY = "identity"
 _FILTER_KIND, _FILTER_ENTRIES, _FILTER_FPP, _FILTER_MAX_ENTRIES = "filtertype", "numentries", "fpp", "maxentries"
 FILTER_OPTIONS = (_FILTER_KIND, _FILTER_ENTRIES, _FILTER_FPP, _FILTER_MAX_ENTRIES)
 """Options of an index that size its Bloom filters."""
@@ -196,6 +199,28 @@ class Expression(Index, HasPartitionRanges):
     def partition_ranges(self, reader: MetadataTable, column: str, type_: pa.DataType) -> dict[str, ColumnRange]:
         return find_partition_ranges(reader, column, type_, self.partition)
 
+    @classmethod
+    def files_passed_over(
+        cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
+    ) -> FilesPassedOver | None:
+        column = _own_column(metadata, partition, COLUMN_STATS)
+        if column is None or column in known or not asked.columns_in(metadata.definitions[partition]):
+            return None
+        stats = find_column_stats(metadata, [column], partitions, index=partition)
+        return files_passed_over(asked, [column], with_nulls_counted(stats))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return f"Bloom filters of {partition}"
+
+    @classmethod
+    def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        column = _own_column(metadata, partition, BLOOM_FILTERS)
+        if column is None or column not in asked.schema.names or not pa.types.is_string(asked.schema.field(column).type):
+            return None
+        texts = asked.texts_of(column)
+        return None if texts is None else partial(without_texts, metadata, partition, texts)
+
     def check(self, table: CheckedTable) -> IndexFindings:
         """Against the function computed anew; the ranges of partitions against those of their files."""
         result = IndexFindings()
@@ -233,6 +258,16 @@ class Expression(Index, HasPartitionRanges):
             f"{self.index.expression.function}({self.index.column}) is {computed.min!r} to {computed.max!r}, "
             f"and {self.partition} says {known.min!r} to {known.max!r}"
         )
+
+
+def _own_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
+    """The column whose own values an index of a form holds; None for another form, and another function than `identity`: filters
+    have no functions, so nothing that they say is said of the results of one.
+    """
+    definition = metadata.definitions.get(partition)
+    if definition is None or definition.kind != form or len(definition.source_fields) != 1:
+        return None
+    return definition.source_fields[0] if (definition.option("expr") or definition.function) == _IDENTITY else None
 
 
 def _evaluate(

@@ -27,10 +27,11 @@ from pyhudi.operations.metadata.kinds.column_stats import (
     layout_of_statistics,
     ranges_of_files,
 )
+from pyhudi.operations.metadata.kinds.filtering import Filter
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Commit
 from pyhudi.operations.metadata.kinds.ranges import stored_ranges
 from pyhudi.plan.metadata import FileRanges, MetadataRecords, partition_stats_records
-from pyhudi.plan.skipping import has_reliable_partition_bounds
+from pyhudi.plan.skipping import excluded_units, has_reliable_partition_bounds
 from pyhudi.records.columns import field_at
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.table.config import TableConfig
@@ -72,6 +73,21 @@ class PartitionStats(OfColumns, HasPartitionRanges):
         }
         typed = layout_of_statistics(state.table) > 1
         return Said(partition_stats_records(merged, state.columns, state.schema, typed=typed))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return "partition statistics"
+
+    @classmethod
+    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
+        columns = asked.columns_in(metadata.definitions.get(COLUMN_STATS))
+        names = [name for name in columns if has_reliable_partition_bounds(field_at(asked.schema, name).type)]
+        if not names:
+            return None
+        stats = find_partition_stats(metadata, names)
+        units = stats.column("file_name")
+        gone = excluded_units(asked.condition, asked.schema, names, stats, units, of_partitions=True)
+        return frozenset(gone.to_pylist())
 
     def partition_records(self, said: SaidOfPartitions, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
         typed = said.layout > 1

@@ -1,4 +1,4 @@
-"""Ranges of values as indexes store them, read back: those of files, by partition of the table."""
+"""Ranges of values as indexes store them, read back: those of files, by partition of the table, and what filters make of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pyarrow.compute as pc
 
 from pyhudi.format.metadata.partitions import COLUMN_STATS
 from pyhudi.format.metadata.wrapped import unwrap
+from pyhudi.operations.metadata.kinds.filtering import FilesPassedOver, Filter
+from pyhudi.plan.skipping import excluded_units
 from pyhudi.records.hashing import name_hash
 from pyhudi.records.stats import ColumnRange, believed_upper
 from pyhudi.table.metadata.indexes import find_column_stats, partition_hashes
@@ -41,8 +43,7 @@ def stored_ranges(
         if not part.num_rows:
             continue
         if not counts_nulls:
-            at = part.schema.get_field_index("value_count")
-            part = part.set_column(at, part.schema.field(at), pc.add(part["value_count"], part["null_count"]))
+            part = with_nulls_counted(part)
         low, low_known = unwrap(part.column("min").combine_chunks(), type_)
         high, high_known = unwrap(part.column("max").combine_chunks(), type_)
         usable = low_known & high_known
@@ -65,6 +66,20 @@ def stored_ranges(
             range_ = ColumnRange(least, greatest, nulls, values, size or 0, unpacked or 0)
             found.setdefault((partition, name), {})[column] = range_
     return found
+
+
+def files_passed_over(asked: Filter, columns: Sequence[str], stats: pa.Table) -> FilesPassedOver:
+    """The files whose stored ranges of some columns show that no row of them matches.  stats: STATS_SCHEMA, with nulls counted
+    among the values.
+    """
+    units = pc.binary_join_element_wise(partition_hashes(stats), stats.column("file_name"), "/")
+    return FilesPassedOver(tuple(columns), excluded_units(asked.condition, asked.schema, columns, stats, units))
+
+
+def with_nulls_counted(stats: pa.Table) -> pa.Table:
+    """Statistics of an expression index, which counts values without nulls, as those of columns count them."""
+    at = stats.schema.get_field_index("value_count")
+    return stats.set_column(at, stats.schema.field(at), pc.add(stats["value_count"], stats["null_count"]))
 
 
 def is_known(range_: ColumnRange) -> bool:

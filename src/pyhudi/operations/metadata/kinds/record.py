@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Self
 
 import pyarrow as pa
@@ -35,8 +36,9 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import in_threads
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.groups import MetadataPartition
 from pyhudi.table.metadata.indexes import find_records, scan_records
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
 from pyhudi.table.slices import FileSlice
 
 
@@ -94,6 +96,18 @@ class RecordIndex(Index):
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
         reader = key_reader(state.table, state.schema, state.validity, state.snapshot.ids)
         return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return "record index"
+
+    @classmethod
+    def places_question(cls, partition: str, metadata: MetadataTable) -> Callable[[pa.StringArray], pa.Table] | None:
+        return partial(find_records, metadata)
+
+    @classmethod
+    def key_places(cls, partition: str, metadata: MetadataTable) -> MetadataPartition | None:
+        return metadata.partition(partition)
 
     def check(self, table: CheckedTable) -> IndexFindings:
         """Every key of a row is where the index says, and it has no other keys."""

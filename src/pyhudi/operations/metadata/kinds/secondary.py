@@ -27,13 +27,21 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.metadata.kinds.base import Index, Need, Said, one_column
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
+from pyhudi.operations.metadata.kinds.filtering import Filter
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom, Commit, PlannedCommit, slice_reader
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, in_threads
 from pyhudi.records.columns import field_at
 from pyhudi.records.text import has_text, is_binary_like
-from pyhudi.table.metadata.indexes import find_secondary_values, stale_secondary_indexes
+from pyhudi.table.metadata.indexes import (
+    find_secondary_keys,
+    find_secondary_values,
+    layout_of,
+    secondary_indexes,
+    stale_secondary_indexes,
+)
 from pyhudi.table.metadata.merge import concat_cells
+from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 
 
@@ -113,6 +121,18 @@ class Secondary(Index):
         ]
         found = _key_sources(path for part in state.engine.map(run_secondary, tasks) for path in part)
         return Said(keys=found.get(self.partition, ()))
+
+    @classmethod
+    def step(cls, partition: str) -> str:
+        return f"secondary index {partition}"
+
+    @classmethod
+    def keys_of(cls, partition: str, metadata: MetadataTable, asked: Filter) -> pa.StringArray | None:
+        column = next((column for column, index in secondary_indexes(metadata).items() if index == partition), None)
+        texts = None if column is None else asked.texts_of(column, layout_of(metadata, partition))
+        if texts is None:
+            return None
+        return find_secondary_keys(metadata, partition, texts) if len(texts) else texts
 
     def doubt(self, table: CheckedTable) -> str | None:
         if self.partition not in stale_secondary_indexes(table.metadata):
