@@ -233,6 +233,7 @@ def test_a_lookup_of_the_keys_of_a_write_asks_it(tmp_path: Path) -> None:
         "hoodie.index.type": "BLOOM",
         "hoodie.bloom.index.use.metadata": True,
         "hoodie.metadata.index.column.stats.enable": False,
+        "hoodie.parquet.small.file.limit": 0,
     }
     table = Table.create(tmp_path, record_key="id", partition_by="part", ordering="ts", options=options)
     table.upsert(rows(0, 8, 1))

@@ -6,7 +6,7 @@ table.  A crash leaves a table of one of the versions on the way, with all its r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.engine import Engine
@@ -14,7 +14,7 @@ from pyhudi.format.versions import TableVersion
 from pyhudi.operations.action.gate import check_goes_by_names
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.versions import STEPS, steps_between, versions
-from pyhudi.operations.admin.versions.base import Means, VersionChange
+from pyhudi.operations.admin.versions.base import Means, VersionChange, Way
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.table.closed import check_open
 from pyhudi.table.context import TableContext
@@ -41,16 +41,8 @@ def run_upgrade(
         )
     check_open(context)
     check_goes_by_names(context)
-    means = Means(engine, settings, compression)
-    steps = steps_between(version, target)
-    for step in steps:
-        step.check_up(context)
-    with context.locked(means.lock_wait_ms) as held:
-        held = held.reloaded()
-        for step in STEPS:
-            if step.upper is held.config.version:
-                step.finish_up(held)
-    return _in_turn(context, means, [step.up for step in steps])
+    taken = [step.upward for step in steps_between(version, target)]
+    return _go(context, Means(engine, settings, compression), taken, [step.upward for step in STEPS])
 
 
 @observed("downgrade")
@@ -69,25 +61,25 @@ def run_downgrade(
         raise InvalidRequest(
             f"the table at {context.storage.uri} has version {int(version)}; an upgrade makes it one of {int(target)}"
         )
-    means = Means(engine, settings, "")
-    steps = steps_between(version, target)[::-1]
-    for step in steps:
-        step.check_down(context)
+    taken = [step.downward for step in reversed(steps_between(version, target))]
+    return _go(context, Means(engine, settings, ""), taken, [step.downward for step in STEPS])
+
+
+def _go(context: TableContext, means: Means, taken: Sequence[Way], every: Iterable[Way]) -> VersionChange:
+    """Take some ways one after the other, when all of them can be taken.  every: all in that direction, of which the one that
+    ends in the table's version may have died before its end.
+    """
+    for way in taken:
+        way.check(context)
     with context.locked(means.lock_wait_ms) as held:
         held = held.reloaded()
-        for step in STEPS:
-            if step.lower is held.config.version:
-                step.finish_down(held)
-    return _in_turn(context, means, [step.down for step in steps])
-
-
-def _in_turn(
-    context: TableContext, means: Means, ways: Iterable[Callable[[TableContext, Means], VersionChange]]
-) -> VersionChange:
+        for way in every:
+            if way.end is held.config.version:
+                way.finish(held)
     version = int(context.config.version)
     done = VersionChange(version, version)
-    for way in ways:
-        done = done.then(way(context.reloaded(), means))
+    for way in taken:
+        done = done.then(way.take(context.reloaded(), means))
     return done
 
 

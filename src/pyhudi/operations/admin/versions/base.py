@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -77,6 +78,16 @@ class Means:
         return self.settings.commit.lock_wait_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A step in one of its directions.  end: the version of the table after it; the rest as of `VersionStep`."""
+
+    end: TableVersion
+    check: Callable[[TableContext], None]
+    take: Callable[[TableContext, Means], VersionChange]
+    finish: Callable[[TableContext], None]
+
+
 class VersionStep(ABC):
     """The way from a table version to the next one, and back.
 
@@ -87,6 +98,16 @@ class VersionStep(ABC):
 
     lower: ClassVar[TableVersion]
     upper: ClassVar[TableVersion]
+
+    @property
+    def upward(self) -> Way:
+        """The way up."""
+        return Way(self.upper, self.check_up, self.up, self.finish_up)
+
+    @property
+    def downward(self) -> Way:
+        """The way down."""
+        return Way(self.lower, self.check_down, self.down, self.finish_down)
 
     @abstractmethod
     def check_up(self, context: TableContext) -> None:
