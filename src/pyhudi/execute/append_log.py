@@ -20,10 +20,11 @@ Source: docs/formats/log-file.md; docs/formats/reading.md, "Deletes"; docs/forma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -53,6 +54,8 @@ from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.format.paths import join_path
+from pyhudi.format.rings import Ring
+from pyhudi.plan.rings import RingLayout
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByEventTime
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
@@ -64,6 +67,21 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.slices import FileSlice, LogFile
 
 LOG_FILE_VERSION = 1
+_TIME_UNIT = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The file groups of nodes that come by a pending resize, which have no files but logs of its instant.
+
+    instant_time: of the resize.  ring: the partition's ring after it.  hash_fields: as of `RingSettings`.  versions: file id ->
+    the next version of such a log, where it is not the first, so that what was written before is merged before.
+    """
+
+    instant_time: str
+    ring: Ring
+    hash_fields: tuple[str, ...]
+    versions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +89,21 @@ class AppendTask:
     """Append to one file group.
 
     slice: its present slice, in which deleted records are looked up; one without files for a group that the log file begins.
-    new_keys: some rows may have keys that the group does not.
+    new_keys: some rows may have keys that the group does not.  copies: where everything that is appended goes a second time.
     """
 
     slice: FileSlice
     token: WriteToken
     validity: InstantValidity
     new_keys: bool = False
+    copies: Copies | None = None
 
 
-def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus | None:
-    """Write incoming rows of one file group to a log file.  incoming: the incoming layout, one row for each key.
+def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: MergeRule) -> tuple[WriteStatus, ...]:
+    """Write incoming rows of one file group to a log file, and to those of its copies.  incoming: the incoming layout, one row
+    for each key.
 
-    Returns None when nothing is to be written: deletes of keys that are gone already.
+    Returns nothing when nothing is to be written: deletes of keys that are gone already.
     """
     storage = open_storage(spec.storage)
     partition, file_id = task.slice.partition, task.slice.file_id
@@ -91,11 +111,12 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
         spec, incoming = _of_partial_update(spec, task, incoming, rule)
     rows, deletes = _split(spec, task, incoming, rule)
     if not rows.num_rows and not deletes:
-        return None
+        return ()
     if task.slice.base is None and not task.slice.logs:
         ensure_partition(storage, partition, spec.instant_time)
     name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
+    copies = tuple(_write_copies(storage, spec, task, rows, deletes))
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
     blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions, collector=collector)
     deleted = sum(batch.num_rows for batch in deletes)
@@ -103,12 +124,47 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     if spec.changes is not None:
         stat = _with_slice(stat, task.slice, name)
     if spec.indexing is None:
-        return WriteStatus(stat)
+        return (WriteStatus(stat), *copies)
     log = LogFile(join_path(partition, name.text), name, stat.file_size_in_bytes)
     changes = _key_changes(storage, spec, task, log, rows, deletes)
-    return WriteStatus(
-        stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=changes.store(storage, spec.instant_time, name.text))
-    )
+    keys = changes.store(storage, spec.instant_time, name.text)
+    return (WriteStatus(stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=keys)), *copies)
+
+
+def _write_copies(
+    storage: Storage, spec: WriterSpec, task: AppendTask, rows: pa.Table, deletes: list[pa.RecordBatch]
+) -> Iterator[WriteStatus]:
+    """The same rows and deletes to the logs of the nodes that a pending resize gives them to, one each."""
+    copies, partition = task.copies, task.slice.partition
+    if copies is None:
+        return
+    layout = RingLayout({partition: copies.ring}, copies.hash_fields)
+
+    def nodes_of(keys: pa.Array) -> npt.NDArray[np.int64]:
+        return layout.buckets_at(partition, layout.cells_of(spec.keys, keys.cast(pa.string())))
+
+    nodes = nodes_of(rows.column(RECORD_KEY).combine_chunks())
+    delete_nodes = [nodes_of(batch.column("record_key")) for batch in deletes]
+    for node in np.unique(np.concatenate([nodes, *delete_nodes])).tolist():
+        file_id = layout.file_id_of(partition, node)
+        own = rows.filter(pa.array(nodes == node))
+        gone = [batch.filter(pa.array(of == node)) for batch, of in zip(deletes, delete_nodes, strict=True)]
+        gone = [batch for batch in gone if batch.num_rows]
+        token = _token_of_copy(spec.instant_time, task.token)
+        name = LogFileName(file_id, copies.instant_time, copies.versions.get(file_id, LOG_FILE_VERSION), str(token))
+        collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
+        blocks = _blocks(spec, file_id, task.token, own, gone, positions=None, collector=collector)
+        deleted = sum(batch.num_rows for batch in gone)
+        stat = write_log_file(
+            storage, partition, name, blocks, own.num_rows, deleted, early=spec.early, written_by=spec.instant_time
+        )
+        yield WriteStatus(stat, None if spec.indexing is None else IndexedFile(log_ranges(collector, own.num_rows)))
+
+
+def _token_of_copy(instant_time: str, token: WriteToken) -> WriteToken:
+    """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
+    moment = int(instant_time)
+    return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 
 
 def write_log_file(
@@ -120,13 +176,15 @@ def write_log_file(
     delete_count: int,
     *,
     early: EarlyConflicts | None = None,
+    written_by: str | None = None,
 ) -> WriteStat:
     """Write a log file, its marker first, and say what was written.
 
-    row_count, delete_count: what its blocks hold.  early: what stops the write before its end.
+    row_count, delete_count: what its blocks hold.  early: what stops the write before its end.  written_by: the instant that
+    writes it, where its name bears another one.
     """
     path = join_path(partition, name.text)
-    Markers(storage, name.instant_time).create(path, MarkerType.CREATE)
+    Markers(storage, written_by or name.instant_time).create(path, MarkerType.CREATE)
     if early is not None:
         early.check(storage, [(partition, name.file_id)])
     size_bytes = 0

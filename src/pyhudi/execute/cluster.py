@@ -1,4 +1,5 @@
-"""Tasks of clustering: read ranges of file slices for planning, and rewrite one group of slices in a new order.
+"""Tasks of clustering: read ranges of file slices for planning, and rewrite one group of slices in a new order, or into the
+nodes of a resized ring.
 
 Rows keep their meta columns but for the file name.  Beyond the memory budget they lie in an Arrow file on local disk, mapped into
 memory; what is held are the ranks of the sort columns and one row group on its way out.
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pyhudi.errors import TableState
 from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.log_scan import InstantValidity
@@ -26,7 +28,10 @@ from pyhudi.execute.spill import store_rows
 from pyhudi.execute.write_base import EXTENSION, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_keys, with_keys
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
 from pyhudi.format.paths import join_path
+from pyhudi.format.rings import Ring
+from pyhudi.plan.buckets import HASH_FIELDS
 from pyhudi.plan.clustering import SliceRange
+from pyhudi.plan.rings import RingLayout
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import relabel
 from pyhudi.records.curves import dense_ranks, hilbert_keys, linear_order, z_order_keys
@@ -67,6 +72,19 @@ class ClusterTask:
     memory_budget_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class ResizeTask:
+    """Rewrite the slices of some nodes into those that take their place.
+
+    rewrite: its output prefixes are those of the coming nodes.  ring: as it is after the resize.  hash_fields: as of
+    `RingSettings`.
+    """
+
+    rewrite: ClusterTask
+    ring: Ring
+    hash_fields: tuple[str, ...]
+
+
 def run_range(task: RangeTask) -> SliceRange:
     """The ranges of a slice.  A slice without base file, or with logs that may hold anything, has unknown ones."""
     if task.slice.base is None or task.slice.logs:
@@ -96,6 +114,36 @@ def run_cluster(task: ClusterTask) -> tuple[WriteStatus, ...]:
     return tuple(statuses)
 
 
+def run_resize(task: ResizeTask) -> tuple[WriteStatus, ...]:
+    """Write the rows of nodes to the file groups of the nodes that take their place, one file each; none where no row comes.
+
+    Raises TableState for a row that belongs to no such node: then the keys were hashed by other fields.
+    """
+    rewrite = task.rewrite
+    storage = open_storage(rewrite.spec.storage)
+    layout = RingLayout({rewrite.partition: task.ring}, task.hash_fields)
+    found = (layout.bucket_of(rewrite.partition, format_file_id(prefix, 0)) for prefix in rewrite.output_prefixes)
+    numbers = [number for number in found if number is not None]
+    with tempfile.TemporaryDirectory(prefix="pyhudi-cluster-") as folder:
+        rows = _gathered(storage, rewrite, folder)
+        order = _order(rows, rewrite)
+        nodes = _nodes_of(rows, rewrite, layout)
+        lost = np.flatnonzero(~np.isin(nodes, numbers))
+        if len(lost):
+            key = stored_keys(rewrite.spec, rows.slice(int(lost[0]), 1))[0].as_py()
+            raise TableState(
+                f"record {key!r} of file group {rewrite.slices[0].file_id} in {rewrite.partition or 'the table'} belongs to none "
+                f"of the nodes that take its place; {HASH_FIELDS} has to name the fields with which the table was begun"
+            )
+        in_order = np.arange(rows.num_rows, dtype=np.int64) if order is None else order
+        statuses: list[WriteStatus] = []
+        for number, prefix in zip(numbers, rewrite.output_prefixes, strict=True):
+            own = in_order[nodes[in_order] == number]
+            statuses.extend(_write_output(storage, rewrite, prefix, rows, own, start=0, end=len(own)))
+        del rows
+    return tuple(statuses)
+
+
 def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> npt.NDArray[np.int64]:
     """The order of rows by columns: lexicographic, or along a space-filling curve over their ranks."""
     ranks = [dense_ranks(column_at(rows, name)) for name in sort_columns]
@@ -103,6 +151,15 @@ def sort_order(rows: pa.Table, sort_columns: tuple[str, ...], layout: str) -> np
         return linear_order(ranks)
     keys = z_order_keys(ranks) if layout == "ZORDER" else hilbert_keys(ranks)
     return np.argsort(keys, kind="stable").astype(np.int64)
+
+
+def _nodes_of(rows: pa.Table, task: ClusterTask, layout: RingLayout) -> npt.NDArray[np.int64]:
+    """The number of the node of each row."""
+    found = []
+    for start in range(0, rows.num_rows, _CHUNK_ROWS):
+        keys = stored_keys(task.spec, rows.slice(start, _CHUNK_ROWS))
+        found.append(layout.buckets_at(task.partition, layout.cells_of(task.spec.keys, keys.combine_chunks())))
+    return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 
 def _gathered(storage: Storage, task: ClusterTask, folder: str) -> pa.Table:

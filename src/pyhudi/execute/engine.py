@@ -11,13 +11,13 @@ DataFrames.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from pyhudi.errors import Internal
-from pyhudi.execute.append_log import key_reader
+from pyhudi.execute.append_log import Copies, key_reader
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Lookup, Place, TagTask
@@ -119,7 +119,7 @@ class WritePlan:
     inserts, in order.
     match_keys: False appends inserts to small files without looking for their keys.  append_updates: file groups that take
     no inserts get a log file instead of a new base file (merge-on-read).  unknown_keys: rows whose key was not looked up may go
-    to any group, so that a log file may bring new keys (bucket index).
+    to any group, so that a log file may bring new keys (bucket index).  copies: file groups whose rows go to others as well.
     """
 
     spec: WriterSpec
@@ -130,6 +130,7 @@ class WritePlan:
     append_updates: bool
     validity: InstantValidity
     unknown_keys: bool = False
+    copies: Mapping[tuple[str, str], Copies] = field(default_factory=dict)
 
     @property
     def writer(self) -> GroupWriter:
@@ -139,7 +140,7 @@ class WritePlan:
     def target(self, partition: str, file_id: str) -> GroupTarget:
         """A file group as its task sees it."""
         group = partition, file_id
-        return GroupTarget(partition, file_id, self.slices.get(group), self._appends_to(group))
+        return GroupTarget(partition, file_id, self.slices.get(group), self._appends_to(group), self.copies.get(group))
 
     def _appends_to(self, group: tuple[str, str]) -> bool:
         slice_ = self.slices.get(group)

@@ -192,8 +192,15 @@ def find_blocks(
     skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).
     """
     ordered = sorted(logs, key=lambda file: file.name.sort_key)
-    files = ((log.path, read_log(storage, log, validity)) for log in ordered)
-    return choose_blocks(files, validity, skip_compacted=skip_compacted)
+    files = [(log, read_log(storage, log, validity)) for log in ordered]
+    if not validity.shared_logs:
+        # Several writes beside one resize give their logs its time: they follow each other by their own.
+        files.sort(key=lambda file: (file[0].name.instant_time, _first_instant(file[1])))
+    return choose_blocks([(log.path, blocks) for log, blocks in files], validity, skip_compacted=skip_compacted)
+
+
+def _first_instant(blocks: Iterable[LogBlock | CorruptBlock]) -> str:
+    return next((block.instant_time for block in blocks if isinstance(block, LogBlock)), "")
 
 
 def read_log(storage: Storage, log: LogFile, validity: InstantValidity) -> tuple[LogBlock | CorruptBlock, ...]:

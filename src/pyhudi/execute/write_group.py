@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from pyhudi.errors import Internal
-from pyhudi.execute.append_log import AppendTask, run_append
+from pyhudi.execute.append_log import AppendTask, Copies, run_append
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriterSpec, WriteStatus, run_create, run_merge
 from pyhudi.format.names import WriteToken
@@ -29,12 +29,14 @@ class GroupTarget:
     """A file group that takes rows.
 
     slice: its present slice, None for a new group.  appends: the rows go into a log file of the slice, not into a new base file.
+    copies: and into those of others.
     """
 
     partition: str
     file_id: str
     slice: FileSlice | None
     appends: bool = False
+    copies: Copies | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,8 @@ class GroupWriter:
         if slice_ is None:
             raise Internal(f"file group {target.file_id} is new: there is nothing to change")
         if target.appends or slice_.base is None:
-            appended = run_append(self.spec, AppendTask(slice_, token, self.validity, self.new_keys), rows, self.rule)
-            return () if appended is None else (appended,)
+            append = AppendTask(slice_, token, self.validity, self.new_keys, target.copies)
+            return run_append(self.spec, append, rows, self.rule)
         task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys)
         return (run_merge(self.spec, task, rows, self.rule),)
 

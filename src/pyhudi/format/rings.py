@@ -6,6 +6,10 @@
              <instant>.hashing_meta   a ring as JSON, in Jackson's spacing; the first one's instant is fourteen zeros
              <instant>.commit         empty: that ring counts
 
+While a resize is pending, writes put the rows of its nodes into logs of two file groups: `.<old>_<own instant>.log.1_<token>`,
+and for the node that comes `.<new>_<instant of the resize>.log.<n>_<token>`, whose blocks bear the write's instant.  Readers see
+the second one from the completion of the resize on, when the first is replaced.
+
 The first ring follows from the partition's path and the number of its nodes alone, so that writers who begin a partition at the
 same moment make the same one.  A resize makes the next ring; which of several counts is for `table.rings` to say.
 
@@ -25,7 +29,7 @@ from typing import Any
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.json_document import parse_json
-from pyhudi.format.names import format_file_id
+from pyhudi.format.names import format_file_id, parse_log_file
 from pyhudi.format.paths import RING_FOLDER, file_name_of, join_path
 
 LAST_PLACE = (1 << 31) - 1
@@ -114,6 +118,11 @@ class Ring:
         }
         return _spaced(document).encode()
 
+    def former_value(self, value: int) -> int:
+        """Where the node before that of a value stands; that of the last for the first, and its own in a ring of one."""
+        values = [node.value for node in self.nodes]
+        return values[values.index(value) - 1]
+
     @classmethod
     def decode(cls, data: bytes) -> Ring:
         """Raises CorruptData for what is no ring."""
@@ -145,6 +154,31 @@ def first_ring(partition: str, count: int) -> Ring:
         nodes.append(RingNode(end, _name_uuid(seed)))
         start = end
     return Ring(partition, FIRST_INSTANT, count, 0, tuple(nodes))
+
+
+def encode_nodes(nodes: Iterable[RingNode]) -> str:
+    """Nodes that come and go, as the plan of a resize holds them."""
+    return _spaced([_document(node) for node in nodes])
+
+
+def decode_nodes(text: str) -> tuple[RingNode, ...]:
+    """Raises CorruptData for what are no nodes that come and go."""
+    found = parse_json(text.encode(), "the nodes in the plan of a resize are")
+    try:
+        nodes = tuple(_node(entry) for entry in _typed(found, list))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptData(f"a node in the plan of a resize lacks a field, or has another kind there: {error!r}") from error
+    if any((node.prefix is None) != (node.tag is NodeTag.DELETE) or node.tag is NodeTag.NORMAL for node in nodes):
+        raise CorruptData(f"nodes in the plan of a resize neither come nor go: {text[:200]}")
+    return nodes
+
+
+def is_copy(path: str, instant_time: str) -> bool:
+    """Whether a log file that a write made, from table version 8 on, is the second one of its rows, which a pending resize is to
+    uncover: its name bears the resize's instant.
+    """
+    name = parse_log_file(file_name_of(path))
+    return name is not None and name.instant_time != instant_time
 
 
 def ring_folder(partition: str) -> str:

@@ -31,6 +31,9 @@ MAX_BUCKETS = 99_999_999
 """As many as eight digits can number."""
 
 
+BUCKET_ENGINE = Option(
+    "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
+)
 BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
 HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
 

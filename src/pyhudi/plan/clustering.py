@@ -23,6 +23,7 @@ from hashlib import md5
 from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.plan.resizing import NodeChange
 from pyhudi.settings import Option
 from pyhudi.table.slices import FileSlice
 from pyhudi.timeline.timeline import Timeline
@@ -157,11 +158,12 @@ class SliceRange:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGroup:
-    """Slices of one partition that are rewritten together."""
+    """Slices of one partition that are rewritten together.  change: what becomes of their nodes, in a resize of its ring."""
 
     partition: str
     slices: tuple[FileSlice, ...]
     output_count: int
+    change: NodeChange | None = None
 
     @property
     def size_bytes(self) -> int:

@@ -10,12 +10,13 @@ Source: docs/formats/reading.md, "Incremental queries".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant
+from pyhudi.format.rings import is_copy
 from pyhudi.timeline.timeline import Timeline
 
 EARLIEST = "earliest"
@@ -67,12 +68,17 @@ def select_instants(timeline: Timeline, range_: CompletionRange | RequestRange) 
     return tuple(i for i in timeline.completed_writes() if range_.holds(i))
 
 
-def changed_files(commits: Iterable[CommitMetadata]) -> dict[str, set[str]]:
-    """The data files that commits wrote, by partition; paths relative to the table."""
+def changed_files(commits: Mapping[Instant, CommitMetadata], *, one_log_per_commit: bool) -> dict[str, set[str]]:
+    """The data files that commits wrote, by partition; paths relative to the table.
+
+    one_log_per_commit: as of the table's version.  Of rows that were written twice, for a resize, the first files alone.
+    """
     files: dict[str, set[str]] = {}
-    for metadata in commits:
+    for instant, metadata in commits.items():
         for partition, stats in metadata.partition_to_write_stats.items():
             paths = {stat.path for stat in stats if stat.path}
+            if one_log_per_commit:
+                paths = {path for path in paths if not is_copy(path, instant.request_time)}
             if paths:
                 files.setdefault(partition, set()).update(paths)
     return files

@@ -84,6 +84,10 @@ class RingLayout:
         nodes = self._nodes.get(partition)
         return None if nodes is None else int(nodes[cell])
 
+    def buckets_at(self, partition: str, cells: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """The numbers of the nodes in which cells of a partition that has a ring lie."""
+        return self._nodes[partition][cells]
+
     def bucket_of(self, partition: str, file_id: str) -> int | None:
         """As of `Placement`."""
         return self._buckets.get((partition, file_id))

@@ -16,7 +16,7 @@ Source: docs/formats/writing.md, "Bucket index".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from pyhudi.errors import CorruptData, TableState
@@ -97,6 +97,19 @@ def renewed(ring: Ring, instant: str, new_uuid: Callable[[], str]) -> Ring:
 def store_ring(context: TableContext, ring: Ring) -> None:
     """Put a ring that its instant made in its place; what an attempt that died left there is replaced."""
     context.storage.put(ring_path(ring.partition, ring.instant), ring.encode())
+
+
+def check_seen(context: TableContext, ring: Ring, replaced: Mapping[tuple[str, str], str]) -> None:
+    """Raises TableState for a ring whose file groups were replaced, as the real Hudi's overwrites leave them.
+
+    replaced: (partition, file id) of replaced file groups -> the instant that replaced them.
+    """
+    by = [time for file_id in ring.file_ids if (time := replaced.get((ring.partition, file_id)))]
+    if by:
+        raise TableState(
+            f"replacecommit {max(by)} has replaced file groups of partition {ring.partition!r} of {context.storage.uri} and left "
+            "its ring as it was, so that rows written there would not be seen; overwrite it, which gives it a new ring"
+        )
 
 
 def partitions_with_rings(context: TableContext) -> frozenset[str]:

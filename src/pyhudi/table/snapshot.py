@@ -29,6 +29,7 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER
+from pyhudi.format.rings import is_copy
 from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
@@ -110,6 +111,13 @@ class Snapshot:
     def defaults(self) -> tuple[tuple[str, Any], ...]:
         """Those of the columns, see `TableSchema`."""
         return () if self.schema is None else self.schema.defaults
+
+    @property
+    def copies(self) -> frozenset[str]:
+        """The log files that completed writes made for resizes that are pending: no reader sees them before those complete."""
+        if not self.config.version.has_one_log_file_per_commit:
+            return frozenset()
+        return load_copies_of_pending(self.context.timeline, self.timeline)
 
     @property
     def config(self) -> TableConfig:
@@ -258,6 +266,24 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
         return CommitMetadata.decode(store.read(instant))
     except CorruptData as error:
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
+
+
+def copies_of(store: TimelineStore, instant: Instant) -> frozenset[str]:
+    """The log files that a completed write made for a resize, which bear that one's time; none of what is pending.
+
+    Of a table whose log files hold one commit each.
+    """
+    if not instant.is_completed or not instant.action.is_write:
+        return frozenset()
+    stats = read_commit(store, instant).partition_to_write_stats.values()
+    return frozenset(s.path for found in stats for s in found if s.path and is_copy(s.path, instant.request_time))
+
+
+def load_copies_of_pending(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
+    """The log files that completed writes made for resizes that are pending."""
+    resizes = [instant.request_time for instant in timeline.pending(Action.CLUSTERING)]
+    later = (i for i in timeline.completed_writes() if resizes and i.request_time > min(resizes))
+    return frozenset(path for instant in later for path in copies_of(store, instant))
 
 
 def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig, *, by_ids: bool = False) -> TableSchema | None:

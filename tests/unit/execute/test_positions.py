@@ -71,8 +71,7 @@ class Group:
         instant = f"202601010000{len(self.instants):02}000"
         made = spec(self.storage, SCHEMA, instant, rule=self.rule, options=options)
         task = AppendTask(self.slice, WriteToken(0, 0, 0), self.validity)
-        status = run_append(made, task, incoming(data, "p", deletes), self.rule)
-        assert status is not None
+        (status,) = run_append(made, task, incoming(data, "p", deletes), self.rule)
         name = parse_log_file(str(status.stat.path).rsplit("/", 1)[-1])
         assert name is not None
         log = LogFile(str(status.stat.path), name, int(status.stat.file_size_in_bytes or 0))

@@ -12,7 +12,7 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
@@ -255,15 +255,17 @@ def test_hash_fields_that_are_others(uri: str) -> None:
             table.upsert(rows(1), options={"hoodie.bucket.index.num.buckets": wrong})
 
 
-def test_clustering_leaves_rings_alone(uri: str) -> None:
-    """Also for a caller who does not say how the table is bucketed."""
+def test_who_does_not_know_of_rings_leaves_them_alone(uri: str) -> None:
+    """A caller who does not say how the table is bucketed, and one who asks for another clustering."""
     table = create(uri)
     table.bulk_insert(rows(*range(8)))
-    for known in (table, hp.Table(uri)):
-        with pytest.raises(Unsupported, match="resize"):
-            known.cluster()
-        with pytest.raises(Unsupported, match="resize"):
-            known.schedule_clustering()
+    for asked in (hp.Table(uri).cluster, hp.Table(uri).schedule_clustering):
+        with pytest.raises(InvalidRequest, match=r"engine=CONSISTENT_HASHING"):
+            asked()
+    for key, name in (("plan", "SparkSizeBasedClusteringPlanStrategy"), ("execution", "SparkSortAndSizeExecutionStrategy")):
+        option = "hoodie.clustering.plan.strategy.class" if key == "plan" else "hoodie.clustering.execution.strategy.class"
+        with pytest.raises(InvalidRequest, match="resize rings"):
+            table.cluster(options={option: name})
     assert groups(table) == set(ring_of(table).file_ids)
     assert not table.timeline().pending()
 

@@ -14,7 +14,13 @@ from dataclasses import dataclass, field
 from pyhudi.format.avro.nodes import BOOLEAN, DOUBLE, STRING, array_of, map_of, nullable, optional, record, version_field
 
 SORT_AND_SIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
+RESIZE_STRATEGY = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
 SORT_COLUMNS_KEY = "hoodie.clustering.plan.strategy.sort.columns"
+
+GROUP_PARTITION_KEY = "clustering.group.partition"
+GROUP_NODES_KEY = "clustering.group.child.node"
+GROUP_SEQUENCE_KEY = "clustering.group.sequence.no"
+"""What a group that changes nodes of a ring says of them: the partition, the nodes that come and go, the ring's sequence."""
 
 
 @dataclass(frozen=True, slots=True)

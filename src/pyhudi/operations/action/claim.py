@@ -16,13 +16,14 @@ from contextlib import contextmanager
 
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.action.rollback import rollback_failed_attempt
+from pyhudi.operations.action.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, refuse_while_restoring, stored_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.table.context import TableContext
+from pyhudi.table.rings import partitions_with_rings
 from pyhudi.table.snapshot import load_rollback_targets
 
 FOREIGN_PATIENCE_FACTOR = 10
@@ -148,7 +149,8 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
     """
     rollback_failed_attempt(context, request_time, action, settings)
     with context.locked(settings.lock_wait_ms) as held:
-        found = [i for i in held.timeline.load().pending(action) if i.request_time == request_time]
+        timeline = held.timeline.load()
+        found = [i for i in timeline.pending(action) if i.request_time == request_time]
         if not found:
             return False
         if found[0].state is State.INFLIGHT or liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
@@ -156,8 +158,13 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
                 f"{action} {request_time} of {context.storage.uri} is being carried out; stop that process first",
                 "another process carries it out",
             )
-        held.timeline.remove_pending(request_time, action, State.REQUESTED)
-        liveness.forget(held.storage, request_time)
+        if action is not Action.CLUSTERING or not partitions_with_rings(held):
+            held.timeline.remove_pending(request_time, action, State.REQUESTED)
+            liveness.forget(held.storage, request_time)
+            return True
+        # Under the lock no write completes that has left files for the resize.
+        begin_drop(held, timeline, found[0], settings)
+    finish_pending_rollbacks(context, settings, context.timeline.load())
     return True
 
 

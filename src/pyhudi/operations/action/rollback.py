@@ -40,7 +40,7 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.plans import planned_path
 from pyhudi.table.rings import remove_rings
-from pyhudi.table.snapshot import load_rollback_targets
+from pyhudi.table.snapshot import copies_of, load_rollback_targets
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -153,6 +153,19 @@ def rollback_failed_attempt(
     return None if planned is None else _execute(context, settings, *planned)
 
 
+def begin_drop(held: TableContext, timeline: Timeline, planned: Instant, settings: CommitSettings) -> Instant:
+    """Put the rollback of a resize that nobody has begun on the timeline, which takes its plan, and what writes copied for it.
+
+    held: the table while the caller holds its lock; timeline: as it stands.  `finish_pending_rollbacks` carries it out.
+    """
+    info = InstantInfo(planned.request_time, Action.REPLACECOMMIT.value)
+    plan = RollbackPlan(info, _list_requests(held, planned))
+    time = new_instant_time(held, timeline, settings)
+    requested = held.timeline.request(time, Action.ROLLBACK, plan.encode(held.env.token_bytes(16)))
+    _begin(held, timeline, requested, plan)
+    return requested
+
+
 def _request(
     context: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
 ) -> tuple[Instant, RollbackPlan] | None:
@@ -255,9 +268,6 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
         storage.delete([_path(context, partition, file) for file in found])
         # What was being written when the writer died has no name yet; nobody who lives is silent for so long.
         storage.sweep_unfinished(partition, begun_ms - settings.heartbeats.patience_ms)
-    target, action = _target_of(context, requested, plan)
-    if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
-        remove_rings(context, target)
     with context.locked(settings.lock_wait_ms) as held:
         return _publish(held, settings, requested, plan, files, begun_ms)
 
@@ -295,7 +305,11 @@ def _publish(
         instants_rollback=(InstantInfo(target, action.value),),
     )
     # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
-    mirror_rollback(held, requested.request_time, target, partitions, timeline)
+    # Beside a plan that stays, logs that bear its time are copies of other writes.
+    mirror_rollback(held, requested.request_time, target, partitions, timeline, logs=not action.keeps_plan)
+    if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
+        # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
+        remove_rings(held, target)
     Markers(storage, target).delete()
     if not action.keeps_plan:
         # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
@@ -347,11 +361,15 @@ def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackReq
 
 
 def _list_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
+    """From a listing: files that bear the instant's time, and those that a write made for a resize (see `copies_of`)."""
     listing = DirectoryListing(context.storage)
+    copies = copies_of(context.timeline, instant)
     requests = []
     for partition, files in listing.files(listing.partitions()).items():
         own = tuple(
-            context.storage.absolute(info.path) for info in files if parse_data_file_instant(info.name) == instant.request_time
+            context.storage.absolute(info.path)
+            for info in files
+            if parse_data_file_instant(info.name) == instant.request_time or info.path in copies
         )
         if own:
             requests.append(

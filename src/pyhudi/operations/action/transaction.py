@@ -151,6 +151,7 @@ class Transaction:
         verify: Callable[[Timeline], None] | None = None,
         *,
         shares_groups: bool = False,
+        followed: frozenset[str] = frozenset(),
     ) -> Instant:
         """Publish the action.
 
@@ -161,6 +162,7 @@ class Transaction:
         verify: looks at the timeline under the lock and raises when the action may not complete any more.
         mirror: writes the metadata table; a table that has one is not committed to without.
         shares_groups: everything was appended to file groups to which others append too; only what takes one away is a conflict.
+        followed: resizes that are none, since what the write changed of their file groups is in those that they make, too.
         Raises WriteConflict when another instant won or this one was rolled back meanwhile; the caller then calls `abandon`.
         Raises CommitUnknown when the store did not say whether the completed file was written.
         """
@@ -180,7 +182,7 @@ class Transaction:
             if start is not None:
                 if met is not None:
                     refuse_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, groups)
-                self._check_conflicts(now, start, groups, shares_groups=shares_groups)
+                self._check_conflicts(now, start, groups, shares_groups=shares_groups, followed=followed)
                 if start.schema is not None:
                     metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(held, metadata)
@@ -280,7 +282,15 @@ class Transaction:
             )
         return replace(metadata, extra_metadata={**extra, SCHEMA_KEY: schema})
 
-    def _check_conflicts(self, now: Timeline, start: WriteStart, touched: set[FileGroupId], *, shares_groups: bool) -> None:
+    def _check_conflicts(
+        self,
+        now: Timeline,
+        start: WriteStart,
+        touched: set[FileGroupId],
+        *,
+        shares_groups: bool,
+        followed: frozenset[str] = frozenset(),
+    ) -> None:
         if start.last_completed and not self._still_stands(now, start.last_completed):
             raise WriteConflict(
                 f"{self.action} {self.instant_time} of {self.context.storage.uri} builds on {start.last_completed}, "
@@ -290,7 +300,7 @@ class Transaction:
         others: dict[Instant, Collection[FileGroupId]] = {}
         compactions: set[str] = set()
         compacted: set[FileGroupId] = set()
-        met = instants_to_check(self.instant_time, start, now)
+        met = [i for i in instants_to_check(self.instant_time, start, now) if i.request_time not in followed]
         for instant in met:
             if instant.action is Action.COMPACTION and instant.is_pending:
                 compactions.add(instant.request_time)

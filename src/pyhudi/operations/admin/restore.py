@@ -37,7 +37,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
-from pyhudi.table.snapshot import is_pending_clustering
+from pyhudi.table.snapshot import copies_of, is_pending_clustering
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
 
@@ -90,6 +90,10 @@ def _execute(
     with context.locked(settings.lock_wait_ms) as held:
         mirror_restore(held)
         files = held.timeline.load_files()
+        # Only the commits tell of them, which are about to go.
+        times = frozenset(gone)
+        copies = (copies_of(held.timeline, i) for i in files if i.is_completed and i.request_time in times)
+        held.storage.delete(sorted(frozenset[str]().union(*copies)))
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)
     deleted = _delete_files(context, gone)

@@ -40,7 +40,7 @@ from pyhudi.format.metadata.partitions import (
     FILES,
     RECORD_INDEX,
 )
-from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
@@ -196,9 +196,10 @@ class _Validation:
     def check_timeline(self) -> None:
         """Committed files that are gone or have another size, and files that no completed instant wrote."""
         pending = {instant.request_time for instant in self._timeline.pending()}
+        copies = self._snapshot.copies
         present = {file.info.path: file for file in self._files}
         for file in self._files:
-            if self._timeline.is_completed(file.instant_time):
+            if self._timeline.is_completed(file.instant_time) or file.info.path in copies:
                 continue
             if file.instant_time in pending:
                 self._warn("timeline", file.info.path, f"written by {file.instant_time}, which has not completed")
@@ -287,8 +288,9 @@ class _Validation:
 
     def _expected(self, commits: Mapping[str, CommitMetadata]) -> dict[str, tuple[str, int]]:
         """Path -> (instant, bytes) of the files that commits wrote and that no reader can do without: the newest base file of
-        each group that is not replaced, and the log files written since.
+        each group that is not replaced, and the log files written since.  What was written for a resize that was dropped is gone.
         """
+        times = {instant.request_time for instant in self._timeline.instants}
         removed = self._removed_names().union(self._names_of_pending_cleans())
         newest: dict[tuple[str, str], str] = {}
         written: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
@@ -298,6 +300,9 @@ class _Validation:
                     if not stat.path or stat.file_id is None:
                         continue
                     group = (partition, stat.file_id)
+                    named = parse_data_file_instant(file_name_of(stat.path))
+                    if named is not None and named not in times and not self._timeline.is_completed(named):
+                        continue
                     written.setdefault(group, []).append((instant, stat.path, stat.file_size_in_bytes))
                     if parse_base_file(file_name_of(stat.path)) is not None:
                         newest[group] = instant

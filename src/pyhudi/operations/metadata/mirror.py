@@ -200,12 +200,14 @@ def mirror_clean(context: TableContext, request_time: str, clean: CleanMetadata,
     store.begin(request_time).write(None, now, records)
 
 
-def mirror_rollback(context: TableContext, request_time: str, target: str, partitions: Iterable[str], now: Timeline) -> None:
+def mirror_rollback(
+    context: TableContext, request_time: str, target: str, partitions: Iterable[str], now: Timeline, *, logs: bool = True
+) -> None:
     """Roll the delta commit of an instant back, as part of the table's own rollback.  The caller holds the lock.
 
     request_time: of the rollback; target: of what is rolled back; partitions: those in which it wrote files.  Where the metadata
     table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew; so is a partition
-    that was built when the target was there already.
+    that was built when the target was there already.  logs: False, and log files that bear the target's time are not its own.
     """
     context = context.reloaded()
     if FILES not in (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight):
@@ -215,7 +217,7 @@ def mirror_rollback(context: TableContext, request_time: str, target: str, parti
     context.storage.delete_folder(join_path(SIDE_FOLDER, target))
     own = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
     if not own:
-        if _lists_files_of(MetadataTable(context, now), target, partitions):
+        if _lists_files_of(MetadataTable(context, now), target, partitions, logs=logs):
             drop_store(context)
         return
     completed = own[0].completion_time
@@ -269,9 +271,9 @@ def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
         store.context.timeline.remove_pending(instant.request_time, Action.COMPACTION)
 
 
-def _lists_files_of(reader: MetadataTable, target: str, partitions: Iterable[str]) -> bool:
+def _lists_files_of(reader: MetadataTable, target: str, partitions: Iterable[str], *, logs: bool) -> bool:
     names = find_files(reader, partitions).column("name").to_pylist()
-    return any(parse_data_file_instant(name) == target for name in names)
+    return any(parse_data_file_instant(name) == target and (logs or not name.startswith(".")) for name in names)
 
 
 def _roll_back(store: MetadataStore, request_time: str, target: str, now: Timeline) -> None:

@@ -393,7 +393,7 @@ def _begun(completed: str, store: TimelineStore) -> str | None:
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
     """The slices made of the files that the commits wrote; None when one of those files is gone."""
-    wanted = changed_files(commits.values())
+    wanted = changed_files(commits, one_log_per_commit=snapshot.config.version.has_one_log_file_per_commit)
     present = snapshot.listing.files(list(wanted))
     files: dict[str, list[FileInfo]] = {}
     for partition, paths in wanted.items():
@@ -406,9 +406,10 @@ def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata])
                     check_size(snapshot.context.storage, path, by_path[path].size_bytes, {path: size_bytes})
         files[partition] = [by_path[path] for path in sorted(paths)]
     timeline = restricted_timeline(snapshot.timeline, commits)
-    state = SlicingState(
-        timeline, snapshot.slicing.replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time
-    )
+    # A clustering may have been requested before the last write of the range and have completed after it.
+    times = {instant.request_time for instant in commits}
+    replaced = {group: time for group, time in snapshot.slicing.replaced.items() if time in times}
+    state = SlicingState(timeline, replaced, snapshot.slicing.pending_compactions, snapshot.slicing.by_completion_time)
     last = max(instant.request_time for instant in commits if instant.state is State.COMPLETED)
     chosen = {p: visible_slices(build_file_groups(p, infos, state), state, last) for p, infos in files.items()}
     return {p: _within_their_slices(snapshot, found, present.get(p, ())) for p, found in chosen.items()}

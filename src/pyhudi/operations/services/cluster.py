@@ -1,4 +1,5 @@
-"""Clustering: rewrite file groups in a better order and size.  Planning and execution are two steps that two processes may take.
+"""Clustering: rewrite file groups in a better order and size, or into other nodes of rings (resizing.py).  Planning and
+execution are two steps that two processes may take.
 
     schedule   lock: choose partitions, slices and groups; `<t>.clustering.requested` holds the plan
     execute    `<t>.clustering.inflight` (one executor); one task a group; lock: did anybody write to the groups meanwhile? then
@@ -19,7 +20,7 @@ from typing import Annotated, Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import FileSettings
-from pyhudi.execute.cluster import ClusterTask, RangeTask, run_cluster, run_range
+from pyhudi.execute.cluster import ClusterTask, RangeTask, ResizeTask, run_cluster, run_range, run_resize
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
@@ -34,6 +35,7 @@ from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.outcome import NotDue, Runs
 from pyhudi.operations.action.planned import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
+from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import INDEX_TYPE, MEMORY_BUDGET, CommitSettings
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.mirror import indexing_of
@@ -46,6 +48,8 @@ from pyhudi.operations.services.clustering_plans import (
     since_plan,
     why_never,
 )
+from pyhudi.operations.services.resizing import check_is_resize, choose_resizes, reason_not_to_resize, rings_after
+from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS
 from pyhudi.plan.clustering import (
     FILTER_MODE,
     GROUPING,
@@ -62,12 +66,13 @@ from pyhudi.plan.clustering import (
     eligible_slices,
     plan_groups,
 )
+from pyhudi.plan.resizing import ResizeRules
 from pyhudi.records.columns import field_at
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.context import TableContext
-from pyhudi.table.rings import partitions_with_rings
+from pyhudi.table.rings import partitions_with_rings, store_ring
 from pyhudi.table.snapshot import Snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
@@ -94,7 +99,11 @@ _ASYNC_COMMITS = Option(
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """What a clustering needs beside its plan."""
+    """What a clustering needs beside its plan.
+
+    bucketed: the table is bucketed by the options.  resize: how its rings change, under CONSISTENT_HASHING.  hash_fields: by
+    which rows go to nodes of rings, as of `RingSettings`.
+    """
 
     plan: ClusteringRules
     files: Annotated[FileSettings, _EXECUTION_STRATEGY, TARGET_FILE_BYTES]
@@ -103,6 +112,8 @@ class ClusterSettings:
     metadata: MetadataSettings
     max_commits: Annotated[int, INLINE, _INLINE_COMMITS, _ASYNC_COMMITS]
     bucketed: Annotated[bool, INDEX_TYPE] = False
+    resize: Annotated[ResizeRules | None, INDEX_TYPE, BUCKET_ENGINE] = None
+    hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
 
     @classmethod
     def of(cls, options: Options, order_by: tuple[str, ...] | None = None, layout: str | None = None) -> ClusterSettings:
@@ -111,7 +122,8 @@ class ClusterSettings:
         if order_by is not None and given and tuple(order_by) != given:
             raise InvalidRequest(f"order_by={','.join(order_by)} and {SORT_COLUMNS}={','.join(given)} disagree")
         sort_columns = tuple(order_by) if order_by is not None else given
-        strategy, filter_mode = _plan_strategy(options)
+        resizes = options.word(INDEX_TYPE) == "BUCKET" and options.word(BUCKET_ENGINE) == "CONSISTENT_HASHING"
+        strategy, filter_mode = _plan_strategy(options, resizes=resizes)
         grouping = options.text(GROUPING) or ("prefer_overlap" if sort_columns and strategy == "size" else strategy)
         plan = read_settings(
             ClusteringRules,
@@ -125,9 +137,12 @@ class ClusterSettings:
             cls,
             options,
             plan=plan,
-            files=replace(FileSettings.of(options), max_file_size_bytes=_file_limit(options, plan.target_file_bytes)),
+            files=replace(
+                FileSettings.of(options), max_file_size_bytes=_file_limit(options, plan.target_file_bytes, resizes=resizes)
+            ),
             max_commits=options.integer(_INLINE_COMMITS if options.flag(INLINE) else _ASYNC_COMMITS),
             bucketed=options.word(INDEX_TYPE) == "BUCKET",
+            resize=ResizeRules.of(options) if resizes else None,
         )
 
 
@@ -235,29 +250,40 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     def check(self) -> None:
         check_writable(self.context)
-        # The table tells by itself, whatever index the options name; plans of other writers are resizes of rings.
-        if partitions_with_rings(self.context):
-            raise Unsupported(
-                f"clustering takes records out of the nodes of the rings of {self.context.storage.uri} (consistent hashing), and "
-                "PyHudi does not resize rings"
-            )
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
-        if self.options.bucketed:
-            raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
+        if self.options.resize is None:
+            self._refuse_buckets()
         if if_due:
             due = due_now(self.context, self.context.timeline.load(), self.options)
             if not due.due:
                 return NotDue(due.reason)
         settle_clusterings(self.context, self.commit)
+        if self.options.resize is not None and self.commit.failed_writes == "EAGER":
+            # What died is in the way of a resize as what lives.
+            rollback_failed_writes(self.context, self.commit)
         return None
+
+    def _refuse_buckets(self) -> None:
+        """Raises what forbids a clustering that is no resize.  The table tells of rings by itself, whatever the options name."""
+        if self.options.bucketed:
+            raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
+        if partitions_with_rings(self.context):
+            raise InvalidRequest(
+                f"{self.context.storage.uri} has rings (consistent hashing), and clustering it is resizing these: say how it is "
+                f"bucketed, with {INDEX_TYPE}=BUCKET, {BUCKET_ENGINE}=CONSISTENT_HASHING and {BUCKET_COUNT}"
+            )
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
         if if_due:
             due = due_now(snapshot.context, snapshot.timeline, self.options)
             if not due.due:
                 return NotDue(due.reason)
-        groups = _choose_groups(self.workers, snapshot, self.options.plan)
+        if self.options.resize is not None:
+            busy = reason_not_to_resize(snapshot)
+            if busy is not None:
+                return busy
+        groups = _choose_groups(self.workers, snapshot, self.options)
         if not groups:
             return NotDue("nothing to cluster")
         self.planned[:] = groups
@@ -269,12 +295,28 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
         work = load_clustering(context, timeline, request_time)
         start = since_plan(timeline, request_time)
         check_not_overtaken(context, timeline, request_time, start, work.groups)
-        spec = _writer_spec(context, snapshot, request_time, self.options)
+        check_is_resize(context, partitions_with_rings(context), work, request_time)
+        rings = rings_after(snapshot, work, request_time)
+        for ring in rings.values():
+            store_ring(context, ring)
+        spec = _writer_spec(context, snapshot, request_time, self.options, resizes=bool(rings))
         tasks = _tasks(context, spec, timeline, work, self.options)
         replaced: dict[str, list[str]] = {}
         for group in work.groups:
             replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
-        return Rewrite(work, run_cluster, tasks, spec.indexing if tasks else None, replaced=replaced, start=start)
+        task: Callable[[Any], tuple[WriteStatus, ...]] = run_cluster
+        pieces: Sequence[object] = tasks
+        if rings:
+            task, hashed = run_resize, self.options.hash_fields
+            pieces = [ResizeTask(rewrite, rings[rewrite.partition], hashed) for rewrite in tasks]
+        indexing = spec.indexing if tasks else None
+        if not rings:
+            return Rewrite(work, task, pieces, indexing, replaced=replaced, start=start)
+
+        def verify(now: Timeline) -> None:
+            check_not_overtaken(context, now, request_time, start, work.groups)
+
+        return Rewrite(work, task, pieces, indexing, replaced=replaced, verify=verify)
 
     def run(self, transaction: Transaction) -> ClusteringResult:
         return _observed_run(self.context, self, transaction)
@@ -335,15 +377,17 @@ def settle_clusterings(context: TableContext, settings: CommitSettings) -> None:
         settle_clustering(context, settings, instant)
 
 
-def _choose_groups(engine: Engine, snapshot: Snapshot, settings: ClusteringRules) -> tuple[ClusterGroup, ...]:
+def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings) -> tuple[ClusterGroup, ...]:
     if snapshot.schema is None:
         return ()
-    context = snapshot.context
+    context, settings = snapshot.context, options.plan
     schema = with_meta_fields(snapshot.schema.arrow)
     for name in settings.sort_columns:
         field_at(schema, name)
     hour = datetime.fromtimestamp(context.env.now_ms() / 1000, context.config.zone).hour
     partitions = choose_partitions(snapshot.listing.partitions(), settings, hour)
+    if options.resize is not None:
+        return choose_resizes(snapshot, partitions, options.resize)
     busy = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
     candidates = {p: eligible_slices(found, busy, settings) for p, found in snapshot.slices(partitions).items()}
     ranges: dict[tuple[str, str], SliceRange] = {}
@@ -356,8 +400,12 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, settings: ClusteringRules
     return plan_groups(candidates, ranges, settings)
 
 
-def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings) -> WriterSpec:
+def _writer_spec(
+    context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings, *, resizes: bool
+) -> WriterSpec:
     config = context.config
+    # A node is one file, whatever its size.
+    files = replace(options.files, max_file_size_bytes=_UNLIMITED_BYTES) if resizes else options.files
     assert snapshot.schema is not None, "whoever carries plans out has looked"
     schema = snapshot.schema.arrow
     return WriterSpec(
@@ -365,7 +413,7 @@ def _writer_spec(context: TableContext, snapshot: Snapshot, request_time: str, o
         instant_time=request_time,
         data_schema=schema,
         avro_schema=arrow_to_avro(with_meta_fields(schema), config.name),
-        files=options.files,
+        files=files,
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
         rule=merge_rule(config.merge, snapshot.defaults),
@@ -377,20 +425,28 @@ def _tasks(
     context: TableContext, spec: WriterSpec, timeline: Timeline, work: ClusteringWork, options: ClusterSettings
 ) -> list[ClusterTask]:
     validity = InstantValidity.of(timeline)
+    # The file ids of a resize are those of its plan: attempts differ by their write tokens alone.
+    attempt = int.from_bytes(context.env.token_bytes(4), "big") >> 1
     return [
         ClusterTask(
             spec=spec,
             partition=group.partition,
             slices=group.slices,
-            output_prefixes=tuple(context.env.uuid4() for _ in range(group.output_count)),
+            output_prefixes=_output_prefixes(context, group),
             sort_columns=work.order,
             layout=work.layout,
             validity=validity,
-            token=WriteToken(number, 0, number),
+            token=WriteToken(number, 0 if group.change is None else attempt, number),
             memory_budget_bytes=options.memory_budget_bytes,
         )
         for number, group in enumerate(work.groups)
     ]
+
+
+def _output_prefixes(context: TableContext, group: ClusterGroup) -> tuple[str, ...]:
+    if group.change is None:
+        return tuple(context.env.uuid4() for _ in range(group.output_count))
+    return tuple(node.prefix for node in group.change.coming if node.prefix is not None)
 
 
 def _of_groups(request_time: str, groups: Sequence[ClusterGroup], order: tuple[str, ...]) -> ClusteringResult:
@@ -413,11 +469,20 @@ _PLAN_STRATEGIES: Mapping[str, tuple[str, str | None]] = {
 }
 """The last part of a plan strategy's class name -> grouping, and the partition filter that its name stands for."""
 
+_RESIZE_PLAN_STRATEGIES = ("SparkConsistentBucketClusteringPlanStrategy",)
+_RESIZE_EXECUTION_STRATEGIES = (
+    "SparkConsistentBucketClusteringExecutionStrategy",
+    "SingleSparkJobConsistentHashingExecutionStrategy",
+)
+
 _UNLIMITED_BYTES = 1 << 62
 
 
-def _plan_strategy(options: Options) -> tuple[str, str]:
+def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
     """Grouping and partition filter mode that the options name."""
+    _check_goes_with_rings(options, PLAN_STRATEGY, _RESIZE_PLAN_STRATEGIES, resizes=resizes)
+    if resizes:
+        return "size", options.word(FILTER_MODE)
     name = options.word(PLAN_STRATEGY)
     found = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
     if found is None:
@@ -425,8 +490,23 @@ def _plan_strategy(options: Options) -> tuple[str, str]:
     return found[0], found[1] or options.word(FILTER_MODE)
 
 
-def _file_limit(options: Options, target: int) -> int:
+def _check_goes_with_rings(options: Options, option: Option, names: tuple[str, ...], *, resizes: bool) -> None:
+    """Raises InvalidRequest for a strategy of resizes where there are no rings, and for another one where there are."""
+    given = options.given(option)
+    if given is not None and (given.rsplit(".", 1)[-1] in names) != resizes:
+        engine = f"{INDEX_TYPE}=BUCKET and {BUCKET_ENGINE}=CONSISTENT_HASHING"
+        raise InvalidRequest(
+            f"option {option}={given} does not go with {engine}, where clusterings resize rings: give {' or '.join(names)}"
+            if resizes
+            else f"option {option}={given} resizes rings, and goes with {engine} alone"
+        )
+
+
+def _file_limit(options: Options, target: int, *, resizes: bool) -> int:
     """How large a file may become, by the execution strategy that the options name."""
+    _check_goes_with_rings(options, _EXECUTION_STRATEGY, _RESIZE_EXECUTION_STRATEGIES, resizes=resizes)
+    if resizes:
+        return _UNLIMITED_BYTES
     name = options.word(_EXECUTION_STRATEGY)
     limits = {"SparkSortAndSizeExecutionStrategy": target, "SparkSingleFileSortExecutionStrategy": _UNLIMITED_BYTES}
     limit = limits.get(name.rsplit(".", 1)[-1])

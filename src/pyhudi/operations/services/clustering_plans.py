@@ -13,6 +13,10 @@ from dataclasses import dataclass
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.clustering import (
+    GROUP_NODES_KEY,
+    GROUP_PARTITION_KEY,
+    GROUP_SEQUENCE_KEY,
+    RESIZE_STRATEGY,
     SORT_AND_SIZE_STRATEGY,
     SORT_COLUMNS_KEY,
     ClusteringGroup,
@@ -20,17 +24,21 @@ from pyhudi.format.actions.clustering import (
     ClusteringStrategy,
     SliceInfo,
 )
+from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of
+from pyhudi.format.rings import decode_nodes, encode_nodes, is_copy
 from pyhudi.operations.action.claim import PlanOvertaken
-from pyhudi.operations.action.transaction import touched_groups
+from pyhudi.operations.action.transaction import groups_of_commit, replaced_groups
 from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
-from pyhudi.plan.conflicts import WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.plan.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
+from pyhudi.plan.resizing import NodeChange
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import planned_path
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
+from pyhudi.table.snapshot import read_commit
 from pyhudi.table.written import check_size, load_written_sizes
 from pyhudi.timeline.timeline import Timeline
 
@@ -43,9 +51,19 @@ class ClusteringWork:
     order: tuple[str, ...]
     layout: str
 
+    @property
+    def changes(self) -> dict[str, tuple[NodeChange, ...]]:
+        """What becomes of the nodes of rings, by partition; nothing for a plan that is no resize."""
+        found: dict[str, tuple[NodeChange, ...]] = {}
+        for group in self.groups:
+            if group.change is not None:
+                found[group.partition] = (*found.get(group.partition, ()), group.change)
+        return found
+
 
 def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], settings: ClusteringRules) -> ClusteringPlan:
     """What the timeline holds of chosen groups."""
+    chosen = tuple(groups)
     absolute = context.storage.absolute
     documents = tuple(
         ClusteringGroup(
@@ -60,16 +78,18 @@ def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], s
             ),
             metrics=group_metrics(group, settings),
             num_output_file_groups=group.output_count,
-            extra_metadata={},
+            extra_metadata=_said_of_nodes(group),
         )
-        for group in groups
+        for group in chosen
     )
     parameters: dict[str, str] = {}
     if settings.sort_columns:
         parameters[SORT_COLUMNS_KEY] = ",".join(settings.sort_columns)
         if settings.layout != "LINEAR":
             parameters[LAYOUT.key] = settings.layout
-    return ClusteringPlan(input_groups=documents, strategy=ClusteringStrategy(SORT_AND_SIZE_STRATEGY, parameters))
+    resized = tuple(dict.fromkeys(group.partition for group in chosen if group.change is not None))
+    strategy = ClusteringStrategy(RESIZE_STRATEGY if resized else SORT_AND_SIZE_STRATEGY, parameters)
+    return ClusteringPlan(input_groups=documents, strategy=strategy, missing_schedule_partitions=resized)
 
 
 def load_clustering(context: TableContext, timeline: Timeline, request_time: str) -> ClusteringWork:
@@ -88,8 +108,20 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
     for document in plan.input_groups or ():
         slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
         if slices:
-            groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1))
+            change = _change_of(document)
+            groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1, change))
     return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper())
+
+
+def load_node_changes(context: TableContext, request_time: str) -> dict[str, tuple[NodeChange, ...]]:
+    """What the plan of an instant does to the nodes of rings, by partition.  Raises as `load_clustering`."""
+    found: dict[str, tuple[NodeChange, ...]] = {}
+    for document in _load_plan(context, request_time).input_groups or ():
+        change, pieces = _change_of(document), document.slices or ()
+        if change is not None and pieces:
+            partition = pieces[0].partition_path or ""
+            found[partition] = (*found.get(partition, ()), change)
+    return found
 
 
 def why_never(context: TableContext, timeline: Timeline, instant: Instant) -> str | None:
@@ -117,13 +149,22 @@ def since_plan(timeline: Timeline, planned: str) -> WriteStart:
 def check_not_overtaken(
     context: TableContext, timeline: Timeline, planned: str, start: WriteStart, groups: Iterable[ClusterGroup]
 ) -> None:
-    """Raises PlanOvertaken when a write has changed one of the groups, before any work is done; the commit looks again."""
-    mine = {(group.partition, slice_.file_id) for group in groups for slice_ in group.slices}
-    others = {
-        instant: touched_groups(context, instant)
-        for instant in instants_to_check(planned, start, timeline)
-        if instant.state is State.COMPLETED
-    }
+    """Raises PlanOvertaken when a write has changed one of the groups, before any work is done; the commit looks again.
+
+    Of a resize, a write that has put what it changed into the new file groups too is none.
+    """
+    copies: dict[FileGroupId, list[str]] = {}
+    for group in groups:
+        coming = [node.file_id for node in group.change.coming] if group.change else []
+        copies.update({(group.partition, slice_.file_id): coming for slice_ in group.slices})
+    mine = set(copies)
+    others: dict[Instant, set[FileGroupId]] = {}
+    for instant in instants_to_check(planned, start, timeline):
+        if instant.state is State.COMPLETED:
+            metadata = read_commit(context.timeline, instant)
+            copied = _copied_groups(metadata, instant, planned)
+            followed = {group for group in mine if any((group[0], file_id) in copied for file_id in copies[group])}
+            others[instant] = groups_of_commit(metadata) - (followed - replaced_groups(metadata))
     conflicts = find_conflicts(planned, mine, others, frozenset())
     if conflicts:
         raise PlanOvertaken(
@@ -131,6 +172,37 @@ def check_not_overtaken(
             f"{describe_conflicts(conflicts)}",
             instants=tuple(c.instant.request_time for c in conflicts),
         )
+
+
+def _said_of_nodes(group: ClusterGroup) -> dict[str, str]:
+    if group.change is None:
+        return {}
+    return {
+        GROUP_PARTITION_KEY: group.partition,
+        GROUP_NODES_KEY: encode_nodes(group.change.nodes),
+        GROUP_SEQUENCE_KEY: str(group.change.sequence),
+    }
+
+
+def _change_of(document: ClusteringGroup) -> NodeChange | None:
+    said = document.extra_metadata or {}
+    if GROUP_NODES_KEY not in said:
+        return None
+    sequence = said.get(GROUP_SEQUENCE_KEY, "")
+    if not (sequence.isascii() and sequence.isdigit()):
+        raise CorruptData(f"the plan of a resize names no sequence of its ring ({GROUP_SEQUENCE_KEY}={sequence!r})")
+    return NodeChange(decode_nodes(said[GROUP_NODES_KEY]), int(sequence))
+
+
+def _copied_groups(metadata: CommitMetadata, instant: Instant, planned: str) -> set[FileGroupId]:
+    """The file groups into which a write has copied rows for a resize."""
+    found = set()
+    for partition, stats in metadata.partition_to_write_stats.items():
+        for stat in stats:
+            path = stat.path or ""
+            if is_copy(path, instant.request_time) and parse_data_file_instant(file_name_of(path)) == planned:
+                found.add((partition, stat.file_id or ""))
+    return found
 
 
 def _load_plan(context: TableContext, request_time: str) -> ClusteringPlan:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from pyhudi.errors import InvalidRequest, TableState, WriteConflict
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.log_scan import InstantValidity
@@ -14,7 +14,7 @@ from pyhudi.format.instants import Action
 from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.write.attempt import Attempt, Written
 from pyhudi.operations.write.lookup import PlannedLookup, plan_lookup
-from pyhudi.operations.write.rings import RingsOfWrite, renew_rings, rings_to_write
+from pyhudi.operations.write.rings import RingsOfWrite, renew_rings, rings_to_write, with_copies
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteSettings
 from pyhudi.operations.write.settle import settle_groups_under_service
 from pyhudi.plan.buckets import shared_file_id
@@ -74,6 +74,13 @@ def write_by_key(
         inserts = _place_inserts(attempt, profile, slices)
         by_group.update({(t.partition, t.file_id): t.slice for ts in inserts.values() for t in ts if t.slice is not None})
     settle_groups_under_service(snapshot, profile.updates, settings)
+    if rings is not None and not shape.replaces:
+        rings = with_copies(rings, attempt.context, snapshot, profile.updates)
+        if rings.copies and attempt.spec.key_shards:
+            raise Unsupported(
+                f"a write beside the pending resize {min(rings.followed)} of {attempt.context.storage.uri} is not built for "
+                "tables with a record index, which tells one place of a key; carry the resize out first, with cluster()"
+            )
     placed = [(t.partition, t.file_id) for targets in inserts.values() for t in targets if t.slice is not None]
     attempt.check_early({*profile.updates, *placed})
     attempt.begin_files(None if shape.in_bulk else profile)
@@ -86,6 +93,7 @@ def write_by_key(
         append_updates=not attempt.context.config.is_cow,
         validity=InstantValidity.of(snapshot.timeline),
         unknown_keys=shape.routes,
+        copies={} if rings is None else rings.copies,
     )
     return Written(tagged.write(plan), lookup, read, rings)
 

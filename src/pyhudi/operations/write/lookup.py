@@ -37,7 +37,7 @@ from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds import first_answer
 from pyhudi.operations.metadata.kinds.inputs import key_reader
 from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
-from pyhudi.plan.buckets import BUCKET_COUNT, HASH_FIELDS, BucketLayout, Placement, bucket_groups
+from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS, BucketLayout, Placement, bucket_groups
 from pyhudi.plan.rings import RingLayout, RingSettings, check_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
@@ -53,9 +53,6 @@ _PROBED_FILES = 4
 _PROBED_ROWS = 10_000
 """Rows up to which all keys of such a file are read."""
 
-BUCKET_ENGINE = Option(
-    "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
-)
 _BUCKET_PRUNING = Option("hoodie.bucket.index.query.pruning", bool, "true", "filters on keys choose the buckets to read")
 
 LAYOUT_OPTIONS = (INDEX_TYPE, BUCKET_ENGINE, _BUCKET_PRUNING)

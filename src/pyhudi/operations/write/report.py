@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, Operation, WriteStat
 from pyhudi.format.instants import Instant
+from pyhudi.format.rings import is_copy
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.plan.write import WorkloadProfile
 
@@ -29,7 +30,8 @@ def encode_profile(profile: WorkloadProfile, operation: Operation, token: bytes)
 
 def write_result(done: Instant, statuses: Iterable[WriteStatus]) -> WriteResult:
     """What the tasks of a committed write tell of it; its operation and what was planned are for the caller to say."""
-    stats = [status.stat for status in statuses]
+    # Rows that a pending resize moves are written twice, and count once.
+    stats = [status.stat for status in statuses if not is_copy(status.stat.path or "", done.request_time)]
     rewritten = [s for s in stats if s.prev_base_file is not None]
     return WriteResult(
         operation="",

@@ -9,17 +9,20 @@ Source: docs/formats/writing.md, "Bucket index".
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from pyhudi.errors import TableState, WriteConflict
+from pyhudi.errors import WriteConflict
+from pyhudi.execute.append_log import Copies
 from pyhudi.format.instants import Action
 from pyhudi.format.rings import Ring
+from pyhudi.operations.action.transaction import touched_groups
+from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.plan.conflicts import FileGroupId
 from pyhudi.plan.rings import RingLayout, RingSettings
 from pyhudi.table.context import TableContext
-from pyhudi.table.rings import load_or_make_ring, load_ring, prefixes_of, renewed, store_ring
+from pyhudi.table.rings import check_seen, load_or_make_ring, load_ring, prefixes_of, renewed, store_ring
 from pyhudi.table.slices import FileSlice
-from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.snapshot import Snapshot, load_rollback_targets
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -27,20 +30,39 @@ from pyhudi.timeline.timeline import Timeline
 class RingsOfWrite:
     """layout: where rows go.  counted: the rings that counted when the write was planned.  given_up: the file groups of the nodes
     that new rings take the place of, also of those that have no files.
+
+    copies: (partition, file id) of the file groups whose rows go to those of a pending resize as well, and to which.
     """
 
     layout: RingLayout
     counted: Mapping[str, Ring]
     given_up: tuple[FileGroupId, ...] = ()
+    copies: Mapping[FileGroupId, Copies] = field(default_factory=dict)
+
+    @property
+    def followed(self) -> frozenset[str]:
+        """The resizes for which the write copies rows: they may complete beside it."""
+        return frozenset(copies.instant_time for copies in self.copies.values())
 
     def check_still_count(self, context: TableContext, planned: Timeline, now: Timeline) -> None:
-        """Raises WriteConflict where another ring counts by now.  planned: the timeline that the write was planned on."""
+        """Raises WriteConflict where another ring counts by now, and where a resize was dropped for which rows were copied.
+
+        planned: the timeline that the write was planned on.
+        """
+        going = {i.request_time for i in now.pending(Action.CLUSTERING)} - load_rollback_targets(context.timeline, now).keys()
+        gone = [time for time in self.followed if time not in going and now.completion_time(time) is None]
+        if gone:
+            raise WriteConflict(
+                f"clustering {gone[0]} of {context.storage.uri} was dropped meanwhile, for which this write has copied rows; "
+                "plan the write again",
+                instants=tuple(gone),
+            )
         # Nothing else makes rings.
         if set(now.completed(Action.REPLACECOMMIT)).issubset(planned.completed(Action.REPLACECOMMIT)):
             return
         for partition, ring in self.counted.items():
             present = load_ring(context, now, partition, prefixes_of(ring.file_ids))
-            if present is None or present.instant != ring.instant:
+            if present is None or present.instant not in {ring.instant, *self.followed}:
                 raise WriteConflict(
                     f"partition {partition!r} of {context.storage.uri} was given other file groups meanwhile (ring "
                     f"{present.instant if present else 'gone'} in place of {ring.instant}); plan the write again"
@@ -67,14 +89,33 @@ def rings_to_write(
             counted[partition] = load_or_make_ring(context, timeline, partition, present, settings.first_count)
         elif (ring := load_ring(context, timeline, partition, present, marks=True)) is not None:
             counted[partition] = ring
-    for partition, ring in counted.items():
-        by = [time for file_id in ring.file_ids if (time := snapshot.slicing.replaced.get((partition, file_id)))]
-        if by:
-            raise TableState(
-                f"replacecommit {max(by)} has replaced file groups of partition {partition!r} of {context.storage.uri} and left "
-                "its ring as it was, so that rows written there would not be seen; overwrite it, which gives it a new ring"
-            )
+    for ring in counted.values():
+        check_seen(context, ring, snapshot.slicing.replaced)
     return RingsOfWrite(RingLayout(counted, settings.hash_fields), counted)
+
+
+def with_copies(rings: RingsOfWrite, context: TableContext, snapshot: Snapshot, groups: Iterable[FileGroupId]) -> RingsOfWrite:
+    """The same for a write beside pending resizes: what it changes of the nodes that go is for those that come, too.
+
+    groups: those that the write changes.
+    """
+    wanted = frozenset(groups) & snapshot.pending_clusterings
+    copies: dict[FileGroupId, Copies] = {}
+    for instant in snapshot.timeline.pending(Action.CLUSTERING) if wanted else ():
+        planned = touched_groups(context, instant) & wanted
+        for partition, changes in load_node_changes(context, instant.request_time).items() if planned else ():
+            ring = rings.counted.get(partition)
+            if ring is None or {change.sequence for change in changes} != {ring.sequence}:
+                continue
+            after = ring.changed(instant.request_time, (node for change in changes for node in change.nodes))
+            versions: dict[str, int] = {}
+            for group in snapshot.groups([partition])[partition]:
+                for log in (log for slice_ in group.slices for log in slice_.logs):
+                    if log.name.instant_time == instant.request_time:
+                        versions[group.file_id] = max(versions.get(group.file_id, 0), log.name.version + 1)
+            copy = Copies(instant.request_time, after, rings.layout.hash_fields, versions)
+            copies.update({group: copy for group in planned if group[0] == partition})
+    return replace(rings, copies=copies)
 
 
 def renew_rings(

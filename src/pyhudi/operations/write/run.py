@@ -34,7 +34,6 @@ from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_fil
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
-from pyhudi.operations.write.lookup import BUCKET_ENGINE
 from pyhudi.operations.write.non_blocking import check_table
 from pyhudi.operations.write.replaced import groups_of, replaced_groups
 from pyhudi.operations.write.report import write_result
@@ -43,6 +42,7 @@ from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.settle import settle_failed_writes
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.operations.write.writer_spec import writer_spec
+from pyhudi.plan.buckets import BUCKET_ENGINE
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
@@ -270,7 +270,10 @@ class _Write:
                 written.rings.check_still_count(self.context, attempt.snapshot.timeline, now)
 
         shares = self.shape.shares_groups
-        return attempt.transaction.commit(metadata, attempt.start, touched, mirror, verify, shares_groups=shares)
+        followed = frozenset[str]() if written.rings is None else written.rings.followed
+        return attempt.transaction.commit(
+            metadata, attempt.start, touched, mirror, verify, shares_groups=shares, followed=followed
+        )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
         """The state to plan by, its metadata table dropped where that speaks of columns which are about to have other types.

@@ -28,6 +28,7 @@ from pyhudi.operations.write.batches import StreamBatch
 from pyhudi.operations.write.early import EarlySettings
 from pyhudi.operations.write.lookup import LookupSettings
 from pyhudi.operations.write.non_blocking import check_operation, check_table
+from pyhudi.plan.buckets import BUCKET_ENGINE
 from pyhudi.plan.write import SizingSettings
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.normalise import normalise
@@ -165,10 +166,11 @@ UPDATE_STRATEGY = Option(
 class WriteSettings:
     """One write, parsed.  extra_metadata: what the commit carries beside the schema.
 
-    clustering_updates: whether writes may change file groups of a pending clustering, reject or allow; drops_clusterings: whether
-    they drop the plan then, so that nobody works for nothing.  batch: what of a stream is written, so that it lands once.
-    partial: an upsert's rows hold some columns only, and the others keep their values.  marker: what makes a row a delete, in
-    place of `_hoodie_is_deleted`.  anew: the columns of the rows become the table's, whatever those were.
+    clustering_updates: whether writes may change file groups of a pending clustering: reject, allow, or duplicate, for resizes of
+    rings; drops_clusterings: whether they drop the plan then, so that nobody works for nothing.  batch: what of a stream is
+    written, so that it lands once.  partial: an upsert's rows hold some columns only, and the others keep their values.  marker:
+    what makes a row a delete, in place of `_hoodie_is_deleted`.  anew: the columns of the rows become the table's, whatever those
+    were.
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
@@ -231,7 +233,7 @@ class WriteSettings:
     services: ServiceSettings
     metadata: MetadataSettings
     early: EarlySettings
-    clustering_updates: Annotated[str, UPDATE_STRATEGY]
+    clustering_updates: Annotated[str, UPDATE_STRATEGY, BUCKET_ENGINE]
     drops_clusterings: Annotated[
         bool,
         Option(
@@ -319,10 +321,16 @@ def check_first_write(uri: str, options: Options, settings: WriteSettings, colum
 
 
 def _update_strategy(options: Options) -> str:
-    """`hoodie.clustering.updates.strategy` as reject or allow."""
+    """`hoodie.clustering.updates.strategy` as reject, allow or duplicate."""
     name = options.word(UPDATE_STRATEGY)
-    known = {"SparkRejectUpdateStrategy": "reject", "SparkAllowUpdateStrategy": "allow"}
+    known = {
+        "SparkRejectUpdateStrategy": "reject",
+        "SparkAllowUpdateStrategy": "allow",
+        "SparkConsistentBucketDuplicateUpdateStrategy": "duplicate",
+    }
     found = known.get(name.rsplit(".", 1)[-1])
     if found is None:
         raise Unsupported(f"option {UPDATE_STRATEGY}={name} is refused: PyHudi has {', '.join(known)}")
+    if found == "duplicate" and options.word(BUCKET_ENGINE) != "CONSISTENT_HASHING":
+        raise InvalidRequest(f"option {UPDATE_STRATEGY}={name} goes with {BUCKET_ENGINE}=CONSISTENT_HASHING alone")
     return found

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from pyhudi.errors import TableState
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.claim import PlanTaken, settle_plan
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import touched_groups
 from pyhudi.operations.services.cluster import drop_clustering, settle_clustering
+from pyhudi.operations.services.clustering_plans import load_node_changes
 from pyhudi.operations.write.settings import UPDATE_STRATEGY, WriteSettings
 from pyhudi.table.context import TableContext
 from pyhudi.table.rings import partitions_with_rings
@@ -30,24 +31,23 @@ def settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, 
 
     A plan that nobody will carry out is dropped (see `settle_plan`) and in nobody's way.  Under the update strategy
     that allows it, the write goes on, and a pending clustering of its groups is dropped if the options say so.  One that is being
-    carried out is left alone: whichever of the two commits later finds the other.  A resize of rings is not asked to find it: the
-    write is refused whatever the strategy.
+    carried out is left alone: whichever of the two commits later finds the other.  A resize of rings is gone on beside by writes
+    that copy their rows for it, under the strategy that does so; others are refused whatever the strategy.
     """
     context, timeline, wanted = snapshot.context, snapshot.timeline, frozenset(groups)
     pending = [i for i in timeline.pending(Action.CLUSTERING) if wanted & touched_groups(context, i)] if wanted else []
     clustered = [i.request_time for i in pending if not settle_clustering(context, settings.commit, i)]
-    resized = partitions_with_rings(context).intersection(partition for partition, _ in wanted) if clustered else set()
-    if clustered and (resized or settings.clustering_updates == "reject"):
+    ringed = partitions_with_rings(context) if clustered else frozenset[str]()
+    resized = any(partition in ringed for partition, _ in wanted)
+    if settings.clustering_updates == "duplicate" and not settings.operation.replaces:
+        clustered = [time for time in clustered if not _takes_copies(context, time, wanted)]
+    if clustered and (resized or settings.clustering_updates != "allow"):
         count = len(snapshot.pending_clusterings.intersection(wanted))
-        remedy = (
-            "let the writer that planned it carry it out first"
-            if resized
-            else f"run it with cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r}), or let "
-            f"writes win with {UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
-        )
         raise TableState(
             f"{settings.operation} would change {count} file groups of {context.storage.uri} that pending clustering "
-            f"{', '.join(clustered)} is about to replace, and one of the two would be lost; {remedy}"
+            f"{', '.join(clustered)} is about to replace, and one of the two would be lost; run it with "
+            f"cluster({clustered[0]!r}), drop it with unschedule_clustering({clustered[0]!r})"
+            + _remedy(settings, resized=resized)
         )
     if settings.operation.replaces:
         compacted = {group: time for group, time in snapshot.slicing.pending_compactions.items() if group in wanted}
@@ -62,3 +62,18 @@ def settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, 
         for instant in clustered:
             with suppress(PlanTaken):
                 drop_clustering(context, settings.commit, instant)
+
+
+def _takes_copies(context: TableContext, clustering: str, groups: frozenset[tuple[str, str]]) -> bool:
+    """Whether a pending clustering resizes the rings of all of the groups that it is about to replace."""
+    taken = touched_groups(context, Instant(clustering, Action.CLUSTERING, State.REQUESTED)) & groups
+    return {partition for partition, _ in taken} <= load_node_changes(context, clustering).keys() if taken else True
+
+
+def _remedy(settings: WriteSettings, *, resized: bool) -> str:
+    """What else a write that a pending clustering refuses may do."""
+    if not resized:
+        return f", or let writes win with {UPDATE_STRATEGY}=SparkAllowUpdateStrategy"
+    if settings.operation.replaces:
+        return ""
+    return f", or write to both places with {UPDATE_STRATEGY}=SparkConsistentBucketDuplicateUpdateStrategy"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.instants import Action
 from pyhudi.operations.action.settings import CONCURRENCY, NON_BLOCKING
-from pyhudi.operations.write.lookup import BUCKET_ENGINE, IndexType
+from pyhudi.operations.write.lookup import IndexType
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteOperation, WriteSettings
+from pyhudi.plan.buckets import BUCKET_ENGINE
 from pyhudi.plan.rings import RingSettings
 from pyhudi.table.config import TableConfig
 

@@ -49,7 +49,7 @@ class Files(Index):
         for info, instant_time in table.present:
             path = info.path
             present.add(path)
-            if not table.timeline.is_completed(instant_time):
+            if not table.timeline.is_completed(instant_time) and path not in table.snapshot.copies:
                 if path in there:
                     result.wrong(path, f"listed by the metadata table, and {instant_time} has not completed")
             elif path not in there:

@@ -284,15 +284,17 @@ class BuiltFrom:
         ]
 
     def listed(self) -> dict[str, dict[str, int]]:
-        """The files of completed instants, partition by partition."""
+        """The files of completed instants, partition by partition, and what completed writes left for pending resizes."""
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
+        copies = self.snapshot.copies
         listed: dict[str, dict[str, int]] = {}
         for partition, infos in listing.files(listing.partitions()).items():
             files = listed.setdefault(partition, {})
             for info in infos:
                 instant = parse_data_file_instant(info.name)
-                if instant is not None and info.size_bytes and timeline.is_completed(instant):
+                counts = instant is not None and (timeline.is_completed(instant) or info.path in copies)
+                if counts and info.size_bytes:
                     files[info.name] = info.size_bytes
         return listed
 

@@ -1,0 +1,144 @@
+"""Resizes of rings and writes beside them, killed at every call that writes: no row is lost or doubled, each key lies in its node,
+and the next process ends what was begun.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.format.instants import Action
+from pyhudi.operations.action.rollback import rollback_instant
+from pyhudi.operations.services.cluster import (
+    ClusterSettings,
+    drop_clustering,
+    execute_clustering,
+    run_clusterings,
+    schedule_clustering,
+)
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.table.context import TableContext
+from tests.simulation.tables import Rows, World, killed_everywhere, partition_of
+
+OPTIONS = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    "hoodie.bucket.index.num.buckets": 1,
+    "hoodie.bucket.index.max.num.buckets": 2,
+    "hoodie.parquet.max.file.size": 100,
+    "hoodie.bucket.index.merge.threshold": 0.0,
+    "hoodie.clustering.updates.strategy": "SparkConsistentBucketDuplicateUpdateStrategy",
+    "hoodie.clustering.async.max.commits": 1,
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.parquet.bloom.filter.enabled": False,
+    "pyhudi.threads": 1,
+}
+ENGINE = LocalEngine(1)
+WRITTEN = {"k0": 200, "k2": 202, "k20": 220}
+
+
+def settings(world: World) -> ClusterSettings:
+    return ClusterSettings.of(parse_options(world.options))
+
+
+def grown() -> World:
+    world = World("mor", OPTIONS)
+    world.upsert({f"k{key}": key for key in range(0, 8, 2)})
+    return world
+
+
+def pending() -> tuple[World, str]:
+    """A resize that waits, and a write that was made beside it."""
+    world = grown()
+    planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
+    assert planned is not None
+    world.upsert({"k2": 102, "k10": 110})
+    return world, planned
+
+
+def resize(run: World, context: TableContext) -> object:
+    return run_clusterings(context, ENGINE, settings(run))
+
+
+def write(run: World, context: TableContext, rows: Rows = WRITTEN) -> None:
+    keys = sorted(rows)
+    data = {"id": keys, "part": [partition_of(key) for key in keys]}
+    stamp = pa.array([run.environment.now_ms()] * len(keys), pa.int64())
+    table = pa.table({**data, "ts": stamp, "value": pa.array([rows[key] for key in keys], pa.int64())})
+    run_write(context, ENGINE, table, WriteSettings.of(parse_options(run.options), WriteOperation.UPSERT))
+
+
+def goes_on(run: World) -> None:
+    """The rows are there; a writer, a resize and another writer find nothing in their way, and leave no file that nobody has."""
+    assert run.scanned() == run.rows
+    run.upsert({"k4": 1004, "k30": 30})
+    assert run.scanned() == run.rows
+    resize(run, run.context()[0])
+    assert run.scanned() == run.rows
+    assert not run.table.timeline().pending()
+    run.upsert({"k6": 1006})
+    assert run.scanned() == run.rows
+    report = run.table.validate(keys=True)
+    assert not report.found, str(report)
+
+
+def test_a_resize() -> None:
+    assert killed_everywhere(grown(), resize, goes_on) >= 8
+
+
+def test_a_resize_that_a_write_went_on_beside() -> None:
+    world, planned = pending()
+
+    def execute(run: World, context: TableContext) -> object:
+        return execute_clustering(context, ENGINE, planned, settings(run))
+
+    assert killed_everywhere(world, execute, goes_on) >= 7
+
+
+def test_a_write_beside_a_resize() -> None:
+    world, _ = pending()
+    before, after = dict(world.rows), {**world.rows, **WRITTEN}
+
+    def check(run: World) -> None:
+        run.rows = run.scanned()
+        assert run.rows in (before, after)
+        goes_on(run)
+
+    assert killed_everywhere(world, write, check) >= 6
+
+
+def test_a_resize_that_is_dropped() -> None:
+    world, planned = pending()
+
+    def drop(run: World, context: TableContext) -> object:
+        return drop_clustering(context, settings(run).commit, planned)
+
+    assert killed_everywhere(world, drop, goes_on) >= 5
+
+
+def test_the_rollback_of_a_write_beside_a_resize() -> None:
+    world, _ = pending()
+    before = dict(world.rows)
+    world.upsert(WRITTEN)
+    undone = world.table.timeline().last_completed_write()
+    assert undone is not None
+    after = dict(world.rows)
+
+    def roll_back(run: World, context: TableContext) -> object:
+        return rollback_instant(context, undone, settings(run).commit)
+
+    def check(run: World) -> None:
+        begun = run.table.timeline().pending(Action.ROLLBACK)
+        run.rows = run.scanned()
+        assert run.rows in (before, after)
+        if begun:
+            # The next writer ends it before anything else.
+            run.rows = dict(before)
+            run.upsert({"k4": 4})
+        goes_on(run)
+
+    assert killed_everywhere(world, roll_back, check) >= 5
