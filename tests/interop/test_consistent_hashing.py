@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyhudi.format.instants import Action
+from pyhudi.format.actions.clustering import ClusteringPlan
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, State
+from pyhudi.format.rings import decode_nodes, encode_nodes
 from pyhudi.plan.rings import RingLayout
 from pyhudi.records.hashing import bucket_ids, consistent_hashes
 from pyhudi.table.rings import load_ring
@@ -39,6 +42,7 @@ RESIZE: dict[str, Any] = {
 # Of files of some kilobytes.
 SPLIT = {**RESIZE, "hoodie.parquet.max.file.size": 2000, "hoodie.bucket.index.merge.threshold": 0.0}
 MERGE = {**RESIZE, "hoodie.parquet.max.file.size": 100_000_000, "hoodie.bucket.index.merge.threshold": 1.0}
+BESIDE = {"hoodie.clustering.updates.strategy": f"{STRATEGIES}.update.strategy.SparkConsistentBucketDuplicateUpdateStrategy"}
 
 
 _HASHES = """
@@ -53,6 +57,12 @@ for key in keys:
     place = jvm.org.apache.hudi.common.util.hash.HashID.getXXHash32(jvm.java.lang.String.join("", values), 0)
     result.append([place & 0x7FFFFFFF, (values.hashCode() & 0x7FFFFFFF) % 64])
 """
+
+
+def as_text(options: dict[str, Any]) -> str:
+    """Options as procedures take them."""
+    given = {**OPTIONS, **options, "hoodie.metadata.enable": False}
+    return ",".join(f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in given.items())
 
 
 def rows(numbers: Iterable[int], ts: int) -> pa.Table:
@@ -88,6 +98,17 @@ class Ringed(Alternation):
         if nodes is not None:
             assert {city: len(ring.nodes) for city, ring in layout.rings.items()} == nodes
 
+    def moved(self) -> None:
+        """Rows of a resize keep their commit time and key; their file is another one."""
+        self.places.clear()
+
+    def plan(self, instant: str) -> ClusteringPlan:
+        """A clustering plan as it stands on the timeline."""
+        data = self.table.context.timeline.read_state(instant, Action.CLUSTERING, State.REQUESTED)
+        plan = RequestedReplaceMetadata.decode(data or b"").clustering_plan
+        assert plan is not None
+        return plan
+
     def theirs_resizes(self, options: dict[str, Any], data: pa.Table) -> None:
         """A write of the real Hudi with a resize after it."""
         inline = {"hoodie.clustering.inline": True, "hoodie.clustering.inline.max.commits": 1}
@@ -118,6 +139,56 @@ def test_written_by_both_and_resized_by_the_real_one(hudi: RealHudi, tmp_path: P
     both.theirs_resizes(MERGE, rows((5, 6), 9))
     both.ours("upsert", rows((5, 8, 401, 402), 10))
     both.check(dict.fromkeys(CITIES, 1))
+
+
+def test_resized_by_both_in_turn(hudi: RealHudi, tmp_path: Path) -> None:
+    both = begun(hudi, tmp_path)
+    both.create()
+    both.theirs("upsert", rows(range(200), 1))
+    both.table.cluster(options=SPLIT)
+    both.moved()
+    both.check(dict.fromkeys(CITIES, 4))
+    both.theirs("upsert", rows((*range(0, 50, 3), *range(200, 220)), 2))
+    both.check()
+    both.theirs_resizes(SPLIT, rows(range(220, 300), 3))
+    both.ours("upsert", rows((*range(1, 60, 5), 300), 4))
+    both.table.cluster(options=MERGE)
+    both.moved()
+    both.check(dict.fromkeys(CITIES, 1))
+    both.theirs("upsert", rows((7, 8, 301, 302), 5))
+    both.check()
+
+
+def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: RealHudi, tmp_path: Path) -> None:
+    both = begun(hudi, tmp_path)
+    both.create()
+    both.ours("upsert", rows(range(200), 1))
+    ours = both.table.schedule_clustering(options=SPLIT).instant
+    assert ours is not None
+    both.ours("upsert", rows(range(150, 220), 2), **BESIDE)
+    both.theirs("upsert", rows((*range(0, 50, 3), *range(220, 240)), 3), **BESIDE)
+    both.ours("delete", rows((5, 6, 151, 222), 4), **BESIDE)
+    both.read_by_both()
+    hudi.call("run_clustering", path=str(both.path), op="execute", instants=ours, options=as_text(SPLIT))
+    assert not both.table.timeline().pending()
+    both.moved()
+    both.check(dict.fromkeys(CITIES, 4))
+    hudi.call("run_clustering", path=str(both.path), op="schedule", options=as_text(SPLIT))
+    (pending,) = both.table.timeline().pending(Action.CLUSTERING)
+    their_plan = both.plan(pending.request_time)
+    assert both.plan(ours).strategy == their_plan.strategy
+    assert set(their_plan.missing_schedule_partitions or ()) == set(CITIES)
+    for group in their_plan.input_groups or ():
+        nodes = (group.extra_metadata or {})["clustering.group.child.node"]
+        assert encode_nodes(decode_nodes(nodes)) == nodes
+    both.theirs("upsert", rows((*range(0, 60, 7), *range(240, 250)), 5), **BESIDE)
+    both.ours("upsert", rows((*range(0, 40, 3), *range(245, 260)), 6), **BESIDE)
+    both.read_by_both()
+    both.table.cluster(pending.request_time)
+    both.moved()
+    both.check(dict.fromkeys(CITIES, 8))
+    both.theirs("upsert", rows((1, 2, 3, 261), 7))
+    both.check()
 
 
 def test_hashes_of_keys_with_null_parts(hudi: RealHudi) -> None:

@@ -1,5 +1,5 @@
-"""Resizes of rings and writes beside them, killed at every call that writes: no row is lost or doubled, each key lies in its node,
-and the next process ends what was begun.
+"""Resizes of rings and writes beside them, killed at every call that writes: no row is lost or doubled, each key lies in its
+node, and the next process ends what was begun.
 """
 
 from __future__ import annotations

@@ -263,8 +263,8 @@ def test_a_pending_plan_is_dropped_on_request() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"hoodie.clustering.plan.strategy.class": "SparkConsistentBucketClusteringPlanStrategy"},
-        {"hoodie.clustering.execution.strategy.class": "SparkConsistentBucketClusteringExecutionStrategy"},
+        {"hoodie.clustering.plan.strategy.class": "SparkStreamCopyClusteringPlanStrategy"},
+        {"hoodie.clustering.execution.strategy.class": "JavaSortAndSizeExecutionStrategy"},
     ],
 )
 def test_strategies_that_are_not_built_are_refused(options: dict[str, str]) -> None:
