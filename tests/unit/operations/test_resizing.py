@@ -146,7 +146,7 @@ def test_the_plan_is_written_as_the_real_hudi_writes_it(uri: str) -> None:
     assert [(s["clustering.group.partition"], s["clustering.group.sequence.no"]) for s in said] == [("p", "0"), ("p", "0")]
     nodes = [decode_nodes(s["clustering.group.child.node"]) for s in said]
     assert [[node.value for node in group] for group in nodes] == [[(1 << 29) - 1, 1 << 30], [ring.nodes[1].value]]
-    assert all(node.tag is NodeTag.REPLACE and node.prefix not in str(ring) for group in nodes for node in group)
+    assert all(node.tag is NodeTag.REPLACE and str(node.prefix) not in str(ring) for group in nodes for node in group)
     assert [group.num_output_file_groups for group in plan.input_groups or ()] == [2, 1]
     assert ring_files(table) == ["p/00000000000000.hashing_meta"]
 
@@ -462,9 +462,10 @@ def test_overwrites_beside_a_resize_are_refused(uri: str) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
-    for asked in (lambda: table.insert_overwrite(rows(1)), lambda: table.delete_partitions("p")):
-        with pytest.raises(TableState, match=instant):
-            asked()
+    with pytest.raises(TableState, match=instant):
+        table.insert_overwrite(rows(1))
+    with pytest.raises(TableState, match=instant):
+        table.delete_partitions("p")
     assert len(values(table)) == 20
 
 

@@ -171,7 +171,7 @@ class Transaction:
         if start is not None and met is not None:
             wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, groups)
         if start is not None and not shares_groups:
-            self._give_up_early(start, groups)
+            self._give_up_early(start, groups, followed)
         with self.context.locked(self.settings.lock_wait_ms) as held:
             self.heartbeat.check()
             files = held.timeline.load_files()
@@ -198,14 +198,14 @@ class Transaction:
         self._tidy_up()
         return done
 
-    def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId]) -> None:
+    def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId], followed: frozenset[str] = frozenset()) -> None:
         """Raises WriteConflict where `commit` would, as far as the timeline tells by now.  Needs no lock, and proves nothing."""
-        self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False)
+        self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False, followed=followed)
 
-    def _give_up_early(self, start: WriteStart, groups: Collection[FileGroupId]) -> None:
+    def _give_up_early(self, start: WriteStart, groups: Collection[FileGroupId], followed: frozenset[str]) -> None:
         """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win."""
         try:
-            self.check_conflicts(start, groups)
+            self.check_conflicts(start, groups, followed)
         except WriteConflict:
             raise
         except HudiError:
