@@ -18,6 +18,7 @@ import pytest
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # Timing of a busy machine must not fail a property test; what a failure found is printed as a line to paste.
 _BUSY = hypothesis.settings(deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -88,6 +89,13 @@ class JvmsTogether(LoadScopeScheduling):
     """Deals the tests out to workers one by one, but those of spark/ to one worker, and so those of interop/ and of servers/, at
     the start: a JVM starts once, and no long group is left to the end.
     """
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        # What the base class remembers of a worker it counts anew after each test, which takes longer from test to test.
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]
 
     def _split_scope(self, nodeid: str) -> str:
         folder = nodeid.split("/")[1]

@@ -10,6 +10,7 @@ import pytest
 
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.clock import Environment, ReplayEnvironment
+from pyhudi.storage.locks import dynamodb
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from tests.conformance.lock_suite import LockSuite, MakeLock
 
@@ -17,7 +18,9 @@ Item = dict[str, dict[str, str]]
 
 
 @pytest.fixture
-def settings(aws_endpoint: str) -> DynamoDbSettings:
+def settings(aws_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> DynamoDbSettings:
+    # The server answers late where the processor is withheld from it.
+    monkeypatch.setattr(dynamodb, "_ANSWER_TIMEOUT_S", 1_200)
     return DynamoDbSettings("locks", endpoint_url=aws_endpoint, access_key="test", secret_key="test")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.clock import Environment, ReplayEnvironment
+from pyhudi.storage.locks import hive_metastore
 from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
 from tests.conformance.lock_suite import LockSuite, MakeLock
 from tests.conformance.servers import Server
@@ -20,7 +21,9 @@ def env() -> ReplayEnvironment:
 
 
 @pytest.fixture
-def make_lock(metastore: Server) -> MakeLock:
+def make_lock(metastore: Server, monkeypatch: pytest.MonkeyPatch) -> MakeLock:
+    # The server answers late where the processor is withheld from it.
+    monkeypatch.setattr(hive_metastore, "_ANSWER_TIMEOUT_MS", 1_200_000)
     settings = HiveLockSettings((f"thrift://{metastore.address}",), "lakes", f"t{uuid.uuid4().hex}")
     return lambda env: HiveLock(env, settings)
 

@@ -35,6 +35,8 @@ _SHORTEST_LEASE_MS = 10_000
 _WRITE_ATTEMPTS = 3
 _CREATION_POLL_MS = 1_000
 
+_ANSWER_TIMEOUT_S = 2
+
 
 @dataclass(frozen=True, slots=True)
 class DynamoDbSettings:
@@ -297,7 +299,11 @@ def _client(settings: DynamoDbSettings) -> Any:
                     aws_access_key_id=settings.access_key,
                     aws_secret_access_key=settings.secret_key,
                     aws_session_token=settings.session_token,
-                    config=Config(connect_timeout=2, read_timeout=2, retries={"total_max_attempts": 2, "mode": "standard"}),
+                    config=Config(
+                        connect_timeout=_ANSWER_TIMEOUT_S,
+                        read_timeout=_ANSWER_TIMEOUT_S,
+                        retries={"total_max_attempts": 2, "mode": "standard"},
+                    ),
                 )
             )
         return _clients[settings]
