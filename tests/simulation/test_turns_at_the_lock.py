@@ -84,6 +84,29 @@ def test_a_write_that_has_lost_takes_one_to_begin_and_one_to_be_taken_back(kind:
     assert world.table.validate().ok
 
 
+def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
+    world = grown("cow")
+    reads: list[tuple[str, bool]] = []
+    others = iter([{"k1": 100}, {"k1": 101}])
+
+    def meanwhile(number: int, call: Call) -> None:
+        if call.path.endswith(".inflight"):
+            for other in others:
+                world.upsert(other)
+        if call.operation == "read" and call.path.endswith(".commit"):
+            reads.append((call.path, lock.owner is not None))
+
+    table, lock = counted(world, meanwhile)
+    scanned = table.scan(filter="id = 'k0'").to_arrow()
+    reads.clear()
+    table.upsert(scanned)
+    newest = max(path for path, _ in reads)
+    assert {path for path, held in reads if not held and path != newest}
+    # The newest write tells the columns that the table has by now.
+    assert {path for path, held in reads if held} == {newest}
+    assert world.table.validate().ok
+
+
 def test_nobody_queues_to_take_back_what_is_over_meanwhile() -> None:
     world = grown("cow")
     context, settings = world.table.context, CommitSettings.of(parse_options(world.options))

@@ -111,6 +111,7 @@ class Transaction:
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
     inflight_ms: int | None = field(default=None)
+    _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
 
     @classmethod
     def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
@@ -203,7 +204,10 @@ class Transaction:
         self._check_conflicts(self.context.timeline.load(), start, set(touched), shares_groups=False, followed=followed)
 
     def _give_up_early(self, start: WriteStart, groups: Collection[FileGroupId], followed: frozenset[str]) -> None:
-        """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win."""
+        """Whoever has lost by now need not stand in the queue for the lock to hear it, and take the turn of one who may win.
+
+        And the others need not wait while what is known by now is read under the lock, a request for each commit.
+        """
         try:
             self.check_conflicts(start, groups, followed)
         except WriteConflict:
@@ -308,7 +312,7 @@ class Transaction:
                     continue
             if instant.is_pending:
                 others[instant] = touched_groups(self.context, instant)
-        commits = [(i, read_commit(self.context.timeline, i)) for i in met if i.is_completed]
+        commits = [(i, self._commit_of(i)) for i in met if i.is_completed]
         for instant, metadata in (*commits, *self._archived_since(now, start)):
             if shares_groups:
                 others[instant] = taken_groups(touched, written_groups(metadata), replaced_groups(metadata))
@@ -325,6 +329,12 @@ class Transaction:
                 f"instants changed meanwhile: {describe_conflicts(conflicts)}; plan the write again",
                 instants=tuple(c.instant.request_time for c in conflicts),
             )
+
+    def _commit_of(self, instant: Instant) -> CommitMetadata:
+        """What another commit says.  It never changes, so what was read before the lock is not read again while others wait."""
+        if instant not in self._read:
+            self._read[instant] = read_commit(self.context.timeline, instant)
+        return self._read[instant]
 
     def _still_stands(self, now: Timeline, request_time: str) -> bool:
         """Whether a write that had completed still has: on the active timeline, or in the history."""

@@ -11,6 +11,9 @@ The object `.hoodie/.locks/table_lock.json` has real Hudi's layout, `{"expired":
    instead, while much of the lease is left.
 
 `validUntil` is the wall clock's, as in real Hudi; it stays safe as long as the clocks of machines differ by less than the margin.
+A clock that is set while its process waits or holds is noticed by the steady one beside it: who waits counts on by the
+steady one, so that it takes no lease for over that is not, and who renews goes by the later of the two, so that nobody takes
+its lease for over.
 Each acquisition has an id of its own, so an answer that was lost is found out by reading the object: our id in it means the write
 landed.
 """
@@ -38,6 +41,9 @@ QUEUE_FOLDER = f"{LOCK_FOLDER}/waiting"
 LEASE_MARGIN_MS = 500
 
 _PAUSE_PER_PLACE_MS = 50
+
+# The lock lies free for a part like this of the time that it was held, until the next one sees it.
+_LOOKS_OF_THE_NEXT = 10
 
 # A renewal or release that another request of ours overtook is tried again; a store that goes on so is not answering.
 _WRITE_ATTEMPTS = 3
@@ -100,6 +106,8 @@ class StorageLock(LeaseLock):
         self._lease: _Lease | None = None
         # What stands in the lock object while we wait, and since when.
         self._watched: tuple[bytes, int] = (b"", 0)
+        # The wall clock and the steady one when we began to wait.
+        self._began_ms = (0, 0)
 
     @property
     def owner(self) -> str | None:
@@ -115,11 +123,22 @@ class StorageLock(LeaseLock):
         self._owner = f"{name}{self._env.uuid4()}"
         self._queue = WaitingQueue(self._storage, self._env, QUEUE_FOLDER)
         self._watched = (b"", 0)
+        self._began_ms = (self._env.now_ms(), self._env.monotonic_ms())
+
+    def _steady_wall_ms(self) -> int:
+        """The wall clock if nobody had set it since we began to wait."""
+        wall_ms, steady_ms = self._began_ms
+        return wall_ms + self._env.monotonic_ms() - steady_ms
 
     def _pause(self, wait: Wait) -> None:
         self._queue.wait()
-        # Whoever is next looks often, or the lock lies free while everybody sleeps.
-        wait.pause(None if self._ahead else self._watched[1], self._ahead * _PAUSE_PER_PLACE_MS or None)
+        if self._ahead:
+            wait.pause(None, self._ahead * _PAUSE_PER_PLACE_MS)
+            return
+        # Whoever is next looks often, or the lock lies free while everybody sleeps; it is one alone, so that costs little.
+        since_ms = self._watched[1]
+        idle_ms = self._env.monotonic_ms() - since_ms
+        wait.pause(since_ms, max(_PAUSE_PER_PLACE_MS, idle_ms // _LOOKS_OF_THE_NEXT))
 
     def _end_wait(self, *, taken: bool, in_doubt: bool) -> None:
         if in_doubt and not taken:
@@ -140,8 +159,8 @@ class StorageLock(LeaseLock):
         if self._ahead:
             return f"{self._ahead} others wait for it"
         # The time is read before the request goes out: a lease that seems shorter than it is, is safe.
-        now_ms, steady_ms = self._env.now_ms(), self._env.monotonic_ms()
-        wanted = _Lease(self._owner, now_ms + self._validity_ms)
+        now_ms, steady_ms = self._steady_wall_ms(), self._env.monotonic_ms()
+        wanted = _Lease(self._owner, max(self._env.now_ms(), self._steady_wall_ms()) + self._validity_ms)
         found = self._storage.read_versioned(self._path)
         if found is not None and found[0] != self._watched[0]:
             self._watched = (found[0], steady_ms)
@@ -181,7 +200,7 @@ class StorageLock(LeaseLock):
     def _replace(self, lease: _Lease, *, expired: bool) -> str | None:
         """Write our lease anew, if it is still ours; None on success, otherwise why it is not."""
         for _ in range(_WRITE_ATTEMPTS):
-            now_ms = self._env.now_ms()
+            now_ms = max(self._env.now_ms(), self._steady_wall_ms())
             found = self._storage.read_versioned(self._path)
             current = None if found is None else _Lease.decode(found[0])
             if found is None or current is None:

@@ -1,0 +1,66 @@
+"""The simulation of very many writers, in small: it is a function of its seed, its lock keeps holders apart, and a commit does
+not hold the lock for longer because others have committed.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from benchmarks.many_writers.run import Setting, simulate
+from benchmarks.many_writers.world import VirtualTime, WriterEnvironment
+from pyhudi.storage.locks import StorageLock
+
+SMALL = Setting(8, seconds=20, work_ms=1000)
+
+
+def test_a_run_is_a_function_of_its_seed() -> None:
+    one, other = simulate(SMALL), simulate(SMALL)
+    assert one.commits > 10
+    assert (one.commits, one.waits_ms, one.requests) == (other.commits, other.waits_ms, other.requests)
+    assert one.gave_up == 0
+
+
+def test_turns_at_the_lock_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[tuple[float, float]] = []
+    take, give_back = StorageLock.acquire, StorageLock.release
+    begun: dict[int, float] = {}
+
+    def acquire(lock: StorageLock, timeout_ms: int | None = None) -> None:
+        take(lock, timeout_ms)
+        begun[id(lock)] = lock._env.now_ms()
+
+    def release(lock: StorageLock) -> None:
+        if id(lock) in begun:
+            turns.append((begun.pop(id(lock)), lock._env.now_ms()))
+        give_back(lock)
+
+    monkeypatch.setattr(StorageLock, "acquire", acquire)
+    monkeypatch.setattr(StorageLock, "release", release)
+    simulate(SMALL)
+    turns.sort()
+    assert all(before[1] <= after[0] for before, after in pairwise(turns))
+    # 200 ms stand for what else is done; the rest is a dozen requests of 30 ms, whoever commits beside it.
+    assert max(end - start for start, end in turns) < 900
+
+
+def test_one_object_is_written_as_often_as_its_store_allows() -> None:
+    slow = simulate(Setting(4, seconds=30, work_ms=1000, object_writes_per_second=1.0))
+    assert 0 < slow.per_second < 0.3
+
+
+def test_threads_run_in_the_order_of_their_moments() -> None:
+    time, said = VirtualTime(0, 1000), list[tuple[float, str]]()
+
+    def walker(name: str, pause_ms: int) -> None:
+        env = WriterEnvironment(time, name)
+        env.every_ms(250, lambda: said.append((time.now_ms, f"{name} again")))
+        while True:
+            env.sleep_ms(pause_ms)
+            said.append((time.now_ms, name))
+
+    time.run([lambda: walker("a", 300), lambda: walker("b", 400)])
+    assert said == sorted(said, key=lambda each: each[0])
+    assert [moment for moment, name in said if name == "a"] == [300, 600, 900]
+    assert [moment for moment, name in said if name == "b again"] == [250, 500, 750]
