@@ -78,7 +78,8 @@ from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import PARTIAL_UPDATE, WriteOperation, WriteSettings, with_schema_mode
 from pyhudi.options import Options, parse_options
-from pyhudi.plan.incremental import EARLIEST, RequestRange
+from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
+from pyhudi.plan.moments import Moment, as_of_text, check_told_apart, range_text
 from pyhudi.plot import Plots
 from pyhudi.scan import Scan
 from pyhudi.services import Services
@@ -647,7 +648,7 @@ class Table:
         self,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
-        as_of: str | None = None,
+        as_of: Moment | None = None,
         *,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
@@ -658,7 +659,8 @@ class Table:
         Args:
             columns: Data columns by default; meta columns (`_hoodie_...`) may be named too, and "*" is all of both.
             filter: SQL text such as `"fare > 10 and city = 'sf'"`, or tuples such as `[("city", "=", "sf")]`.
-            as_of: An instant or a time.
+            as_of: An instant, a datetime, a date, or ISO text.  Without a zone it is a time in the zone in which the table writes
+                its times.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["scan"], options)
@@ -666,7 +668,7 @@ class Table:
             self._open.now(parsed),
             columns,
             filter,
-            as_of=_as_of(as_of, parsed),
+            as_of=_as_of(None if as_of is None else as_of_text(as_of, self._open.context.config.zone), parsed),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
@@ -723,11 +725,12 @@ class Table:
 
     def incremental(
         self,
-        start: str,
-        end: str | None = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
+        after: Moment | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The records changed by instants that completed from `start` to `end`, both included, in their state as of `end`.
@@ -739,36 +742,46 @@ class Table:
         `changes`, and `start` (left out) and `end` are request times.
 
         Args:
-            start: A completion time (a result's `completion_time`) or "earliest".
-            end: A completion time; None for now.
+            start: A completion time (a result's `completion_time`), a datetime, a date, ISO text, or "earliest".
+            end: As `start`; None for now.
             columns: As of `scan`.
             filter: As of `scan`.
+            after: In place of `start`, which it leaves out in tables of every version: the completion time up to which all was
+                read before.  No commit is read twice by who goes on from there.
             options: `hoodie.*` options of this call.
+
+        Raises:
+            InvalidRequest: Both or neither of `start` and `after` are given, or the instant of a write stands for its completion
+                time.
         """
         parsed = self._open.parse(VERBS["incremental"], options)
+        first, last = self._range_ends(start, end, after)
         if parsed.word(INCREMENTAL_FORMAT) == "cdc":
             changes = plan_change_query(
-                self._open.now(parsed), RequestRange.parse(start, end), columns, filter, settings=ReadSettings.of(parsed)
+                self._open.now(parsed), RequestRange.parse(first, last), columns, filter, settings=ReadSettings.of(parsed)
             )
             return Scan(changes, parsed.integer(THREADS))
+        range_ = _opened(incremental_range(parsed, self._open.context.config.version, first, last), after)
         query = plan_incremental_query(
             self._open.now(parsed),
-            incremental_range(parsed, self._open.context.config.version, start, end),
+            range_,
             columns,
             filter,
             fall_back=parsed.flag(FALL_BACK),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
+        check_told_apart(range_, query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 
     def changes(
         self,
-        start: str = EARLIEST,
-        end: str | None = None,
+        start: Moment | None = None,
+        end: Moment | None = None,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
+        after: Moment | None = None,
         typed: bool = False,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
@@ -778,10 +791,12 @@ class Table:
         `hoodie.table.cdc.enabled=true` from its creation on.
 
         Args:
-            start: A completion time (a result's `completion_time`) or "earliest".
-            end: A completion time; None for now.
+            start: A completion time (a result's `completion_time`), a datetime, a date, ISO text, or "earliest", which is the
+                default.
+            end: As `start`; None for now.
             columns: Some of the columns below; all by default.
             filter: As of `scan`, over the columns below.
+            after: As of `incremental`.
             typed: Give the images as structs instead of JSON.
             options: `hoodie.*` options of this call.
 
@@ -794,11 +809,24 @@ class Table:
         """
         parsed = self._open.parse(VERBS["changes"], options)
         settings = ReadSettings.of(parsed)
-        range_ = completion_range(self.context.config.version, start, end)
+        first, last = self._range_ends(EARLIEST if start is None and after is None else start, end, after)
+        range_ = _opened(completion_range(self.context.config.version, first, last), after)
         query = plan_change_query(self._open.now(parsed), range_, columns, filter, typed=typed, settings=settings)
+        check_told_apart(range_, query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 
     # Private
+
+    def _range_ends(self, start: Moment | None, end: Moment | None, after: Moment | None) -> tuple[str, str | None]:
+        """The ends of a range of times, as text.  Raises InvalidRequest unless one of start and after is given."""
+        zone, given = self._open.context.config.zone, start if after is None else after
+        if given is None or (start is not None and after is not None):
+            raise InvalidRequest(
+                "a range begins with either start=, which is included, or after=, which is not: give one of them"
+            )
+        # A second begins with its first millisecond, and what comes after it with the next second.
+        first = range_text(given, zone, end=after is not None)
+        return first, None if end is None else range_text(end, zone, end=True)
 
     def _write(
         self,
@@ -864,6 +892,11 @@ def _keys(keys: Any) -> pa.Table | pa.StringArray:
         raise InvalidRequest(
             f"keys of type {type(keys).__module__}.{type(keys).__name__} are neither record keys nor rows: {error}"
         ) from error
+
+
+def _opened(range_: CompletionRange | RequestRange, after: Moment | None) -> CompletionRange | RequestRange:
+    """The range without its start, where it comes after that."""
+    return replace(range_, open_start=True) if after is not None and isinstance(range_, CompletionRange) else range_
 
 
 def _as_of(argument: str | None, options: Options) -> str | None:

@@ -187,7 +187,8 @@ def log_batches(
             continue
         text = found.block.required(HeaderKey.SCHEMA)
         content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
-        names = [name for name in avro_to_arrow(text).names if name in schema.names]
+        wanted = set(schema.names)
+        names = [name for name in avro_to_arrow(text).names if name in wanted]
         try:
             for batch in decode_content(found.block.kind, text, content, names, hfile_entries, RECORD_KEY):
                 yield conform(batch, schema)

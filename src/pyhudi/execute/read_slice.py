@@ -372,7 +372,8 @@ def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: p
     """The rows with columns of one value each, put in the order of the schema, in place of those of these names."""
     if not constants:
         return rows
-    fields = [field for field in schema if field.name in constants or field.name in rows.column_names]
+    held = {*constants, *rows.column_names}
+    fields = [field for field in schema if field.name in held]
     columns = [pa.repeat(constants[f.name], rows.num_rows) if f.name in constants else rows.column(f.name) for f in fields]
     return pa.table(columns, schema=pa.schema(fields))
 

@@ -156,7 +156,8 @@ def by_ids(rows: pa.Table, origins: Mapping[str, Origin] | None, asked: pa.Schem
     """
     if origins is None:
         return rows
-    chosen = [field for field in asked if field.name in origins and origins[field.name].name in rows.column_names]
+    held = set(rows.column_names)
+    chosen = [field for field in asked if field.name in origins and origins[field.name].name in held]
     if not chosen:
         return rows.select([])
     columns = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import overload
 
@@ -17,20 +16,24 @@ def field_at(schema: pa.Schema, name: str) -> pa.Field:
 
     Raises InvalidRequest with the nearest name when there is none, and when a part on the way is not a struct.
     """
-    parts = name.split(".")
-    fields: Sequence[pa.Field] = list(schema)
-    nullable = False
-    for depth, part in enumerate(parts):
-        found = [field for field in fields if field.name == part]
-        if len(found) != 1:
+    first, *rest = name.split(".")
+    # Arrow looks names up in a table of its own: a schema may have thousands of columns, each of which is asked for by name.
+    place = schema.get_field_index(first)
+    if place < 0:
+        raise InvalidRequest(_unknown_column(name, schema))
+    found = schema.field(place)
+    if not rest:
+        return found
+    nullable = found.nullable
+    for depth, part in enumerate(rest, 1):
+        if not pa.types.is_struct(found.type):
+            raise InvalidRequest(f"column {'.'.join(name.split('.')[:depth])!r} is not a struct: {name!r} cannot be found in it")
+        place = found.type.get_field_index(part)
+        if place < 0:
             raise InvalidRequest(_unknown_column(name, schema))
-        nullable = nullable or found[0].nullable
-        if depth == len(parts) - 1:
-            break
-        if not pa.types.is_struct(found[0].type):
-            raise InvalidRequest(f"column {'.'.join(parts[: depth + 1])!r} is not a struct: {name!r} cannot be found in it")
-        fields = list(found[0].type.fields)
-    return found[0].with_name(name).with_nullable(nullable)
+        found = found.type.field(place)
+        nullable = nullable or found.nullable
+    return found.with_name(name).with_nullable(nullable)
 
 
 @overload

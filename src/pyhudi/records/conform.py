@@ -48,8 +48,9 @@ def refuse_rounding(batch: pa.RecordBatch, target: pa.Schema) -> None:
 
     Old files are read with rounding, as Java widens; what a caller brings is never changed.  Raises InvalidRequest.
     """
+    held = set(batch.schema.names)
     for field in target:
-        if field.name in batch.schema.names:
+        if field.name in held:
             _refuse_rounding(batch.column(field.name), field.type, field.name)
 
 

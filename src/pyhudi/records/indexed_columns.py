@@ -12,6 +12,7 @@ strings, and have.)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import pyarrow as pa
 
@@ -46,7 +47,8 @@ def indexed_columns(
         ]
     else:
         columns = [field.name for field in schema if field.name not in META_COLUMNS]
-        chosen = [name for name in columns if _has_statistics(schema, name, with_binary=with_binary, typed=typed)][:max_columns]
+        with_statistics = (name for name in columns if _has_statistics(schema, name, with_binary=with_binary, typed=typed))
+        chosen = list(islice(with_statistics, max_columns))
     return (*(_META_COLUMNS if with_meta_columns else ()), *chosen)
 
 

@@ -106,9 +106,10 @@ def continues(before: pa.Schema, after: pa.Schema, mode: SchemaMode = SchemaMode
 
 def typed_nulls(incoming: pa.Schema, table: pa.Schema) -> pa.Schema:
     """The incoming columns; those that hold nulls alone have the type of the table's column."""
+    held = set(table.names)
     return pa.schema(
         [
-            field.with_type(table.field(field.name).type) if pa.types.is_null(field.type) and field.name in table.names else field
+            field.with_type(table.field(field.name).type) if pa.types.is_null(field.type) and field.name in held else field
             for field in incoming
         ],
         metadata=incoming.metadata,

@@ -167,7 +167,8 @@ class RangeCollector:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch into account; errors as of `batch_ranges`.  Columns that it lacks (partial updates) are passed over."""
-        present = [name for name in self._columns if name.split(".")[0] in batch.schema.names]
+        held = set(batch.schema.names)
+        present = [name for name in self._columns if name.split(".")[0] in held]
         for name, found in batch_ranges(batch, present).items():
             before = self._ranges.get(name)
             self._ranges[name] = found if before is None else merge_ranges((before, found))

@@ -736,8 +736,9 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     nulls = {field.name for field in given if pa.types.is_null(field.type)}
     given = typed_nulls(given, taken)
     columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
+    held = set(columns.names)
     for field, spark in zip(taken, types.fields, strict=True):
-        if field.name not in columns.names:
+        if field.name not in held:
             if not field.nullable:
                 raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
             data.append(F.lit(None).cast(spark.dataType).alias(field.name))
@@ -775,9 +776,9 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:
     """The table's columns, nullable where the incoming ones are."""
-    fields = []
+    fields, held = [], set(columns.names)
     for field in data_schema:
-        nullable = field.nullable if field.name not in columns.names else columns.field(field.name).nullable and field.nullable
+        nullable = field.nullable if field.name not in held else columns.field(field.name).nullable and field.nullable
         fields.append(field.with_nullable(nullable))
     return pa.schema(fields)
 

@@ -361,7 +361,7 @@ def _chosen_columns(stored: pa.Schema, columns: Sequence[str] | None) -> list[st
             names.extend(stored.names)
             continue
         field_at(stored, name)
-        if name not in stored.names:
+        if stored.get_field_index(name) < 0:
             whole = name.split(".")[0]
             raise Unsupported(f"column {name!r} is a part of {whole!r}: a scan gives whole columns, so name {whole!r}")
         names.append(name)

@@ -94,7 +94,8 @@ class WriteSchemas:
         given = None
         if settings.partial:
             _check_partial(context, rule, current.arrow if current else None, data_schema)
-            given = pa.schema([field for field in data_schema if field.name in incoming.names])
+            brought_names = set(incoming.names)
+            given = pa.schema([field for field in data_schema if field.name in brought_names])
         some = given is not None and len(given) < len(data_schema)
         unplaced = (
             keys_only and not {RECORD_KEY, PARTITION_PATH} <= set(incoming.names) and not _names_partition(config.keys, incoming)
