@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
 from pyhudi.execute.engine import Engine
-from pyhudi.format.coding import checked_text
 from pyhudi.format.instants import Instant
 from pyhudi.format.versions import parse_table_version
+from pyhudi.given_keys import keys_to_delete, keys_to_look_up
 from pyhudi.indexes import Indexes
 from pyhudi.inspect import Inspection
 from pyhudi.opened import OpenTable
@@ -302,6 +302,19 @@ class Table:
         """
         return self._write(data, WriteOperation.INSERT, with_schema_mode(options, schema_mode))
 
+    def append(self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None) -> WriteResult:
+        """Add records: `insert`, by the name that other table formats give it.
+
+        Args:
+            data: As of `insert`.
+            schema_mode: As of `upsert`.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
+        """
+        return self.insert(data, schema_mode=schema_mode, options=options)
+
     def bulk_insert(
         self, data: Any, *, schema_mode: str | None = None, options: Mapping[str, object] | None = None
     ) -> WriteResult:
@@ -358,7 +371,8 @@ class Table:
         """Delete records: those whose key fields are in `keys`, or those for which `where` is true.
 
         Args:
-            keys: Rows with the record key fields; with the partition fields too only those partitions are searched.
+            keys: Values of the record key field (`[1, 2]`), tuples of values where it has several fields, or rows with the record
+                key fields; with the partition fields too only those partitions are searched.
             where: SQL text or tuples, as the filter of `scan`.
             spark: With `where`, the records are searched and deleted on the cluster; the kind of `keys` says where those are.
             options: `hoodie.*` options of this call.
@@ -378,7 +392,7 @@ class Table:
             )
         if spark is not None:
             raise InvalidRequest("delete with keys= takes no spark=: a Spark DataFrame of keys runs on its own session")
-        return self._write(keys, WriteOperation.DELETE, options)
+        return self._write(keys_to_delete(keys, self._open.context.config.keys), WriteOperation.DELETE, options)
 
     def delete_partitions(
         self,
@@ -390,7 +404,7 @@ class Table:
         """Delete all records of partitions.
 
         Args:
-            partitions: Paths; `*` stands for any characters.
+            partitions: Paths; `*` stands for any characters.  The result says which of them stood for no partition.
             spark: Table services that follow, and updates of a record index, run on the cluster.
             options: `hoodie.*` options of this call.
 
@@ -707,15 +721,15 @@ class Table:
         The record index finds the files where the table has one.
 
         Args:
-            keys: Record keys as strings (a list, or an Arrow array), or rows with the record key fields: with the partition
-                fields too, a key is only looked for in its partition.
+            keys: Values of the record key field (`[1, 2]`), tuples of values where it has several fields, record keys as strings,
+                or rows with the record key fields: with the partition fields too, a key is only looked for in its partition.
             columns: As of `scan`.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["lookup"], options)
         query = plan_lookup(
             self._open.now(parsed),
-            _keys(keys),
+            keys_to_look_up(keys, self._open.context.config.keys),
             columns,
             ReadSettings.of(parsed),
             as_of=parsed.text(AS_OF),
@@ -874,24 +888,6 @@ def _reader_on(spark: SparkSession) -> Callable[[Query], DataFrame]:
     from pyhudi.engines.spark.read import query_dataframe
 
     return lambda query: query_dataframe(spark, query)
-
-
-def _keys(keys: Any) -> pa.Table | pa.StringArray:
-    """Keys to look up, as record keys or as rows."""
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
-    if isinstance(keys, (list, tuple, set, frozenset)) and all(isinstance(key, str) for key in keys):
-        return pa.array([checked_text(key, "the key") for key in keys], pa.string())
-    if isinstance(keys, pa.Array):
-        if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type) or pa.types.is_string_view(keys.type)):
-            raise InvalidRequest(f"record keys are strings, not {keys.type}; give rows with the key fields otherwise")
-        return keys.cast(pa.string())
-    try:
-        return pa.table(keys)
-    except (TypeError, ValueError, pa.ArrowException) as error:
-        raise InvalidRequest(
-            f"keys of type {type(keys).__module__}.{type(keys).__name__} are neither record keys nor rows: {error}"
-        ) from error
 
 
 def _opened(range_: CompletionRange | RequestRange, after: Moment | None) -> CompletionRange | RequestRange:

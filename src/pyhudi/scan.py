@@ -68,6 +68,23 @@ class Scan:
             return rows_without_columns(sum(table.num_rows for table in tables))
         return pa.concat_tables([self.schema.empty_table(), *tables])
 
+    def head(self, limit: int = 10) -> pa.Table:
+        """Some of the rows, at most `limit` of them; no more is read than they take.
+
+        Args:
+            limit: How many rows.
+        """
+        if limit < 0:
+            raise InvalidRequest(f"head takes a number of rows of 0 or more, not {limit}")
+        batches: list[pa.RecordBatch] = []
+        left = limit
+        for batch in self.to_batches() if limit else ():
+            batches.append(batch.slice(0, left))
+            left -= batch.num_rows
+            if left <= 0:
+                break
+        return pa.Table.from_batches(batches, self.schema)
+
     def to_pandas(
         self,
         types_mapper: Callable[[pa.DataType], Any] | None = None,

@@ -96,14 +96,7 @@ def head(
     """Some rows."""
     names = [name.strip() for name in columns.split(",")] if columns else None
     opened, given = open_for_call(table, storage, options)
-    scan = opened.scan(names, filter, as_of, options=given)
-    batches, count = [], 0
-    for batch in scan.to_batches():
-        batches.append(batch)
-        count += batch.num_rows
-        if count >= limit:
-            break
-    print_rows(pa.Table.from_batches(batches, scan.schema).slice(0, limit), output)
+    print_rows(opened.scan(names, filter, as_of, options=given).head(limit), output)
 
 
 def explain(

@@ -73,9 +73,9 @@ def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest
     given: the rows' columns as the caller had them.  A float of the caller's that became a double is another text than the float.
     """
     columns = normalise(without_meta_fields(given))
-    held = {*columns.names} & {*before.data_schema.names}
+    both = {*columns.names} & {*before.data_schema.names}
     for field in after.data_schema:
-        if field.name not in held:
+        if field.name not in both:
             continue
         raw, held = columns.field(field.name).type, before.data_schema.field(field.name).type
         numbers = all(pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in (raw, held, field.type))

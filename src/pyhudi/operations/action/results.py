@@ -16,8 +16,8 @@ class WriteResult:
     file_groups_new / _rewritten: how many were created and rewritten.  bytes_written: all bytes of data files; bytes_rewritten:
     those of rewritten file groups.  index, index_source: which index found the file groups and from what, None when no lookup
     was needed.  conflict_retries: how often the write was planned again.  rolled_back: failed instants that this write cleaned
-    up.  schema_changes: what the batch changed of the table's columns.  services: for each table service `due`, `run`, `planned`,
-    `not due` or `off`.  seconds: by phase.
+    up.  schema_changes: what the batch changed of the table's columns.  not_found: of the partitions to delete, those that are
+    not there.  services: for each table service `due`, `run`, `planned`, `not due` or `off`.  seconds: by phase.
     """
 
     operation: str
@@ -38,6 +38,7 @@ class WriteResult:
     conflict_retries: int = 0
     rolled_back: tuple[str, ...] = ()
     schema_changes: tuple[str, ...] = ()
+    not_found: tuple[str, ...] = ()
     services: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
 
@@ -61,6 +62,8 @@ class WriteResult:
             lines.append(f"  retries       {self.conflict_retries} after conflicts")
         if self.rolled_back:
             lines.append(f"  rolled back   {', '.join(self.rolled_back)}")
+        if self.not_found:
+            lines.append(f"  not found     {', '.join(self.not_found)}")
         lines += [f"  {'' if number else 'schema':<12}  {change}" for number, change in enumerate(self.schema_changes)]
         for number, (name, state) in enumerate(self.services.items()):
             lines.append(f"  {'' if number else 'services':<12}  {name}: {state}")

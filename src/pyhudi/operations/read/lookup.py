@@ -82,6 +82,10 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
         places = []
     heads = list(dict.fromkeys(name.split(".")[0] for name in (*fields, *places)))
     wanted = pa.schema([schema.field(name).with_nullable(True) for name in heads])
+    for field in wanted:
+        given = rows.schema.field(field.name).type
+        if pa.types.is_string(field.type) and (pa.types.is_integer(given) or pa.types.is_floating(given)):
+            raise InvalidRequest(f"the keys of column {field.name!r} are text, and {given} was given: cast it")
     batches = [conform(batch, wanted) for batch in rows.select(heads).combine_chunks().to_batches()]
     parts: list[Expr] = []
     for batch in batches:

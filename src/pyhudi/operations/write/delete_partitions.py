@@ -49,13 +49,14 @@ def _delete_partitions(
     context = context.reloaded()
     check_writable(context)
     rolled_back = settle_failed_writes(context, settings.commit)
-    wanted = re.compile("|".join(".*".join(re.escape(part) for part in pattern.split("*")) for pattern in patterns), re.DOTALL)
+    forms = [re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL) for pattern in patterns]
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))
     )
     with taken_back_on_error(transaction):
         snapshot = load_snapshot(context, timeline=transaction.begun_on)
-        replaced = live_file_ids(snapshot, [p for p in snapshot.listing.partitions() if patterns and wanted.fullmatch(p)])
+        there = snapshot.listing.partitions()
+        replaced = live_file_ids(snapshot, [path for path in there if any(form.fullmatch(path) for form in forms)])
         groups = groups_of(replaced)
         settle_groups_under_service(snapshot, groups, settings)
         ringed = partitions_with_rings(context).intersection(replaced)
@@ -86,6 +87,9 @@ def _delete_partitions(
         completion_time=done.completion_time,
         file_groups_replaced=sum(len(ids) for ids in replaced.values()),
         rolled_back=rolled_back,
+        not_found=tuple(
+            pattern for pattern, form in zip(patterns, forms, strict=True) if not any(form.fullmatch(path) for path in there)
+        ),
         seconds=phases.seconds,
     )
     return with_services(
