@@ -105,9 +105,11 @@ class TableVersion(IntEnum):
 
     @property
     def has_ordering_fields(self) -> bool:
-        """Writers name the ordering columns in `hoodie.table.ordering.fields`; without it in `hoodie.table.precombine.field`.
+        """Several columns may order records, and `hoodie.table.ordering.fields` alone names them; without it there is one, which
+        `hoodie.table.precombine.field` names too.
 
-        Readers take either key in any version: release 1.1 writes the newer one into tables of every version.
+        Readers take either key in any version: release 1.0 knows the older one alone, and release 1.1 writes the newer one alone
+        into tables of every version.
         """
         return self >= TableVersion.NINE
 

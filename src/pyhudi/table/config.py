@@ -169,7 +169,7 @@ class TableConfig:
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
         base_file_format = values.get("hoodie.table.base.file.format", "PARQUET").upper()
         _check_known(values, base_file_format)
-        ordering = _split(values.get(ORDERING_FIELDS) or values.get(PRECOMBINE_FIELD) or "")
+        ordering = _ordering_fields(values)
         merge = _merge_settings(values, ordering, version)
         if table_type is TableType.MERGE_ON_READ:
             # Without log files nothing is merged, so that a copy-on-write table is read whatever its properties say of merging.
@@ -373,6 +373,18 @@ def _key_spec(values: Mapping[str, str], version: TableVersion) -> KeySpec:
     keys = KeySpec.from_properties(values)
     spelled = version.prefixes_single_keys and keys.generator is KeyGenerator.COMPLEX and len(keys.record_fields) == 1
     return replace(keys, prefix_single_key=True) if spelled else keys
+
+
+def _ordering_fields(values: Mapping[str, str]) -> tuple[str, ...]:
+    """The fields that either of two keys names.  Where they differ, releases would order by different ones: that is damage."""
+    newer, older = _split(values.get(ORDERING_FIELDS) or ""), _split(values.get(PRECOMBINE_FIELD) or "")
+    if newer and older and newer != older:
+        raise CorruptData(
+            f"{ORDERING_FIELDS} and {PRECOMBINE_FIELD} name different fields, so that releases of Hudi order records differently",
+            expected=",".join(newer),
+            found=",".join(older),
+        )
+    return newer or older
 
 
 def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], version: TableVersion) -> MergeSettings:

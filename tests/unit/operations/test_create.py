@@ -37,6 +37,20 @@ def test_the_form_of_timestamps_in_keys(consistent: bool, key: str) -> None:
         again.upsert(pa.table({"at": MOMENT}), options={CONSISTENT: not consistent})
 
 
+@pytest.mark.parametrize("version", [8, 9])
+def test_the_ordering_field_stands_where_each_release_looks_for_it(version: int) -> None:
+    """Release 1.0, which knows version 8, finds it under the older key alone; release 1.1 writes the newer one."""
+    options = {"hoodie.write.table.version": version}
+    table = Table.create(f"memory://ordered-{version}", record_key="id", ordering="ts", options=options)
+    stored = dict(table.config.properties)
+    older, newer = "hoodie.table.precombine.field", "hoodie.table.ordering.fields"
+    assert (stored.get(older), stored[newer]) == ("ts" if version == 8 else None, "ts")
+    for key in (older, newer):
+        assert Table(table.uri, options={key: "ts"}).config.ordering_fields == ("ts",)
+        with pytest.raises(InvalidRequest, match="contradicts the table"):
+            Table(table.uri, options={key: "other"})
+
+
 @pytest.mark.parametrize("schema", [{"id": "int"}, "id int", [("id", "int64")], pa.field("id", pa.int64()), object()])
 def test_columns_that_are_no_schema(schema: Any) -> None:
     uri = "memory://no-schema"

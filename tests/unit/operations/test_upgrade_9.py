@@ -130,7 +130,8 @@ def test_payload_classes_become_modes_and_come_back(payload: str, tmp_path: Path
     assert_same_rows(hp.Table(tmp_path / "t").scan().to_arrow(), expected)
     assert table.upgrade(9).before == 9 and table.upgrade().after == 9
     table.downgrade(8)
-    assert properties(table) == changed(before, back)
+    # The older of the two keys that a new table of version 8 has is the one that real downgrades leave.
+    assert properties(table) == changed(before, {NEW: None, **back})
     assert_same_rows(hp.Table(tmp_path / "t").scan().to_arrow(), expected)
     table.upsert(rows(9, "d"))
     assert hp.Table(tmp_path / "t").scan().count() == expected.num_rows + 1

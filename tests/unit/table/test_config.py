@@ -81,6 +81,11 @@ def test_version_6() -> None:
         ({"hoodie.datasource.write.slash.separated.date.partitioning": "true"}, Unsupported, "slash.separated.date"),
         ({"hoodie.table.version": "5"}, Unsupported, "versions 6, 8, 9"),
         ({"hoodie.table.version": "7"}, Unsupported, "versions 6, 8, 9"),
+        (
+            {"hoodie.table.ordering.fields": "other"},
+            CorruptData,
+            "name different fields",
+        ),
         ({"hoodie.table.format": "iceberg"}, Unsupported, "hoodie.table.format=iceberg"),
         ({"hoodie.table.checksum": "1"}, CorruptData, "checksum"),
         ({"hoodie.populate.meta.fields": "yes"}, CorruptData, "neither true nor false"),

@@ -342,8 +342,9 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
     if settings.database:
         values["hoodie.database.name"] = settings.database
     if settings.merge.ordering:
-        key = ORDERING_FIELDS if settings.version.has_ordering_fields else PRECOMBINE_FIELD
-        values[key] = ",".join(settings.merge.ordering.fields)
+        values[ORDERING_FIELDS] = ",".join(settings.merge.ordering.fields)
+        if not settings.version.has_ordering_fields:
+            values[PRECOMBINE_FIELD] = values[ORDERING_FIELDS]
     if settings.keeps_changes:
         values[_CHANGES_MODE.key] = settings.changes_mode
     if schema is not None:
