@@ -115,6 +115,7 @@ def test_every_trait_is_explained() -> None:
     explained |= {
         "two_ordering_fields",
         "delete_marker",
+        "avro_types",
         "fills",
         "indexes",
         "partitioned_record_index",

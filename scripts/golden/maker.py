@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,10 @@ class Maker:
         }
         kept = {key: value for key, value in merged.items() if value is not None}
         self.hudi.write(rows, self.path, partitions=1, **kept)
+
+    def write_avro(self, schema: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], **options: object) -> None:
+        """One upsert of records of an Avro schema, see `RealHudi.write_avro`."""
+        self.hudi.write_avro(self.path, schema, rows, **{**SMALL_FILES, **self.options, **options})
 
     def fail(self, rows: pa.Table, operation: str = "upsert", /, **options: object) -> None:
         """One write that reaches the storage and then fails a validator: its files, markers and instant stay behind."""

@@ -5,6 +5,7 @@ Traits beside those of `cases`:
     no_partitions                 the table has none (else by city)
     by_1_1                        another table version, written by release 1.1.1
     two_ordering_fields           tuples as ordering values
+    avro_types                    enums, and timestamps of milliseconds
     delete_marker, fills          a column that marks deletes; a partial update mode
     indexes, partitioned_record_index                   secondary and expression indexes; a record index for each partition
 """
@@ -12,9 +13,10 @@ Traits beside those of `cases`:
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 
@@ -498,6 +500,50 @@ def _partitioned_index(table: Maker) -> None:
 
 
 # -- older versions, as release 1.1.1 writes them -----------------------------------------------------------------------
+
+
+AVRO_TYPES: Mapping[str, Any] = {
+    "type": "record",
+    "name": "reading",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "ts", "type": "long"},
+        {"name": "colour", "type": {"type": "enum", "name": "colour", "symbols": ["RED", "GREEN", "BLUE"]}},
+        {"name": "sure", "type": ["null", {"type": "enum", "name": "sure", "symbols": ["YES", "NO"]}], "default": None},
+        {"name": "seen", "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": None},
+        {"name": "clock", "type": ["null", {"type": "long", "logicalType": "local-timestamp-millis"}], "default": None},
+    ],
+}
+"""Types that Avro has and rows of Spark have not."""
+
+
+def avro_rows(*values: tuple[str, int, str, str | None, int | None]) -> list[dict[str, Any]]:
+    """Rows of `AVRO_TYPES`, in the JSON of Avro; the two times are equal, in milliseconds."""
+    return [
+        {
+            "id": key,
+            "ts": (1 << 40) + ts,
+            "colour": colour,
+            "sure": None if sure is None else {"sure": sure},
+            "seen": None if seen is None else {"long": seen},
+            "clock": None if seen is None else {"long": seen},
+        }
+        for key, ts, colour, sure, seen in values
+    ]
+
+
+@case("columns of Avro enums and of milliseconds, which the streamer and Flink write: base files and Parquet logs", "mor",
+      "event_time", "parquet_log", "v9", "mdt", "avro_types", "no_partitions", release=NEWER)  # fmt: skip
+def mor_v9_avro_types(table: Maker) -> None:
+    _merge_on_read(table, **{PARTITION: None, "hoodie.metadata.enable": True, **PARQUET_LOGS})
+    table.write_avro(
+        AVRO_TYPES, avro_rows(("a", 1, "RED", "YES", 1_767_323_045_678), ("b", 1, "GREEN", None, -1), ("c", 1, "RED", "NO", None))
+    )
+    table.write_avro(
+        AVRO_TYPES, avro_rows(("a", 2, "BLUE", None, 1_767_323_045_679), ("c", 0, "BLUE", "YES", 7), ("d", 1, "RED", "YES", 0))
+    )
+    table.expect()
+    table.expect_read_optimized()
 
 
 def _of_version(table: Maker, version: int, **more: object) -> None:

@@ -140,6 +140,26 @@ class RealHudi:
         finally:
             rows.unlink()
 
+    def write_avro(
+        self, path: str | os.PathLike[str], schema: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], **options: object
+    ) -> None:
+        """Upsert of records that have an Avro schema, as Hudi's streamer and Flink write them: with types that Spark's rows
+        have not.  The first write makes the table, of version 9 and without partitions: its key is `id`, its ordering field `ts`.
+
+        options: among them `hoodie.datasource.write.table.type`.  rows: in Avro's JSON; of `ts` values beyond 32 bits, as smaller
+        ones do not reach Java as those of a long column.
+        """
+        given = {
+            "hoodie.table.ordering.fields": "ts",
+            "hoodie.datasource.write.precombine.field": "ts",
+            "hoodie.index.type": "SIMPLE",
+            "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
+            **options,
+        }
+        assert all(row["ts"] >= 1 << 31 for row in rows)
+        made = [json.dumps(row) for row in rows]
+        self.run(_WRITE_AVRO, path=os.fspath(path), text=json.dumps(schema), rows=made, options=_texts(given))
+
     def view(self, name: str, table: pa.Table) -> None:
         """A temporary view for statements such as MERGE INTO; a view of that name is replaced."""
         # The file must outlive the call: Spark reads it when a statement does.
@@ -294,6 +314,33 @@ class RealHudi:
             shutil.rmtree(folder)
         return pa.concat_tables(parts)
 
+
+_WRITE_AVRO = """
+import os
+hudi, avro, java = jvm.org.apache.hudi, jvm.org.apache.avro, jvm.java
+schema = avro.Schema.Parser().parse(text)
+if not os.path.exists(path + "/.hoodie"):
+    conf = hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())
+    made = hudi.common.table.HoodieTableMetaClient.newTableBuilder().setTableName("t").setRecordKeyFields("id")
+    made = made.setTableType(options["hoodie.datasource.write.table.type"]).setOrderingFields("ts")
+    made = made.setTableVersion(hudi.common.table.HoodieTableVersion.valueOf("NINE"))
+    made.setKeyGeneratorClassProp("org.apache.hudi.keygen.NonpartitionedKeyGenerator").initTable(conf, path)
+props = java.util.Properties()
+for key, value in options.items():
+    props.setProperty(key, value)
+config = hudi.config.HoodieWriteConfig.newBuilder().withPath(path).withSchema(text).forTable("t").withProps(props)
+config = config.withEmbeddedTimelineServerEnabled(False).build()
+client = hudi.client.SparkRDDWriteClient(hudi.client.common.HoodieSparkEngineContext(spark._jsc), config)
+records = java.util.ArrayList()
+for row in rows:
+    decoder = avro.io.DecoderFactory.get().jsonDecoder(schema, row)
+    record = avro.generic.GenericDatumReader(schema).read(None, decoder)
+    payload = hudi.common.model.DefaultHoodieRecordPayload(record, record.get("ts"))
+    records.add(hudi.common.model.HoodieAvroRecord(hudi.common.model.HoodieKey(str(record.get("id")), ""), payload))
+instant = client.startCommit()
+assert client.commit(instant, client.upsert(spark._jsc.parallelize(records, 1), instant))
+client.close()
+"""
 
 _META_CLIENT = """
 conf = jvm.org.apache.hudi.hadoop.fs.HadoopFSUtils.getStorageConf(spark._jsc.hadoopConfiguration())

@@ -53,6 +53,7 @@ from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
 from pyhudi.format.log.positions import Positions, encode_positions
 from pyhudi.format.names import LogFileName, MarkerType, WriteToken
 from pyhudi.format.ordering_values import wrap_ordering
+from pyhudi.format.parquet_columns import check_values
 from pyhudi.format.paths import join_path
 from pyhudi.format.rings import Ring
 from pyhudi.plan.rings import RingLayout
@@ -233,6 +234,7 @@ def encode_rows(spec: FileSettings, avro_schema: str, rows: pa.Table, keys: pa.A
     """The content of a data block in the format that the settings ask for.  rows: the stored layout; keys: their record keys,
     which stand in HFiles even where the table stores none.
     """
+    check_values(rows, avro_schema)
     if spec.log_format == "hfile":
         return BlockType.HFILE, _encode_hfile(avro_schema, rows, keys)
     batches = rows.combine_chunks().to_batches()

@@ -25,10 +25,11 @@ from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_
 from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.parquet import ParquetWriter
+from pyhudi.format.parquet_columns import check_values, file_schema
 from pyhudi.format.parquet_footer import closing_without
 from pyhudi.format.paths import file_name_of
 from pyhudi.plan.write import MAX_FILE_SIZE
-from pyhudi.records.conform import relabel
+from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.settings import Option, Options, read_settings
@@ -162,6 +163,7 @@ class BaseFileWriter:
         self._fill_name = populate_meta_fields and FILE_NAME in schema.names
         few = _FEW_VALUED if populate_meta_fields else ()
         self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary else schema
+        self._stored = file_schema(self._layout, avro_schema)
         self._writer: ParquetWriter | None = None
         self._filter = inherited
         if self._with_keys and inherited is None:
@@ -194,7 +196,7 @@ class BaseFileWriter:
             return
         try:
             self._flush()
-            writer = self._opened(self._layout.empty_table())
+            writer = self._opened(self._stored.empty_table())
             # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
             # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
             # rows that match.
@@ -259,6 +261,8 @@ class BaseFileWriter:
             return
         # Parquet stores one dictionary for each row group.
         table = relabel(pa.concat_tables(self._pending).unify_dictionaries(), self._layout)
+        check_values(table, self._avro_schema)
+        table = conform_table(table, self._stored)
         self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
         self._flushed_arrow_bytes += self._pending_bytes
         self._pending = []
@@ -269,7 +273,7 @@ class BaseFileWriter:
         if self._writer is None:
             self._writer = ParquetWriter(
                 self._sink,
-                self._layout,
+                self._stored,
                 compression=_arrow_codec(self._settings.codec),
                 use_dictionary=_dictionary_columns(first) if self._settings.dictionary else False,
                 data_page_size=self._settings.page_size_bytes,

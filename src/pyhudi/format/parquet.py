@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.parquet_footer import check_footer
+from pyhudi.format.parquet_footer import check_footer, closing_with_text
 
 _KEY: Final = b"pyhudi.footer.crc32"
 _NO_SUM: Final = b"0" * 8
@@ -129,7 +129,10 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
     footer = tail[-length - _END.size :]
     _check(footer, size - len(footer))
     # What Arrow reads of a footer is the footer alone.
-    return pq.read_metadata(io.BytesIO(_MAGIC + footer))
+    metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+    if any(metadata.schema.column(index).converted_type == "ENUM" for index in range(metadata.num_columns)):
+        return pq.read_metadata(io.BytesIO(_MAGIC + closing_with_text(footer)))
+    return metadata
 
 
 def _check(footer: bytes, offset: int) -> None:

@@ -1,8 +1,9 @@
-"""The footer of a Parquet file: rewritten without what misleads readers about some columns, and checked before Arrow reads it.
+"""The footer of a Parquet file: rewritten where it misleads readers about some columns, and checked before Arrow reads it.
 
 A footer is a Thrift struct in the compact protocol.  On the way to the bounds:
 
-    FileMetaData   4 row groups: list of RowGroup
+    FileMetaData   2 schema: list of SchemaElement    4 row groups: list of RowGroup
+    SchemaElement  6 converted type    10 logical type
     RowGroup       1 columns: list of ColumnChunk
     ColumnChunk    3 ColumnMetaData
     ColumnMetaData 3 path: list of text    12 Statistics    13 encodings of the pages: whether all have a dictionary
@@ -28,6 +29,9 @@ MAGIC = b"PAR1"
 
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 _ROW_GROUPS, _COLUMNS, _META_DATA, _PATH, _STATISTICS, _ENCODINGS = 4, 1, 3, 3, 12, 13
+_SCHEMA, _CONVERTED, _LOGICAL = 2, 6, 10
+# The converted types ENUM and UTF8; the union of logical types with its member STRING, an empty struct.
+_ENUM, _UTF8, _STRING = encode_zigzag(4), encode_zigzag(0), b"\x1c\x00\x00"
 _BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
 _DEPTH_LIMIT = 32
 
@@ -60,6 +64,21 @@ def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Colle
         return _edited(group, _COLUMNS, lambda chunks: _each(chunks, plain_chunk))
 
     footer = _edited(closing[-8 - size : -8], _ROW_GROUPS, lambda groups: _each(groups, plain_group))
+    return footer + struct.pack("<I", len(footer)) + MAGIC
+
+
+def closing_with_text(closing: bytes) -> bytes:
+    """What closes a Parquet file, with columns of enums as columns of text, which they are: Arrow takes enums for bytes."""
+
+    def plain(element: bytes) -> bytes:
+        fields = _fields(element)
+        if not any(field.number == _CONVERTED and field.value == _ENUM for field in fields):
+            return element
+        texts = {_CONVERTED: _UTF8, _LOGICAL: _STRING}
+        return _struct([replace(field, value=texts.get(field.number, field.value)) for field in fields])
+
+    size = len(closing) - 8
+    footer = _edited(closing[:size], _SCHEMA, lambda elements: _each(elements, plain))
     return footer + struct.pack("<I", len(footer)) + MAGIC
 
 

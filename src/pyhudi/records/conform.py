@@ -18,10 +18,10 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """The batch in the target's columns, order and types; rows keep their order.
 
     batch: from a user (any layout that `normalise` takes) or from a file that was written under an older schema; target:
-    canonical.  Columns are found by exact name; a column that the target lacks is left out; one that the batch lacks is
-    null.  Numbers that become text take Java's forms, float becomes double by way of its text (0.1f becomes 0.1), text for
-    a date or decimal column is parsed, finer timestamps are rounded down.  Nested types are conformed field by field.
-    A batch that fits already is returned without copying.
+    canonical, or with timestamps of milliseconds, as files may have them.  Columns are found by exact name; a column that the
+    target lacks is left out; one that the batch lacks is null.  Numbers that become text take Java's forms, float becomes double
+    by way of its text (0.1f becomes 0.1), text for a date or decimal column is parsed, finer timestamps are rounded down.  Nested
+    types are conformed field by field.  A batch that fits already is returned without copying.
     Raises InvalidRequest when a value cannot be cast without loss, and when a target column that is not nullable is missing
     or holds a null.  Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
     """
@@ -217,6 +217,8 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
             return pc.cast(array, type_)
         raise _not_castable(path, source, type_)
     if types.is_timestamp(type_) and types.is_timestamp(source):
+        if type_.unit == "ms":
+            return pc.cast(array, type_)
         return pc.cast(timestamp_micros(array), type_)
     if types.is_float64(type_) and types.is_float32(source):
         return floats_through_text(array)

@@ -27,7 +27,7 @@ from pyhudi.format.avro.nodes import NO_DEFAULT, Record
 from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.format.meta_columns import without_meta_fields
+from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER
 from pyhudi.format.rings import is_copy
 from pyhudi.records.column_ids import ColumnIds
@@ -66,6 +66,10 @@ class TableSchema:
         root = parse_schema(self.avro).root
         assert isinstance(root, Record), "a table's schema is a record"
         return tuple((f.name, f.default) for f in root.fields if f.default is not NO_DEFAULT and f.default is not None)
+
+    def stored_avro(self, table_name: str) -> str:
+        """The Avro JSON of files: meta columns, then these, each as the table states it."""
+        return arrow_to_avro(with_meta_fields(self.arrow), table_name, self.avro)
 
     @classmethod
     def from_avro(cls, text: str) -> TableSchema:

@@ -27,6 +27,7 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.coding import Cursor
 from pyhudi.format.log.framing import MAX_BLOCK_BYTES, BlockType
 from pyhudi.format.parquet import ParquetWriter, open_parquet
+from pyhudi.format.parquet_columns import file_schema
 from pyhudi.records.conform import conform
 
 CONTENT_VERSION: Final = 3
@@ -93,12 +94,12 @@ def encode_parquet(schema: str, batches: Iterable[pa.RecordBatch], compression: 
 
     schema, batches: as for `encode_avro`; batches are brought to the schema's Arrow types.
     """
-    target = avro_to_arrow(schema)
+    target = file_schema(_without_metadata(avro_to_arrow(schema)), schema)
     sink = pa.BufferOutputStream()
     # Decimals stay fixed-length bytes: real Hudi's Avro reader takes integer ones for unscaled values of scale 0.
-    writer = ParquetWriter(sink, _without_metadata(target), compression=compression)
+    writer = ParquetWriter(sink, target, compression=compression)
     for batch in batches:
-        writer.write_batch(conform(batch, _without_metadata(target)))
+        writer.write_batch(conform(batch, target))
     writer.close({"parquet.avro.schema": schema})
     return bytes(sink.getvalue())
 

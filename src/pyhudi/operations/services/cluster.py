@@ -26,7 +26,6 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
-from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
@@ -412,7 +411,7 @@ def _writer_spec(
         storage=context.storage.spec(),
         instant_time=request_time,
         data_schema=schema,
-        avro_schema=arrow_to_avro(with_meta_fields(schema), config.name),
+        avro_schema=snapshot.schema.stored_avro(config.name),
         files=files,
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,

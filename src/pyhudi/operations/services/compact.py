@@ -30,7 +30,6 @@ from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.compaction import CompactionPlan
-from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.log.framing import CorruptBlock, LogBlock
 from pyhudi.format.meta_columns import with_meta_fields
@@ -374,7 +373,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
     schema = snapshot.schema.arrow
     indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)
     return CompactionSpec(
-        request_time, config.name, reader, arrow_to_avro(stored, config.name), settings.files, indexing, context.env.now_ms
+        request_time, config.name, reader, snapshot.schema.stored_avro(config.name), settings.files, indexing, context.env.now_ms
     )
 
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.write_base import PartialUpdate, WriterSpec
-from pyhudi.format.arrow_to_avro import arrow_to_avro
-from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.write.early import early_conflicts
@@ -15,7 +13,7 @@ from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.table.context import TableContext
-from pyhudi.table.snapshot import Snapshot
+from pyhudi.table.snapshot import Snapshot, TableSchema
 
 _NO_LIMIT_BYTES = 1 << 62
 
@@ -41,7 +39,7 @@ def writer_spec(
         storage=context.storage.spec(),
         instant_time=transaction.instant_time,
         data_schema=schemas.data_schema,
-        avro_schema=arrow_to_avro(with_meta_fields(schemas.data_schema), config.name),
+        avro_schema=TableSchema(schemas.data_schema, schemas.schema_text).stored_avro(config.name),
         files=files,
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
@@ -58,4 +56,4 @@ def _partial_update(shape: WriteShape, schemas: WriteSchemas, table_name: str) -
     # By bucket nobody has looked up which keys are there, so that even of whole rows those of new keys are to be passed over.
     if given is None or not (schemas.partial or shape.routes):
         return None
-    return PartialUpdate(given, arrow_to_avro(with_meta_fields(given), table_name))
+    return PartialUpdate(given, TableSchema(given, schemas.schema_text).stored_avro(table_name))

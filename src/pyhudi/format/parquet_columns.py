@@ -1,0 +1,94 @@
+"""What the Avro schema of a table says of columns in Parquet files beyond their Arrow types.
+
+    timestamp-millis, local-timestamp-millis    INT64 of milliseconds, as the schema says; in memory all are microseconds
+    enum                                        BINARY of one of the symbols; in memory text
+
+A file whose unit is not that of the schema is not converted by the real Hudi 1.1: it takes the numbers for milliseconds.
+
+Source: docs/formats/base-file.md, "Types".
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.avro_resolve import resolve_avro
+
+_MILLIS = ("timestamp-millis", "local-timestamp-millis")
+
+
+@lru_cache(maxsize=32)
+def is_plain(avro: str) -> bool:
+    """Whether no column needs what is said here, as in almost every table."""
+    return '-millis"' not in avro and '"enum"' not in avro
+
+
+def file_schema(schema: pa.Schema, avro: str) -> pa.Schema:
+    """The columns as a Parquet file holds them.  schema: their types in memory; avro: of all of them."""
+    if is_plain(avro):
+        return schema
+    nodes = {field["name"]: field["type"] for field in resolve_avro(avro)["fields"]}
+    return pa.schema([field.with_type(_file_type(field.type, nodes[field.name])) for field in schema], schema.metadata)
+
+
+def check_values(rows: pa.Table, avro: str) -> None:
+    """Raises InvalidRequest, with the column's name, for what at any depth the table cannot hold: a text that is no symbol of its
+    enum, a time finer than milliseconds where those are stored.
+    """
+    if is_plain(avro):
+        return
+    nodes = {field["name"]: field["type"] for field in resolve_avro(avro)["fields"]}
+    for name in rows.column_names:
+        for chunk in rows.column(name).chunks:
+            _check(chunk, nodes[name], name)
+
+
+def _check(array: pa.Array, node: Any, path: str) -> None:
+    node = _branch(node)
+    kind = node["type"] if isinstance(node, dict) else node
+    if kind == "enum":
+        for value in pc.unique(array).to_pylist():
+            if value is not None and value not in node["symbols"]:
+                raise InvalidRequest(
+                    f"column {path!r}: {value!r} is not a symbol of its enum, which has {', '.join(node['symbols'])}"
+                )
+    elif isinstance(node, dict) and node.get("logicalType") in _MILLIS:
+        whole = pc.floor_temporal(array, unit="millisecond")
+        wrong = pc.index(pc.not_equal(array, whole), True).as_py()
+        if wrong >= 0:
+            raise InvalidRequest(
+                f"column {path!r}: {array[wrong].as_py()} is no whole number of milliseconds, which is what the table stores: "
+                "round the column"
+            )
+    elif kind == "record":
+        for field in node["fields"]:
+            _check(pc.struct_field(array, field["name"]), field["type"], f"{path}.{field['name']}")
+    elif kind == "array":
+        _check(array.flatten(), node["items"], path + "[]")
+    elif kind == "map":
+        _check(array.items, node["values"], path + "{}")
+
+
+def _branch(node: Any) -> Any:
+    return next((branch for branch in node if branch != "null"), "null") if isinstance(node, list) else node
+
+
+def _file_type(type_: pa.DataType, node: Any) -> pa.DataType:
+    node = _branch(node)
+    if not isinstance(node, dict):
+        return type_
+    if node.get("logicalType") in _MILLIS and pa.types.is_timestamp(type_):
+        return pa.timestamp("ms", type_.tz)
+    if pa.types.is_struct(type_):
+        below = {field["name"]: field["type"] for field in node["fields"]}
+        return pa.struct([field.with_type(_file_type(field.type, below[field.name])) for field in type_.fields])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_file_type(type_.value_type, node["items"])))
+    if pa.types.is_map(type_):
+        return pa.map_(type_.key_field, type_.item_field.with_type(_file_type(type_.item_type, node["values"])))
+    return type_

@@ -1,0 +1,80 @@
+"""Columns that Avro has and rows of Spark have not: PyHudi and the real Hudi 1.1.1 write them in turn, and read the same.
+
+The real one goes by the Avro schema of the table, and takes timestamps of a file for what that schema says of them.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from scripts.golden.version_9 import AVRO_TYPES, avro_rows
+from tests.interop.oracle import RealHudi
+from tests.rows import assert_same_rows
+
+SKIPPING: dict[str, Any] = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
+OPTIONS: dict[str, Any] = {
+    "hoodie.metadata.enable": True,
+    "hoodie.metadata.index.column.stats.enable": True,
+    "hoodie.index.bloom.num_entries": 100,
+    "hoodie.compact.inline": False,
+}
+SCHEMA = pa.schema(
+    [
+        *(("id", pa.string()), ("ts", pa.int64()), ("colour", pa.string()), ("sure", pa.string())),
+        *(("seen", pa.timestamp("us", "UTC")), ("clock", pa.timestamp("us"))),
+    ]
+)
+
+
+def own_rows(*values: tuple[str, int, str, str | None, int | None]) -> pa.Table:
+    """As `avro_rows`, with the time in microseconds."""
+    made = []
+    for key, ts, colour, sure, micros in values:
+        seen = None if micros is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+        clock = None if seen is None else seen.replace(tzinfo=None)
+        made.append({"id": key, "ts": (1 << 40) + ts, "colour": colour, "sure": sure, "seen": seen, "clock": clock})
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+def check(hudi: RealHudi, path: Path) -> None:
+    """Both read the same, all rows and by filters that go by statistics."""
+    table = Table(path)
+    found = table.scan(["*"]).to_arrow()
+    assert_same_rows(hudi.read(path, **SKIPPING), found)
+    filters = ["seen >= TIMESTAMP'2026-01-01 00:00:00'", "seen < TIMESTAMP'1970-01-01 00:00:00'", "colour = 'GREEN'"]
+    for text, real in zip(filters, hudi.read_each(path, filters, **SKIPPING), strict=True):
+        own = text.replace("TIMESTAMP", "")
+        assert_same_rows(real, table.scan(["*"], filter=own).to_arrow())
+    assert table.validate().ok, str(table.validate())
+
+
+@pytest.mark.parametrize(("kind", "block"), [("COPY_ON_WRITE", ""), ("MERGE_ON_READ", "parquet")])
+def test_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str, block: str) -> None:
+    path = tmp_path / "t"
+    options = {**OPTIONS, "hoodie.datasource.write.table.type": kind}
+    if block:
+        options["hoodie.logfile.data.block.format"] = block
+    now = 1_767_323_045_678
+    theirs = avro_rows(("a", 1, "RED", "YES", now), ("b", 1, "GREEN", None, -1), ("c", 1, "RED", "NO", None))
+    newer_hudi.write_avro(path, AVRO_TYPES, theirs, **options)
+    table = Table(path, options=options)
+    # Microseconds are rounded down, also before 1970.
+    table.upsert(own_rows(("a", 2, "BLUE", None, now * 1000 + 999), ("d", 1, "RED", "NO", -1), ("c", 0, "GREEN", None, 5)))
+    check(newer_hudi, path)
+    found = table.scan(["id", "seen"]).to_arrow()
+    times = dict(zip(found["id"].to_pylist(), found["seen"].cast(pa.string()).to_pylist(), strict=True))
+    assert (times["a"], times["d"]) == ("2026-01-02 03:04:05.678000Z", "1969-12-31 23:59:59.999000Z")
+    theirs = avro_rows(("b", 2, "BLUE", "YES", now + 1), ("d", 0, "GREEN", None, 8), ("e", 1, "GREEN", "NO", 0))
+    newer_hudi.write_avro(path, AVRO_TYPES, theirs, **options)
+    check(newer_hudi, path)
+    if kind == "MERGE_ON_READ":
+        table.compact()
+    table.upsert(own_rows(("e", 3, "RED", "YES", None), ("f", 1, "BLUE", "NO", now * 1000)))
+    newer_hudi.write_avro(path, AVRO_TYPES, avro_rows(("f", 2, "GREEN", None, now)), **options)
+    check(newer_hudi, path)
