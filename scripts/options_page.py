@@ -23,7 +23,7 @@ _HEAD = """# Moving from the Hudi bundle
 | `call run_compaction(op => "run", table => "db.trips")` | `hs.call(spark, "run_compaction", op="run", table="db.trips")`: [the procedures](procedures.md), by the same names; or `Table(path).compact()` and the other verbs |
 | a table of Hudi 1.1 or 1.2 (version 9), or of version 8 or 6 that they wrote | read as it stands, by either engine, indexes and all; written where the version is 8 or 9; `Table.upgrade(to=9)` and `Table.downgrade(to=8)` take it from one to the other, never unasked |
 
-Options keep their names. Each key is in one of the classes below; a key that stands nowhere gives a warning with the nearest known name, but for those that begin with `hoodie.datasource.write.commitmeta.key.prefix` (they go into the metadata of the commit) and those of Spark (`spark.`).
+Options keep their names, and mean the same for tables of every version that is written, 8 and 9, but where a row says so. Each key is in one of the classes below; a key that stands nowhere gives a warning with the nearest known name, but for those that begin with `hoodie.datasource.write.commitmeta.key.prefix` (they go into the metadata of the commit) and those of Spark (`spark.`).
 
 An option that is given with a call (`table.upsert(rows, options=...)`, `pyhudi compact TABLE -O key=value`) has to act on it, or the call is refused and names the calls on which it acts. `Table(path, options=...)`, `hs.write`, `hs.read`, `format("pyhudi")` and `StreamSink` take the one mapping that a job hands to everything: what tunes other calls may stand there. What chooses the rows of a read, or what a write does, is marked below; where a call does not go by it, it is refused there too, unless its value is the default.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
@@ -95,13 +96,21 @@ def check(hudi: RealHudi, path: Path, expected: Rows) -> None:
     assert read(hudi.read(path, columns=["id", "value"])) == expected
 
 
-def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(hudi: RealHudi, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("release", "version", "metadata"), [("hudi", 8, False), ("newer_hudi", 9, True)])
+def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
+    request: pytest.FixtureRequest, tmp_path: Path, release: str, version: int, metadata: bool
+) -> None:
+    """release: the fixture of the real one, 1.0.2 or 1.1.1.  metadata: there is a metadata table, of files and statistics."""
+    hudi: RealHudi = request.getfixturevalue(release)
     path = tmp_path / "t"
-    table = Table.create(str(path), name="t", record_key="id", ordering="ts", table_type="mor", options=OURS)
+    more = {"hoodie.write.table.version": version, "hoodie.metadata.enable": metadata}
+    ours, theirs_options = {**OURS, **more}, {**THEIRS, **more}
+    table = Table.create(str(path), name="t", record_key="id", ordering="ts", table_type="mor", options=ours)
+    table = Table(str(path), options=ours)
 
     # Ours is begun first and ends last.
-    storage = Meeting(table.context.storage, lambda: hudi.write(rows({"k0": 5, "k2": 5}), path, **THEIRS))
-    settings = WriteSettings.of(parse_options(OURS), WriteOperation.UPSERT)
+    storage = Meeting(table.context.storage, lambda: hudi.write(rows({"k0": 5, "k2": 5}), path, **theirs_options))
+    settings = WriteSettings.of(parse_options(ours), WriteOperation.UPSERT)
     done = run_write(replace(table.context, storage=storage), LocalEngine(1), rows({"k0": 9, "k1": 9}), settings)
     theirs = next(i for i in table.timeline().completed_writes() if i.request_time != done.instant)
     assert done.conflict_retries == 0 and str(done.instant) < theirs.request_time
@@ -113,7 +122,7 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(hud
     # A write of the real one is under way while we plan a compaction and carry it out.
     go = str(tmp_path / "go")
     late = [["k2", 7, 7], ["k3", 7, 7], ["k0", 2, 2]]
-    hudi.run(BEGIN, rows=late, go=go, path=str(path), options={key: _text(value) for key, value in THEIRS.items()})
+    hudi.run(BEGIN, rows=late, go=go, path=str(path), options={key: _text(value) for key, value in theirs_options.items()})
     while not table.timeline().pending_writes():
         time.sleep(0.05)
     (pending,) = table.timeline().pending_writes()
@@ -130,12 +139,12 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(hud
 
     # The real one compacts what both wrote.
     inline = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
-    hudi.write(rows({"k4": 1}), path, **{**THEIRS, **inline})
+    hudi.write(rows({"k4": 1}), path, **{**theirs_options, **inline})
     newest = table.timeline().completed_writes()[-1]
     assert read_commit(table.context.timeline, newest).operation is Operation.COMPACT
     check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 7, "k4": 1})
     table.upsert(rows({"k2": 6, "k3": 8}))
-    hudi.write(rows({"k3": 7, "k4": 2}), path, **THEIRS)
+    hudi.write(rows({"k3": 7, "k4": 2}), path, **theirs_options)
     check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 8, "k4": 2})
     assert table.validate().ok
 
