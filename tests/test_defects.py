@@ -51,6 +51,29 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_omitted_columns.py::test_a_bulk_insert_of_the_real_hudi_loses_its_rows",
         "unit/operations/test_omitted_columns.py::test_nulls_that_hudi_stored_do_not_count",
     ),
+    # Columns by ids
+    "clustering after a column was renamed: the column is null in every old row": (
+        "interop/test_columns_by_ids.py::test_the_real_hudi_changes_columns_and_both_write",
+        "unit/operations/test_columns_by_ids.py::test_writes_and_services_keep_the_ids",
+    ),
+    "ids given twice: a column that is added shows values of one that was dropped": (
+        "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
+        "unit/records/test_column_ids.py::test_an_id_that_was_given_twice_is_two_columns",
+    ),
+    "statistics of a renamed or retyped column are asked by its new name: rows are missed, or the query fails": (
+        "interop/test_columns_by_ids.py::test_what_the_real_hudi_gets_wrong",
+        "unit/operations/test_columns_by_ids.py::test_filters_go_by_ids",
+    ),
+    "the history of columns is deleted before the next one is written": (
+        "unit/operations/test_columns_by_ids.py::test_a_schema_of_a_change_that_died_does_not_count",
+        "unit/operations/test_columns_by_ids.py::test_every_commit_carries_the_schema_and_the_history",
+    ),
+    "one write without ids ends reading by ids: renamed columns of old files are null": (
+        "unit/operations/test_columns_by_ids.py::test_what_was_written_by_names_since_keeps_the_ids_of_its_columns",
+    ),
+    "a change of columns takes no part in conflict checks: a writer lands with the columns of before": (
+        "unit/operations/test_columns_by_ids.py::test_a_change_of_columns_that_lands_while_a_write_is_under_way",
+    ),
     # Logs and merging
     "a delete without ordering value, then the key again: reads fail, or the old row comes back": (
         f"{REAL}::test_a_row_that_returns_after_a_delete",

@@ -101,7 +101,7 @@ def test_what_is_refused_leaves_the_table(spark: SparkSession, path: str, name: 
     assert len(table.timeline().completed_writes()) == 1
 
 
-@pytest.mark.parametrize("name", ["cow_v6", "mor_v9_partitioned_index", "cow_schema_on_read"])
+@pytest.mark.parametrize("name", ["cow_v6", "mor_v9_partitioned_index"])
 def test_a_table_that_is_not_written_is_not_overwritten(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = open_golden(name, tmp_path).path
     before = content(path)

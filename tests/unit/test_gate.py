@@ -67,8 +67,9 @@ CLOSED: dict[str, Callable[[Path], Path]] = {
     "bootstrapped without its rows": partial(_golden, "cow_bootstrapped"),
 }
 BY_IDS: dict[str, Callable[[Path], Path]] = {
-    "columns by ids, copy on write": partial(_golden, "cow_schema_on_read"),
-    "columns by ids, merge on read": partial(_golden, "mor_schema_on_read"),
+    "columns by ids, without meta columns": lambda folder: _set(
+        _golden("cow_schema_on_read", folder), **{"hoodie.populate.meta.fields": "false"}
+    ),
 }
 WITH_ROWS: dict[str, Callable[[Path], Path]] = {
     "bootstrapped with its rows": lambda folder: _set(_own(folder), **{"hoodie.bootstrap.base.path": "file:/elsewhere"}),

@@ -13,7 +13,7 @@ Source: docs/formats/writing.md, "Files of a write"; docs/formats/timeline.md, "
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC
@@ -39,7 +39,7 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
-from pyhudi.records.column_ids import ColumnIds
+from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
 from pyhudi.records.conform import conform_table
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
@@ -125,6 +125,10 @@ class WriterSpec:
             columns=columns,
             use_positions=self.files.use_positions,
         )
+
+    def origins(self, instant_time: str) -> Mapping[str, Origin] | None:
+        """Where columns stand in files of an instant, see `ColumnIds.origins`."""
+        return None if self.ids is None else self.ids.origins(instant_time)
 
     @property
     def key_shards(self) -> int:
@@ -224,7 +228,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         incoming = _last_of_each_key(incoming)
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
     with _change_log(storage, spec, task) as log:
-        with open_base_file(storage, task.base_path, _columns_to_code(spec)) as old:
+        with open_base_file(storage, task.base_path, _columns_to_code(spec, old_name.instant_time)) as old:
             schema = _read_schema(old, spec)
             inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
             with BaseFileWriter(
@@ -240,7 +244,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
                 merger = _RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
-                for batch in _stored_batches(old, schema):
+                for batch in _stored_batches(old, schema, spec.origins(old_name.instant_time)):
                     writer.write(merger.merge(batch), keys_known=inherited is not None)
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
@@ -420,11 +424,15 @@ def stored_rows(
     return pa.table([meta[field.name] if field.name in meta else incoming.column(field.name) for field in schema], schema=schema)
 
 
-def _columns_to_code(spec: WriterSpec) -> list[str]:
-    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are filled in anew."""
+def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
+    """The columns that a merge may carry as dictionaries: keys are compared as text, and file names are filled in anew.
+
+    instant_time: of the old file; what has another name or type there is none of them.
+    """
     if not spec.files.dictionary:
         return []
-    plain = {RECORD_KEY, FILE_NAME, *(name.split(".")[0] for name in spec.keys.record_fields)}
+    moved = () if spec.ids is None else spec.ids.moved(instant_time)
+    plain = {*moved, RECORD_KEY, FILE_NAME, *(name.split(".")[0] for name in spec.keys.record_fields)}
     return [name for name in spec.stored_schema.names if name not in plain]
 
 
@@ -435,13 +443,14 @@ def _read_schema(old: pq.ParquetFile, spec: WriterSpec) -> pa.Schema:
     return coded_schema(spec.stored_schema, {name for name in coded if pa.types.is_string(spec.stored_schema.field(name).type)})
 
 
-def _stored_batches(old: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of an old file by row group, in the layout that `_read_schema` gives."""
+def _stored_batches(old: pq.ParquetFile, schema: pa.Schema, origins: Mapping[str, Origin] | None) -> Iterator[pa.Table]:
+    """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: where its columns stand."""
     present = set(old.schema_arrow.names)
-    columns = [name for name in schema.names if name in present and name != FILE_NAME]
+    wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])
+    columns = [name for name in wanted if name in present]
     for group in range(old.metadata.num_row_groups):
         rows = old.read_row_group(group, columns=columns, use_threads=False)
-        yield conform_table(rows, schema)
+        yield conform_table(by_ids(rows, origins, schema), schema)
 
 
 def _last_of_each_key(rows: pa.Table) -> pa.Table:

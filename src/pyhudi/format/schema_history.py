@@ -19,9 +19,10 @@ Source: docs/formats/timeline.md, "Other files of a table".
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -96,6 +97,39 @@ def decode_schema_history(data: bytes) -> tuple[VersionedSchema, ...]:
 def decode_schema(text: str) -> VersionedSchema:
     """One schema, as a commit carries it under `latest_schema`.  Raises CorruptData."""
     return _schema(_load(text))
+
+
+def encode_schema(schema: VersionedSchema) -> str:
+    """One schema, as a commit carries it under `latest_schema`."""
+    return json.dumps(_document(schema), separators=(",", ":"), ensure_ascii=False)
+
+
+def encode_schema_history(schemas: Iterable[VersionedSchema]) -> bytes:
+    """What a completed schemacommit holds.  schemas: newest first."""
+    return f'{{"schemas":[{",".join(map(encode_schema, schemas))}]}}'.encode()
+
+
+def _document(schema: VersionedSchema) -> dict[str, Any]:
+    numbers = {"max_column_id": schema.max_column_id, "version_id": schema.version_id}
+    return {**numbers, **_type_document(RecordType(schema.columns))}
+
+
+def _type_document(kind: ColumnType) -> Any:
+    if isinstance(kind, str):
+        return kind
+    if isinstance(kind, RecordType):
+        return {"type": "record", "fields": [_column_document(column) for column in kind.columns]}
+    if isinstance(kind, ArrayType):
+        element = {"element_id": kind.element_id, "element": _type_document(kind.element)}
+        return {"type": "array", **element, "element_optional": kind.element_optional}
+    key = {"key_id": kind.key_id, "key": _type_document(kind.key)}
+    value = {"value_id": kind.value_id, "value": _type_document(kind.value), "value_optional": kind.value_optional}
+    return {"type": "map", **key, **value}
+
+
+def _column_document(column: Column) -> dict[str, Any]:
+    head = {"id": column.column_id, "name": column.name, "optional": column.optional, "type": _type_document(column.type)}
+    return head if column.doc is None else {**head, "doc": column.doc}
 
 
 def ids_of(kind: ColumnType) -> Iterator[int]:

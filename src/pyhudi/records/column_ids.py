@@ -18,6 +18,7 @@ Source: docs/formats/reading.md, "Columns by ids".
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -254,8 +255,9 @@ def numbered(schema: pa.Schema, version_id: int = 0) -> VersionedSchema:
 
 
 def reconciled(held: VersionedSchema, schema: pa.Schema, version_id: int, first_id: int | None = None) -> VersionedSchema:
-    """The ids of a schema that was written by names after one with ids: the columns of both keep theirs, the others get new ones.
+    """The ids of a schema that follows one with ids by names: columns of the same name keep theirs, the others get new ones.
 
+    So does a column whose type the values of its former one do not become: it is another column.
     schema: with meta columns.  first_id: the first new one; the one after the highest ever given when None.
     """
     counter = _Counter(held.max_column_id + 1 if first_id is None else first_id)
@@ -273,7 +275,8 @@ class _Counter:
 
 
 def _match_columns(held: Sequence[Column], fields: Sequence[pa.Field], counter: _Counter) -> tuple[Column, ...]:
-    by_name = {column.name: column for column in held}
+    types = {field.name: field.type for field in fields}
+    by_name = {column.name: column for column in held if column.name in types and _becomes(column.type, types[column.name])}
     ids = [by_name[field.name].column_id if field.name in by_name else counter.take() for field in fields]
     columns = []
     for field, column_id in zip(fields, ids, strict=True):
@@ -299,7 +302,45 @@ def _match_type(held: ColumnType | None, type_: pa.DataType, counter: _Counter) 
         key_id, value_id = (counter.take(), counter.take()) if known is None else (known.key_id, known.value_id)
         value = _match_type(None if known is None else known.value, type_.item_type, counter)
         return MapType(key_id, "string", value_id, value, type_.item_field.nullable)
-    return type_word(type_)
+    word = type_word(type_)
+    return held if isinstance(held, str) and held in _SAME_AS.get(word, ()) else word
+
+
+def _becomes(held: ColumnType, type_: pa.DataType) -> bool:
+    """Whether a column of a type may have the other from now on; what is below nested ones is asked apart."""
+    types = pa.types
+    if isinstance(held, RecordType):
+        return types.is_struct(type_)
+    if isinstance(held, ArrayType):
+        return types.is_list(type_)
+    if isinstance(held, MapType):
+        return types.is_map(type_)
+    return not types.is_nested(type_) and may_become(held, type_word(type_))
+
+
+def may_become(held: str, word: str) -> bool:
+    """Whether Hudi lets a column of one plain type have another.  Source: docs/formats/reading.md, "Columns by ids"."""
+    if held == word or held in _SAME_AS.get(word, ()):
+        return True
+    old, new = (_DECIMAL.fullmatch(text) for text in (held, word))
+    if old is not None and new is not None:
+        (precision, scale), (wider, longer) = map(int, old.groups()), map(int, new.groups())
+        return longer >= scale and wider - longer >= precision - scale
+    return (word if new is None else "decimal") in _FOLLOWED_BY.get(held if old is None else "decimal", ())
+
+
+_DECIMAL = re.compile(r"decimal\(([0-9]+), ([0-9]+)\)")
+_SAME_AS: Mapping[str, tuple[str, ...]] = {"string": ("uuid",)}
+_FOLLOWED_BY: Mapping[str, tuple[str, ...]] = {
+    "int": ("long", "float", "double", "decimal", "string"),
+    "long": ("float", "double", "decimal", "string"),
+    "float": ("double", "decimal", "string"),
+    "double": ("decimal", "string"),
+    "decimal": ("string",),
+    "date": ("string",),
+    "string": ("date", "decimal", "binary"),
+    "binary": ("string",),
+}
 
 
 def type_word(type_: pa.DataType) -> str:

@@ -14,15 +14,19 @@ Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.instants import Instant
+from pyhudi.format.instants import Action, Instant, State, parse_instant_file
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.paths import SCHEMA_FOLDER
-from pyhudi.format.schema_history import VersionedSchema, decode_schema, decode_schema_history
+from pyhudi.format.paths import SCHEMA_FOLDER, join_path
+from pyhudi.format.schema_history import VersionedSchema, decode_schema, decode_schema_history, encode_schema_history
 from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, identified, reconciled, same_columns
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
@@ -35,8 +39,56 @@ _SCHEMA_COMMIT = ".schemacommit"
 CommitReader = Callable[[TimelineStore, Instant], CommitMetadata]
 
 
-def load_column_ids(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnIds | None:
-    """The ids of the table's columns at the end of a timeline; None for a table that has no history of them.
+@dataclass(frozen=True, slots=True)
+class WrittenColumns:
+    """The columns of a write, of which its commit has to speak.
+
+    basis: what held when the write was planned; schema: what its commit carries; changes: whether the write makes another schema
+    of it.  ids: by which its tasks read.
+    """
+
+    basis: VersionedSchema
+    schema: VersionedSchema
+    changes: bool
+    ids: ColumnIds
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnHistory:
+    """The columns of a table over time.
+
+    ids: for whoever reads files.  entries: the schemas of the history that count, newest first.  found: aligned with the starts
+    of `ids`, the same schemas as the table's files say them.  held: the newest that stands in the history or a commit.
+    """
+
+    ids: ColumnIds
+    entries: tuple[VersionedSchema, ...]
+    found: tuple[VersionedSchema, ...]
+    held: VersionedSchema
+
+    def at(self, instant_time: str) -> VersionedSchema:
+        """The schema that held at a request time, as the table's files say it."""
+        return self.found[bisect_right(self.ids.starts, instant_time) - 1]
+
+    def written(self, instant_time: str, data_schema: pa.Schema) -> WrittenColumns:
+        """What a write at an instant is to say that leaves the table with these columns, without meta columns."""
+        # An id that was ever given is not given again, whatever the newest schema says.
+        highest = max(schema.max_column_id for schema in (self.held, *self.entries))
+        basis = self.at(instant_time)
+        own = reconciled(replace(self.held, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
+        if own.columns == basis.columns:
+            return WrittenColumns(basis, self.held, False, self.ids)
+        return self.changed(instant_time, own)
+
+    def changed(self, instant_time: str, own: VersionedSchema) -> WrittenColumns:
+        """What an instant is to say that gives the table another schema."""
+        distinct = identified((*self.found, own))
+        ids = ColumnIds(distinct[-1], (*self.ids.starts, instant_time), distinct)
+        return WrittenColumns(self.at(instant_time), own, True, ids)
+
+
+def load_column_history(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnHistory | None:
+    """The columns of a table up to the end of a timeline; None for a table that has no history of them.
 
     timeline: loaded where the table has a history and None is given.  read: the metadata of a completed write.
     Raises CorruptData for a history that is damaged, Unsupported where the real Hudi has numbered the columns anew.
@@ -50,12 +102,36 @@ def load_column_ids(context: TableContext, timeline: Timeline | None, read: Comm
         return None
     starts: list[str] = []
     schemas: list[VersionedSchema] = []
-    for start, schema in _over_time(context.timeline, timeline, history, read):
+    known = history[0]
+    for start, schema, is_known in _over_time(context.timeline, timeline, history, read):
+        known = schema if is_known else known
         if not schemas or not same_columns(schemas[-1], schema):
             starts.append(start)
             schemas.append(schema)
     distinct = identified(schemas)
-    return ColumnIds(distinct[-1], tuple(starts), distinct)
+    entries = tuple(history[version] for version in sorted(history, reverse=True))
+    return ColumnHistory(ColumnIds(distinct[-1], tuple(starts), distinct), entries, tuple(schemas), known)
+
+
+def store_history(held: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]) -> None:
+    """Write the history beside an instant that is about to complete.
+
+    held: the table under its lock; completion_time: of the history, before that of the instant; schemas: newest first.
+    """
+    requested = Instant(instant_time, Action.SCHEMACOMMIT, State.REQUESTED)
+    files = (requested, replace(requested, state=State.INFLIGHT))
+    done = Instant(instant_time, Action.SCHEMACOMMIT, State.COMPLETED, completion_time)
+    for instant in files:
+        held.storage.put(join_path(SCHEMA_FOLDER, instant.file_name()), b"")
+    held.storage.put(join_path(SCHEMA_FOLDER, done.file_name()), encode_schema_history(schemas))
+
+
+def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
+    """Delete histories of instants that left the timeline; the newest one says all that they said."""
+    files = {info.path: parse_instant_file(info.name) for info in context.storage.list(SCHEMA_FOLDER).files}
+    newest = max((path for path in files if path.endswith(_SCHEMA_COMMIT)), default="")
+    old = [path for path, instant in files.items() if instant is not None and timeline.is_before_start(instant.request_time)]
+    context.storage.delete([path for path in old if path != newest])
 
 
 def _load_history(context: TableContext, timeline: Timeline, files: Sequence[FileInfo]) -> Mapping[int, VersionedSchema]:
@@ -81,9 +157,9 @@ def _sets_columns(metadata: CommitMetadata) -> bool:
 
 def _over_time(
     store: TimelineStore, timeline: Timeline, history: Mapping[int, VersionedSchema], read: CommitReader
-) -> Iterator[tuple[str, VersionedSchema]]:
-    """From when which schema holds, oldest first; the same may come again."""
-    yield "", history[0]
+) -> Iterator[tuple[str, VersionedSchema, bool]]:
+    """From when which schema holds, oldest first, and whether the table's files say it; the same may come again."""
+    yield "", history[0], True
     held = history[0]
     made = sorted(version for version in history if version)
     by_names = False
@@ -91,7 +167,7 @@ def _over_time(
     for instant in timeline.completed_writes():
         while made and str(made[0]) <= instant.request_time:
             held = history[made.pop(0)]
-            yield str(held.version_id), held
+            yield str(held.version_id), held, True
         metadata = read(store, instant)
         if not _sets_columns(metadata) or (held.version_id == 0 and LATEST_SCHEMA_KEY not in metadata.extra_metadata):
             continue
@@ -110,9 +186,9 @@ def _over_time(
             known = reconciled(held, columns, int(instant.request_time), fresh)
             fresh = max(fresh, known.max_column_id + 1)
             held = known if not same_columns(held, known) else held
-        yield instant.request_time, held
+        yield instant.request_time, held, bool(text)
     for version in made:
-        yield str(version), history[version]
+        yield str(version), history[version], True
 
 
 def _decoded(store: TimelineStore, instant: Instant, text: str) -> VersionedSchema:

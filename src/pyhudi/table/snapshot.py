@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,7 +34,7 @@ from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.closed import check_commit_open, check_open
-from pyhudi.table.column_history import load_column_ids
+from pyhudi.table.column_history import ColumnHistory, load_column_history
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
@@ -99,13 +99,14 @@ class TableSchema:
 class Snapshot:
     """A table at one moment.
 
-    schema: the columns that its files hold; None for a table without commits that was created without a schema.  ids: those of
-    these columns, None where they go by names.
+    schema: the columns that its files hold; None for a table without commits that was created without a schema.
+    history: of its columns, None where they go by names; ids: those of `schema`, by which files are read.
     """
 
     context: TableContext
     timeline: Timeline
     schema: TableSchema | None
+    history: ColumnHistory | None
     ids: ColumnIds | None
     slicing: SlicingState
     listing: FileListing
@@ -132,6 +133,16 @@ class Snapshot:
     def path_fields(self) -> pa.Schema:
         """The columns that readers see after those of the files, whose values paths alone tell; see `load_path_fields`."""
         return load_path_fields(self.config, self.schema)
+
+    def with_columns_of(self, time: str) -> Snapshot:
+        """The same rows in the columns that held at a request time, where columns have ids.
+
+        What a service writes has the time of its plan, and is read by the columns of that time.
+        """
+        if self.ids is None:
+            return self
+        schema = load_schema_as_of(self.context.timeline, self.timeline, self.config, time, by_ids=True)
+        return replace(self, schema=schema, ids=self.ids.asked_at(time))
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
         """All file groups of the partitions.  Raises SnapshotOutdated when files may be gone that the state counts."""
@@ -220,7 +231,8 @@ def load_snapshot(
 def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
     store = context.timeline
     check_open(context, timeline)
-    ids = load_column_ids(context, timeline, read_commit)
+    history = load_column_history(context, timeline, read_commit)
+    ids = None if history is None else history.ids
     by_ids = ids is not None
     if as_of is None:
         schema = load_schema(store, timeline, context.config, by_ids=by_ids)
@@ -237,6 +249,7 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
         context=context,
         timeline=timeline,
         schema=schema,
+        history=history,
         ids=ids,
         slicing=SlicingState(
             timeline,

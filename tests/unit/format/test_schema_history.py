@@ -13,7 +13,10 @@ from pyhudi.format.schema_history import (
     MapType,
     RecordType,
     VersionedSchema,
+    decode_schema,
     decode_schema_history,
+    encode_schema,
+    encode_schema_history,
 )
 
 COLUMNS = (
@@ -41,6 +44,8 @@ def history(*schemas: str) -> bytes:
 
 def test_one_schema() -> None:
     assert decode_schema_history(history(TEXT)) == (SCHEMA,)
+    assert decode_schema(TEXT) == SCHEMA and encode_schema(SCHEMA) == TEXT
+    assert encode_schema_history([SCHEMA, SCHEMA]) == history(TEXT, TEXT)
 
 
 def test_history() -> None:

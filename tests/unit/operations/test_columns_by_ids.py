@@ -9,11 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata
+from pyhudi.operations.action.transaction import Transaction
+from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
 
 CASES = ["cow_schema_on_read", "mor_schema_on_read"]
@@ -157,8 +160,98 @@ def test_a_schema_of_a_change_that_died_does_not_count(tmp_path: Path) -> None:
     assert table.scan().to_arrow().equals(expected)
 
 
-def test_no_rows_are_written_to_such_a_table_yet(tmp_path: Path) -> None:
+def new_rows(**columns: list[Any]) -> pa.Table:
+    return pa.table({"ts": [9] * len(columns["id"]), **columns})
+
+
+def by_id(table: Table) -> dict[str, dict[str, Any]]:
+    return {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_writes_and_services_keep_the_ids(name: str, tmp_path: Path) -> None:
+    """Old rows are rewritten by upserts, compaction, log compaction and clustering: no value comes from another column."""
+    table = Table(open_golden(name, tmp_path).path)
+    expected = by_id(table)
+    inserted = times(table)[0]
+    before = table.scan(as_of=inserted).to_arrow().sort_by("id")
+    table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
+    expected["t001"] = {"id": "t001", "driver": "new", "city": "berlin", "fare": 1.5, "ts": 9}
+    assert by_id(table) == expected
+    more = new_rows(id=["t002"], driver=["other"], city=["chicago"], fare=[2.5], rider=["brought again"])
+    table.upsert(more)
+    expected = {key: {**row, "rider": None} for key, row in expected.items()}
+    expected["t002"] = {"id": "t002", "driver": "other", "city": "chicago", "fare": 2.5, "ts": 9, "rider": "brought again"}
+    assert by_id(table) == expected
+    table.delete(pa.table({"id": ["t003"], "ts": [9], "city": ["amsterdam"]}))
+    del expected["t003"]
+    if name.startswith("mor"):
+        table.upsert(new_rows(id=["t002"], driver=["third"], city=["chicago"], fare=[2.5], rider=["again"]))
+        expected["t002"].update(driver="third", rider="again")
+        table.log_compact(options={"hoodie.log.compaction.blocks.threshold": "1"})
+        assert by_id(table) == expected
+        table.compact()
+    assert by_id(table) == expected
+    table.cluster()
+    assert by_id(table) == expected
+    assert table.validate().ok
+    assert table.scan(as_of=inserted).to_arrow().sort_by("id").equals(before)
+    schema = json.loads(newest(table).extra_metadata[LATEST_SCHEMA_KEY])
+    ids = {column["name"]: column["id"] for column in schema["fields"]}
+    assert (ids["driver"], ids["fare"], ids["rider"], schema["max_column_id"]) == (7, 10, 11, 11)
+
+
+def newest(table: Table) -> CommitMetadata:
+    """What the newest commit says."""
+    return read_commit(table.context.timeline, table.timeline().completed_writes()[-1])
+
+
+def test_every_commit_carries_the_schema_and_the_history(tmp_path: Path) -> None:
+    path = open_golden("cow_schema_on_read", tmp_path).path
+    table = Table(path)
+    text, entries = newest(table).extra_metadata[LATEST_SCHEMA_KEY], json.loads(history_file(path).read_bytes())["schemas"]
+    table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
+    assert newest(table).extra_metadata[LATEST_SCHEMA_KEY] == text
+    done = table.timeline().completed_writes()[-1]
+    (file,) = (path / ".hoodie" / ".schema").glob(f"{done.request_time}_*")
+    assert json.loads(file.read_bytes())["schemas"] == entries
+    assert done.completion_time is not None and file.name.partition("_")[2].partition(".")[0] < done.completion_time
+    table.delete_partitions("berlin")
+    assert newest(table).extra_metadata[LATEST_SCHEMA_KEY] == text
+
+
+def test_a_write_that_is_rolled_back_takes_its_schema_along(tmp_path: Path) -> None:
     table = Table(open_golden("cow_schema_on_read", tmp_path).path)
-    rows = table.scan().to_arrow()
-    with pytest.raises(Unsupported, match="read, and not written"):
-        table.upsert(rows)
+    expected = by_id(table)
+    table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5], more=[1]))
+    table.rollback(times(table)[-1])
+    assert by_id(table) == expected
+    table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5], other=["one"]))
+    assert by_id(table)["t001"]["other"] == "one"
+
+
+def test_a_change_of_columns_that_lands_while_a_write_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was requested before the write, which is planned again with the columns of now."""
+    path = open_golden("mor_schema_on_read", tmp_path).path
+    table = Table(path)
+    (file,) = (path / ".hoodie" / "timeline").glob(f"{times(table)[-1]}_*")
+    held = file.read_bytes()
+    file.unlink()
+    original = Transaction.begin
+
+    def begun(*arguments: Any, **named: Any) -> Transaction:
+        made = original(*arguments, **named)
+        file.write_bytes(held)
+        return made
+
+    monkeypatch.setattr(Transaction, "begin", begun)
+    rows = new_rows(id=["t001"], driver=["new"], city=["berlin"])
+    result = table.upsert(rows, options={"hoodie.write.set.null.for.missing.columns": "true"})
+    assert result.conflict_retries == 1
+    assert by_id(table)["t001"] == {"id": "t001", "ts": 9, "driver": "new", "city": "berlin", "fare": None}
+
+
+def test_a_partial_update_is_refused(tmp_path: Path) -> None:
+    table = Table(open_golden("mor_schema_on_read", tmp_path).path)
+    with pytest.raises(Unsupported, match="partial update"):
+        table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"]), partial=True)

@@ -176,3 +176,11 @@ def test_a_column_that_came_by_name_is_the_one_that_gets_an_id_later() -> None:
     ids = identified((first, between, later))
     assert same_columns(ids[1], ids[2])
     assert ColumnIds(ids[-1], ("", "5", "6"), ids).origins("5") is None
+
+
+def test_a_column_of_another_kind_of_value_is_another_column() -> None:
+    first = numbered(pa.schema([("a", pa.string()), ("d", pa.decimal128(6, 2)), ("n", pa.int32())]))
+    after = reconciled(first, pa.schema([("a", pa.bool_()), ("d", pa.decimal128(7, 3)), ("n", pa.int64())]), 2)
+    assert [column.column_id for column in after.columns] == [3, 1, 2] and after.max_column_id == 3
+    narrower = reconciled(first, pa.schema([("a", pa.string()), ("d", pa.decimal128(6, 3)), ("n", pa.float32())]), 2)
+    assert [column.column_id for column in narrower.columns] == [0, 3, 2]

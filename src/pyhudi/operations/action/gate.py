@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pyhudi.errors import Unsupported
+from pyhudi.format.metadata.partitions import EXPRESSION_INDEX_PREFIX, SECONDARY_INDEX_PREFIX
 from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.table.closed import check_omission, check_open
-from pyhudi.table.column_history import load_column_ids
+from pyhudi.table.column_history import load_column_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_path_fields, load_schema, read_commit
 
@@ -25,7 +26,7 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
             f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
         )
     check_open(context)
-    check_goes_by_names(context)
+    _check_ids_kept(context)
     if config.bootstrap_base_path:
         raise Unsupported(f"the table at {uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written")
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
@@ -50,9 +51,32 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
 
 
 def check_goes_by_names(context: TableContext) -> None:
-    """Raises Unsupported for a table whose columns go by ids, which is read and not written."""
-    if load_column_ids(context, None, read_commit) is not None:
+    """Raises Unsupported for a table whose columns go by ids, which stays of its version."""
+    if load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
             f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable), and its columns go by ids; such "
-            "tables are read, and not written"
+            "tables are not taken to another version"
+        )
+
+
+def _check_ids_kept(context: TableContext) -> None:
+    """Raises Unsupported for a table whose columns go by ids, where PyHudi would go by names."""
+    if load_column_history(context, None, read_commit) is None:
+        return
+    config = context.config
+    partitions = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+    by_name = [name for name in partitions if name.startswith((SECONDARY_INDEX_PREFIX, EXPRESSION_INDEX_PREFIX))]
+    without = (
+        "it has no meta columns"
+        if not config.populate_meta_fields
+        else f"it has the index {by_name[0]}, which goes by names"
+        if by_name
+        else "it leaves partition columns out of its files"
+        if config.path_columns
+        else None
+    )
+    if without is not None:
+        raise Unsupported(
+            f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable): its columns go by ids, and "
+            f"{without}; such tables are read, and not written"
         )

@@ -249,7 +249,7 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
     def run(self, transaction: Transaction) -> Run:
         context, time, phases = self.context, transaction.instant_time, Phases(self.context.env)
         with taken_back_on_error(transaction):
-            snapshot = load_snapshot(context)
+            snapshot = load_snapshot(context).with_columns_of(time)
             if snapshot.schema is None:
                 raise TableState(f"the table at {context.storage.uri} has no schema")
             rewrite = self.load(snapshot, time)

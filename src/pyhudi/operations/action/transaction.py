@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 
 from pyhudi.errors import CommitUnknown, HudiError, Internal, StorageUnavailable, TableState, WriteConflict
 from pyhudi.execute.write_base import WriteStatus
-from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro.container import seal_container
 from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.names import is_shared_file_id
+from pyhudi.format.schema_history import VersionedSchema, encode_schema
 from pyhudi.operations.action.foreign_writers import refuse_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import (
@@ -45,6 +46,7 @@ from pyhudi.plan.conflicts import (
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
+from pyhudi.table.column_history import WrittenColumns, drop_older_histories, load_column_history, store_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import load_archived_commits, load_rollback_targets, load_schema, read_commit
@@ -100,6 +102,7 @@ class Transaction:
 
     instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
     inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
+    columns: what a write says of its columns when it has been planned, where these have ids.
     """
 
     context: TableContext
@@ -111,6 +114,7 @@ class Transaction:
     completed: Instant | None = field(default=None)
     publishing: bool = field(default=False)
     inflight_ms: int | None = field(default=None)
+    columns: WrittenColumns | None = field(default=None)
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -184,19 +188,23 @@ class Transaction:
                 if met is not None:
                     refuse_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, groups)
                 self._check_conflicts(now, start, groups, shares_groups=shares_groups, followed=followed)
-                if start.schema is not None:
-                    metadata = self._with_schema(metadata, start.schema, now)
+            metadata, history = self._with_ids(metadata, now)
+            if history is None and start is not None and start.schema is not None:
+                metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(held, metadata)
             if mirror is not None:
                 mirror(replace(self, context=held), metadata, now)
             elif self.context.config.metadata_partitions:
                 raise Internal(f"{self.action} would leave the metadata table of {self.context.storage.uri} behind")
             completion_time = new_instant_time(self.context, now, self.settings)
+            if history:
+                store_history(held, self.instant_time, completion_time, history)
+                completion_time = next_instant_time(self.context.env, self.context.config.zone, completion_time)
             done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
             self.context.lock.check()
             self._publish(done, metadata.encode(self.context.env.token_bytes(16)))
             self.completed = done
-        self._tidy_up()
+        self._tidy_up(now if history else None)
         return done
 
     def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId], followed: frozenset[str] = frozenset()) -> None:
@@ -263,14 +271,56 @@ class Transaction:
         else:
             self.heartbeat.stop(delete=False)
 
-    def _tidy_up(self) -> None:
+    def _tidy_up(self, now: Timeline | None) -> None:
+        """now: the timeline before it completed, where it wrote a history of columns."""
         # The commit stands.  What cannot be removed now, the next writer finds beside a completed instant and removes.
         try:
+            if now is not None:
+                drop_older_histories(self.context, now)
             Markers(self.context.storage, self.instant_time).delete()
             self.heartbeat.stop(delete=True)
         except HudiError as error:
             self.heartbeat.stop(delete=False)
             _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
+
+    def _with_ids(self, metadata: CommitMetadata, now: Timeline) -> tuple[CommitMetadata, tuple[VersionedSchema, ...] | None]:
+        """The metadata with the ids of the table's columns, and the history to write beside it; None for columns without ids,
+        () where the history stays as it is.
+
+        What an instant wrote is read by the columns that held at its request time, so these have to be what it was planned with;
+        and the newest request time says what the columns are, so nothing may stand behind one that changes them.
+        """
+        columns, history = self.columns, load_column_history(self.context, now, lambda _, instant: self._commit_of(instant))
+        present = None if history is None else history.at(self.instant_time)
+        if history is None or present is None:
+            if columns is not None:
+                raise self._columns_conflict(now, "were planned by ids, and the change that gave them was rolled back meanwhile")
+            return metadata, None
+        extra = dict(metadata.extra_metadata)
+        if not metadata.operation.sets_schema:
+            return replace(metadata, extra_metadata={**extra, LATEST_SCHEMA_KEY: encode_schema(present)}), ()
+        if columns is None and present.version_id == 0:
+            # It began before the first change, and goes by the names of then, which are those of version 0.
+            return metadata, ()
+        if columns is None or columns.basis != present:
+            raise self._columns_conflict(now, "were changed meanwhile")
+        if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(now)):
+            raise self._columns_conflict(now, "would be changed behind a write that was requested later")
+        extra[LATEST_SCHEMA_KEY] = encode_schema(columns.schema)
+        entries = (columns.schema, *history.entries) if columns.changes else history.entries
+        return replace(metadata, extra_metadata=extra), entries
+
+    def _setting_columns(self, now: Timeline) -> Iterator[Instant]:
+        for instant in reversed(now.completed_writes()):
+            if instant.request_time > self.instant_time and self._commit_of(instant).operation.sets_schema:
+                yield instant
+
+    def _columns_conflict(self, now: Timeline, what: str) -> WriteConflict:
+        last = now.last_completed_write()
+        return WriteConflict(
+            f"{self.action} {self.instant_time} of {self.context.storage.uri}: the table's columns {what}; write the data again",
+            instants=(last.request_time,) if last else (),
+        )
 
     def _with_schema(self, metadata: CommitMetadata, start: str, now: Timeline) -> CommitMetadata:
         """The metadata with the table's present schema, where another write changed it and this one did not."""

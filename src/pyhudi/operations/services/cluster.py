@@ -417,6 +417,7 @@ def _writer_spec(
         populate_meta_fields=config.populate_meta_fields,
         rule=merge_rule(config.merge, snapshot.defaults),
         indexing=indexing_of(context, options.metadata, schema, schema),
+        ids=snapshot.ids,
     )
 
 

@@ -79,6 +79,8 @@ def _delete_partitions(
         )
         groups += rings.given_up if rings else ()
         verify = partial(rings.check_still_count, context, snapshot.timeline) if rings else None
+        history = snapshot.history
+        transaction.columns = None if history is None or schema is None else history.written(transaction.instant_time, schema)
         done = transaction.commit(metadata, start_of(snapshot), groups, mirror, verify)
     phases.end("commit")
     result = WriteResult(

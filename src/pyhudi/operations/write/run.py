@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, WriteConflict
+from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Instant
@@ -47,6 +47,7 @@ from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, ne
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_evolution import continues
+from pyhudi.table.column_history import WrittenColumns
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import check_own_folders
 from pyhudi.table.metadata.listing import choose_listing
@@ -206,7 +207,9 @@ class _Write:
         with taken_back_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
             with outdated_where_files_are_gone(snapshot):
-                spec = writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction)
+                transaction.columns = self._columns_after(snapshot, transaction)
+                ids = None if transaction.columns is None else transaction.columns.ids
+                spec = writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction, ids=ids)
                 attempt = Attempt(
                     context=self.context,
                     settings=self.settings,
@@ -243,6 +246,17 @@ class _Write:
             schema_changes=self.schemas.changes,
             seconds=self.phases.seconds,
         )
+
+    def _columns_after(self, snapshot: Snapshot, transaction: Transaction) -> WrittenColumns | None:
+        """What the write says of its columns, where these have ids."""
+        if snapshot.history is None:
+            return None
+        if self.schemas.partial:
+            raise Unsupported(
+                f"a partial update of {self.context.storage.uri}, whose columns go by ids (hoodie.schema.on.read.enable): upsert "
+                "whole rows"
+            )
+        return snapshot.history.written(transaction.instant_time, self.schemas.data_schema)
 
     def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
         batch, operation, statuses = self.settings.batch, self.shape.operation.recorded, written.statuses

@@ -12,6 +12,7 @@ from pyhudi.operations.write.early import early_conflicts
 from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
+from pyhudi.records.column_ids import ColumnIds
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, TableSchema
 
@@ -25,8 +26,13 @@ def writer_spec(
     schemas: WriteSchemas,
     snapshot: Snapshot,
     transaction: Transaction,
+    *,
+    ids: ColumnIds | None,
 ) -> WriterSpec:
-    """What all writing tasks of an attempt share.  snapshot: the state that it is planned on; transaction: its own."""
+    """What all writing tasks of an attempt share.
+
+    snapshot: the state that it is planned on; transaction: its own; ids: of the columns after it, see `ReadSpec`.
+    """
     config, files = context.config, settings.files
     if shape.routes:
         # A bucket is one file group, whatever its size.
@@ -48,6 +54,7 @@ def writer_spec(
         changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
         early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
+        ids=ids,
     )
 
 
