@@ -118,7 +118,7 @@ Effect = Callable[[Rows, Meeting, str, int], Rows]
 @dataclass(frozen=True)
 class Action:
     """act: what it does.  effect: what that does to the rows.  places: the partitions that it can be confined to; nothing for
-    what takes all of the table.  indexed: it needs a metadata table.  publishes: how the path begins that it stores at its end.
+    what takes all of the table.  indexed: it needs a metadata table.  ringed: the table is one of rings.  publishes: how the path begins that it stores at its end.
     """
 
     name: str
@@ -126,6 +126,7 @@ class Action:
     effect: Effect = lambda rows, meeting, place, who: rows
     places: str = ""
     indexed: bool = False
+    ringed: bool = False
     publishes: str = ".hoodie/timeline/"
 
 
@@ -222,15 +223,35 @@ ACTIONS = (
     ),
     Action("savepoint", lambda table, meeting, place, who: table.savepoint(meeting.older)),
     Action("indexing", lambda table, meeting, place, who: table.index.create("record_index"), indexed=True),
+    Action(
+        "resize",
+        lambda table, meeting, place, who: table.cluster(
+            options={"hoodie.clustering.plan.strategy.partition.regex.pattern": place}
+        ),
+        places="ab",
+        ringed=True,
+    ),
     Action("downgrade", lambda table, meeting, place, who: table.downgrade(), publishes=".hoodie/hoodie.properties"),
 )
 BY_NAME = {action.name: action for action in ACTIONS}
 
 
+RINGED: Mapping[str, object] = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    "hoodie.bucket.index.num.buckets": 1,
+    "hoodie.bucket.index.max.num.buckets": 2,
+    "hoodie.bucket.index.merge.threshold": 0.0,
+    "hoodie.parquet.max.file.size": 100,
+    "hoodie.clustering.updates.strategy": "SparkConsistentBucketDuplicateUpdateStrategy",
+}
+"""The table in which others meet a resize: a node in each partition, which splits, and writes that copy for it."""
+
+
 @cache
-def _made(kind: str, indexed: bool) -> Meeting:
+def _made(kind: str, indexed: bool, ringed: bool) -> Meeting:
     """Three commits of partition a and two of b, a file group in each; a compaction in between, so that a clean has work."""
-    world = World(kind, {**OPTIONS, "hoodie.metadata.enable": indexed})
+    world = World(kind, {**OPTIONS, **(RINGED if ringed else {}), "hoodie.metadata.enable": indexed})
     world.upsert({"k0": 0, "k2": 2, "k1": 1, "k3": 3})
     world.upsert({"k0": 4, "k1": 5})
     if kind == "mor":
@@ -245,7 +266,7 @@ def _made(kind: str, indexed: bool) -> Meeting:
 
 def meeting_of(kind: str, *actions: Action) -> Meeting:
     """A meeting for these actions."""
-    return _made(kind, any(action.indexed for action in actions)).copy()
+    return _made(kind, any(action.indexed for action in actions), any(action.ringed for action in actions)).copy()
 
 
 @dataclass(frozen=True)
@@ -265,7 +286,8 @@ def meet(kind: str, first: Action, second: Action, point: Point, *, same: bool) 
     """Let two actions meet on the same file group, or on different ones; None where the first has no such point."""
     meeting = meeting_of(kind, first, second)
     places = places_of(first, second, same=same)
-    at = _step_of(kind, first, places[0], point, indexed=meeting.world.options["hoodie.metadata.enable"] is True)
+    indexed, ringed = any(a.indexed for a in (first, second)), any(a.ringed for a in (first, second))
+    at = _step_of(kind, first, places[0], point, indexed=indexed, ringed=ringed)
     if at is None:
         return None
     run, before = meeting.world, dict(meeting.world.rows)
@@ -348,9 +370,9 @@ def _ending_of(act: Callable[[], Any]) -> tuple[Ending, str]:
 
 
 @cache
-def _step_of(kind: str, action: Action, place: str, point: Point, *, indexed: bool) -> int | None:
+def _step_of(kind: str, action: Action, place: str, point: Point, *, indexed: bool, ringed: bool) -> int | None:
     """The number of the step before which an action stands at a point of its life, when nobody is beside it."""
-    meeting = _made(kind, indexed).copy()
+    meeting = _made(kind, indexed, ringed).copy()
     stop = Stop(publishes=action.publishes)
     table = meeting.world.table
     table._open.context = stop.context(table.context)

@@ -12,57 +12,69 @@ from collections.abc import Mapping
 
 SAME: Mapping[str, str] = {
     "upsert": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
+        "1-anew+2-refused"
     ),
-    "insert": ("both both both both both both both 2-idle both both both 2-refused 1-anew both 1-anew 2-refused"),
+    "insert": ("both both both both both both both 2-idle both both both 2-refused 1-anew both 1-anew 2-idle 2-refused"),
     "delete": (
-        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
+        "1-anew+2-refused"
     ),
     "insert_overwrite": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
+        "1-anew+2-refused"
     ),
     "insert_overwrite_table": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
+        "1-anew+2-refused"
     ),
     "delete_partitions": (
-        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew+2-refused"
+        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
+        "1-anew+2-refused"
     ),
     "compaction": (
-        "both both both 2-refused 2-refused 2-refused 2-yields 2-idle 2-idle both both 2-refused 1-yields both both 2-refused"
+        "both both both 2-refused 2-refused 2-refused 2-yields 2-idle 2-idle both both 2-refused 1-yields both both "
+        "2-idle 2-refused"
     ),
     "log compaction": (
-        "both both both 1-yields 1-yields 1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields both both 2-refused"
+        "both both both 1-yields 1-yields 1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields both both "
+        "2-idle 2-refused"
     ),
     "clustering": (
-        "2-refused both 2-refused 2-refused 2-refused 2-refused 2-idle 2-idle "
-        "2-idle both both 2-refused 1-yields both 1-yields 2-refused"
+        "2-refused both 2-refused 2-refused 2-refused 2-refused 2-idle 2-idle 2-idle both both 2-refused 1-yields both "
+        "1-yields 2-idle 2-refused"
     ),
-    "clean": ("both both both both both both both both both 2-idle both both 2-refused 2-refused both 1-idle"),
-    "archive": ("both both both both both both both both both both 1-idle both both both 1-idle 1-idle"),
-    "rollback": ("both both both both both both both 2-idle both both both both both both both both"),
+    "clean": ("both both both both both both both both both 2-idle both both 2-refused 2-refused both both 1-idle"),
+    "archive": ("both both both both both both both both both both 1-idle both both both 1-idle both 1-idle"),
+    "rollback": ("both both both both both both both 2-idle both both both both both both both both both"),
     "restore": (
-        "2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused "
-        "2-refused 2-refused 2-idle both/2-refused both 2-refused 2-refused 2-refused"
+        "2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-idle "
+        "both/2-refused both 2-refused 2-refused 2-refused 2-refused"
     ),
-    "savepoint": ("both both both both both both both both both 1-refused both both both 1-refused both 1-refused"),
-    "indexing": ("both both both both both both both both both both 2-idle both 1-refused both 2-refused 2-refused"),
+    "savepoint": ("both both both both both both both both both 1-refused both both both 1-refused both both 1-refused"),
+    "indexing": ("both both both both both both both both both both 2-idle both 1-refused both 2-refused both 2-refused"),
+    "resize": (
+        "both both both 2-refused 2-refused 2-refused 2-idle 2-idle 2-idle both both 2-refused 1-yields both 1-yields "
+        "2-idle 2-refused"
+    ),
     "downgrade": (
         "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
-        "2-idle/both both both 2-refused 1-refused both both 2-refused/1-refused"
+        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused"
     ),
 }
 """On the same file groups; what takes all of a table always does."""
 
 DIFFERENT: Mapping[str, str] = {
-    "upsert": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
-    "insert": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
-    "delete": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
-    "insert_overwrite": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
-    "delete_partitions": ("both both both both - both both 2-idle both - - 2-refused - - - -"),
-    "compaction": ("both both both both - both both both both - - both - - - -"),
-    "log compaction": ("both both both both - both both - both - - - - - - -"),
-    "clustering": ("both both both both - both both both both - - both/1-yields - - - -"),
-    "rollback": ("both both both both - both both - both - - - - - - -"),
+    "upsert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle -"),
+    "insert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle -"),
+    "delete": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle -"),
+    "insert_overwrite": ("both both both both - both both 2-idle both - - 2-refused - - - both -"),
+    "delete_partitions": ("both both both both - both both 2-idle both - - 2-refused - - - both -"),
+    "compaction": ("both both both both - both both both both - - both - - - both -"),
+    "log compaction": ("both both both both - both both - both - - - - - - 2-idle -"),
+    "clustering": ("both both both both - both both both both - - both/1-yields - - - both -"),
+    "rollback": ("both both both both - both both - both - - - - - - both -"),
+    "resize": ("both both both both - both both both both - - both - - - both -"),
 }
 """On different file groups, of those that can be confined to some."""
 
