@@ -20,6 +20,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from importlib import metadata
@@ -41,6 +42,7 @@ from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings, preview_clean
 from pyhudi.operations.services.compact import CompactSettings
+from pyhudi.operations.services.resizing import leaves_buckets
 from pyhudi.operations.services.settings import COMPACT_INLINE
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
@@ -336,6 +338,18 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
     except HudiError as error:
         yield Finding(Severity.ERROR, "services", f"cannot be planned: {error}", "repair that first, then ask again")
     for instant in timeline.pending(*SERVICE_ACTIONS):
+        lost = False
+        with suppress(HudiError):
+            # A plan that cannot be read is told of by the state.
+            lost = instant.action is Action.CLUSTERING and leaves_buckets(context, instant)
+        if lost:
+            finding = (
+                f"clustering {instant.request_time} would take records out of the file groups of their buckets, where no write "
+                "finds them, and writes to these wait for it"
+            )
+            remedy = f"drop it: Table.unschedule_clustering({instant.request_time!r})"
+            yield Finding(Severity.ERROR, "services", finding, remedy)
+            continue
         waited_ms = now_ms - parse_instant_time(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
             command = "cluster" if instant.action is Action.CLUSTERING else "compact"

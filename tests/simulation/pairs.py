@@ -118,7 +118,8 @@ Effect = Callable[[Rows, Meeting, str, int], Rows]
 @dataclass(frozen=True)
 class Action:
     """act: what it does.  effect: what that does to the rows.  places: the partitions that it can be confined to; nothing for
-    what takes all of the table.  indexed: it needs a metadata table.  ringed: the table is one of rings.  publishes: how the path begins that it stores at its end.
+    what takes all of the table.  indexed: it needs a metadata table.  ringed: the table is one of rings.  publishes: how the path
+    begins that it stores at its end.
     """
 
     name: str

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from pyhudi import Table
 from pyhudi.doctor import diagnose, java_version, worker_findings
+from pyhudi.errors import TableState
+from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment
 
@@ -130,3 +134,29 @@ def test_the_wrong_interpreter_and_java_are_named(tmp_path: Path, monkeypatch: p
     found = {one.check: one for one in diagnose().found}
     assert "Java 11 is too old" in found["java"].finding
     assert "workers" not in found
+
+
+@pytest.mark.parametrize("engine", ["SIMPLE", "CONSISTENT_HASHING"])
+def test_a_clustering_that_leaves_buckets(tmp_path: Path, engine: str) -> None:
+    """As a writer plans it that does not know how the table is bucketed; writes wait for it, and nobody should carry it out."""
+    more: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": engine}
+    table = make(tmp_path / "t", "mor", **more)
+    assert of_table(table) == []
+    slices = tuple(
+        SliceInfo(file_id=row["file_id"], partition_path=row["partition"]) for row in table.inspect.file_slices().to_pylist()
+    )
+    plan = ClusteringPlan(input_groups=(ClusteringGroup(slices=slices),), strategy=ClusteringStrategy())
+    time = table.timeline().latest_time()
+    planned = str(int(time) + 1)
+    table.context.timeline.request(planned, Action.CLUSTERING, RequestedReplaceMetadata.of_clustering(plan).encode())
+    (found,) = [one for one in diagnose(table).found if one.check == "services"]
+    assert "out of the file groups of their buckets" in found.finding
+    assert f"unschedule_clustering({planned!r})" in found.remedy
+    with pytest.raises(TableState, match=planned):
+        table.upsert(ROWS)
+    if engine == "CONSISTENT_HASHING":
+        with pytest.raises(TableState, match="out of the nodes"):
+            table.cluster(planned)
+    table.unschedule_clustering(planned)
+    table.upsert(ROWS)
+    assert of_table(table) == []
