@@ -23,6 +23,25 @@ def test_script_of_rings(spark: SparkSession, tmp_path: Path) -> None:
     run_script(Checked.create(tmp_path / "t", "mor", RINGS, spark.createDataFrame))
 
 
+def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Path) -> None:
+    options = {
+        "hoodie.clustering.updates.strategy": "SparkConsistentBucketDuplicateUpdateStrategy",
+        "hoodie.bucket.index.max.num.buckets": 8,
+        "hoodie.bucket.index.merge.threshold": 0.0,
+        "hoodie.parquet.max.file.size": 100,
+        "hoodie.compact.inline": False,
+    }
+    checked = Checked.create(tmp_path / "t", "mor", RINGS, spark.createDataFrame, **options)
+    checked.upsert(*(row(key, f"p{key % 2}", 1) for key in range(12)))
+    planned = checked.table.schedule_clustering(spark=spark).instant
+    assert planned is not None
+    checked.upsert(*(row(key, f"p{key % 2}", 2) for key in range(6, 15)))
+    checked.delete(("p0", "k2"), ("p1", "k7"))
+    assert checked.table.cluster(planned, spark=spark).file_groups_written >= 4
+    checked.upsert(*(row(key, f"p{key % 2}", 3) for key in range(10, 18)))
+    checked.validate()
+
+
 @pytest.mark.parametrize(
     ("name", "table_type", "many"),
     [
