@@ -151,6 +151,22 @@ KEPT: dict[str, Kept] = {
         Schedule("mor kept", {"A": "cluster", "B": "restore"}, ["A 1: stat a/F_W_T.parquet 1: freeze 130000"], seed=9),
         "files of no instant",
     ),
+    "a restore whose last answer is lost": Kept(
+        Schedule(
+            "cow kept",
+            {"A": "savepoint; upsert a1; restore", "B": "scan"},
+            ["A 3: put_if_absent .hoodie/timeline/T_T.restore 1: fail after"],
+        ),
+        "no order of the operations explains",
+    ),
+    "a restore that dies before its last call": Kept(
+        Schedule(
+            "cow kept",
+            {"A": "savepoint; upsert a1; restore", "B": "scan"},
+            ["A 3: put_if_absent .hoodie/timeline/T_T.restore 1: kill before"],
+        ),
+        "no order of the operations explains",
+    ),
 }
 
 

@@ -456,9 +456,9 @@ class _Run:
 
     def _event(self, done: _Done, numbers: dict[int, int]) -> Event | None:
         failed = done.error is not None and not isinstance(done.error, (ServiceFailed, CommitUnknown))
-        # A rollback that got no answer may have begun, and is carried to its end by others then.
+        # A rollback or restore that got no answer may have begun, or even ended; what has begun is carried to its end by others.
         unknown = isinstance(done.error, CommitUnknown)
-        unknown |= done.text == "rollback" and isinstance(done.error, StorageUnavailable)
+        unknown |= done.text in ("rollback", "restore") and isinstance(done.error, StorageUnavailable)
         if failed and not unknown:
             return None
         end = None if unknown else done.end
@@ -474,8 +474,8 @@ class _Run:
             keeps = _condition(None if verb == "travel" else "v >= 100")
             return Event(done.text, done.start, end, seen=tuple(sorted(done.rows)), keeps=keeps, until=done.until)
         if verb == "restore":
-            # One that died was run again; nothing begins meanwhile.
-            return None if end is None else Event(done.text, done.start, end, effect=lambda rows: None, until=done.until)
+            # One that died or got no answer may have taken place already before it was run again.
+            return None if done.until is None else Event(done.text, done.start, end, effect=lambda rows: None, until=done.until)
         if verb == "rollback":
             if done.undone is None or id(done.undone) not in numbers:
                 return None

@@ -437,3 +437,24 @@ def test_a_compaction_that_nobody_began_is_named() -> None:
     planned = world.table.schedule_compaction().planned
     with pytest.raises(TableState, match=f"compaction {planned} rewrites.*unschedule_compaction"):
         world.delete_partition("a")
+
+
+def test_a_dead_attempt_at_a_plan_is_undone_whatever_the_policy_for_writes() -> None:
+    made = World("mor", {**OPTIONS, "hoodie.clean.failed.writes.policy": "NEVER"})
+    made.upsert({"k0": 0, "k2": 2})
+    made.upsert({"k0": 1})
+    plan = str(made.table.schedule_compaction().planned)
+
+    def carry_out(world: World, context: TableContext) -> object:
+        return run_compaction(context, ENGINE, settings(world), plan)
+
+    whole = made.copy()
+    context, storage = whole.context()
+    carry_out(whole, context)
+    for call in range(2, storage.write_count - 2):
+        run = killed(made, carry_out, Fault(call, Moment.BEFORE))
+        run.environment.advance_ms(3_600_000)
+        run.table.compact(plan)
+        every_file_counts(run)
+        assert run.scanned() == run.rows
+        assert run.table.validate().ok

@@ -147,6 +147,10 @@ def rollback_failed_attempt(
 ) -> RollbackResult | None:
     """Undo what a dead process did of a planned service, and leave its plan (that of a log compaction goes too).
 
+    Whatever the policy for failed writes is, NEVER too: the policy says when the files of dead writes go, and those count for
+    nothing however long they lie there.  A plan is carried out again under the same instant, so the files of its dead attempt
+    would come to count with the next one's.
+
     None when there is no such attempt, or its process lives.  Several processes may call this at once.
     """
     planned = _request(context, Instant(request_time, action, State.INFLIGHT), settings, failed_only=True)

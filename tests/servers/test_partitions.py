@@ -1,0 +1,105 @@
+"""The network between a writer and the server of its lock is cut while it holds the lock, for longer than its lease.
+
+Others get the lock and go on.  The one behind the cut publishes nothing, whether the network stays cut or is mended before it
+goes on; its write is taken back, by itself or by the next writer.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import HudiError
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import Call, FaultyStorage
+from pyhudi.storage.locks import dynamodb
+from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
+from tests.servers.relay import Relay, relay_to
+from tests.simulation.tables import World
+
+OPTIONS: dict[str, object] = {
+    "hoodie.clean.automatic": False,
+    "hoodie.archive.automatic": False,
+    "hoodie.compact.inline": False,
+    "hoodie.write.num.retries.on.conflict.failures": 0,
+    "pyhudi.threads": 1,
+}
+AWAY_MS = 120_000
+
+
+class Cut:
+    """A writer whose network is cut at its call number `at` while it holds the lock.  mends: before it goes on."""
+
+    def __init__(self, world: World, relay: Relay, near: DynamoDbSettings, at: int, *, mends: bool) -> None:
+        self.world, self._relay, self._at, self._mends = world, relay, at, mends
+        far = replace(near, endpoint_url=f"http://127.0.0.1:{relay.port}")
+        self.clock = ReplayEnvironment(9, world.environment.now_ms())
+        self._key = uuid.uuid4().hex
+        self._near = near
+        self.lock = DynamoDbLock(self.clock, far, self._key, wait_ms=1_000)
+        self.calls = 0
+        self.table = world.table
+        storage = FaultyStorage(self.table.context.storage, watch=self._watch)
+        self.table._open.context = replace(self.table.context, storage=storage, lock=self.lock, env=self.clock)
+
+    def _watch(self, number: int, call: Call) -> None:
+        if self.lock._safe_until_ms is None:
+            return
+        self.calls += 1
+        if self.calls != self._at:
+            return
+        self._relay.cut()
+        self.clock.stall_ms(AWAY_MS)
+        self.world.environment.advance_ms(AWAY_MS)
+        other = self.other()
+        other.upsert(other.scan().to_arrow().slice(0, 1))
+        if self._mends:
+            self._relay.mend()
+
+    def other(self) -> Table:
+        """The table as a process opens it that is on the server's side of the cut."""
+        table = self.world.table
+        lock = DynamoDbLock(self.world.environment, self._near, self._key, wait_ms=300_000)
+        table._open.context = replace(table.context, lock=lock)
+        return table
+
+
+@pytest.fixture
+def settings(aws_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> DynamoDbSettings:
+    # The server answers late where the processor is withheld from it.
+    monkeypatch.setattr(dynamodb, "_ANSWER_TIMEOUT_S", 1_200)
+    return DynamoDbSettings("locks", endpoint_url=aws_endpoint, access_key="test", secret_key="test")
+
+
+@pytest.fixture
+def relay(aws_endpoint: str) -> Iterator[Relay]:
+    with relay_to(aws_endpoint) as found:
+        yield found
+
+
+@pytest.mark.parametrize("mends", [True, False], ids=["mended", "cut"])
+@pytest.mark.parametrize("at", ["begins", "commits"])
+def test_who_is_cut_off_publishes_nothing(settings: DynamoDbSettings, relay: Relay, at: str, mends: bool) -> None:
+    made = World("cow", OPTIONS)
+    made.upsert({"k0": 0, "k1": 1})
+    whole = Cut(made.copy(), relay, settings, 0, mends=mends)
+    whole.table.upsert(whole.world.table.scan().to_arrow().slice(1, 1))
+    number = 1 if at == "begins" else whole.calls - 1
+    cut = Cut(made.copy(), relay, settings, number, mends=mends)
+    before = cut.world.scanned()
+    with pytest.raises(HudiError):
+        cut.table.upsert(cut.world.table.scan().to_arrow().slice(1, 1))
+    assert cut.calls >= number
+    timeline = cut.world.table.timeline()
+    assert len(timeline.completed_writes()) == 2, "the first write and that of the other"
+    assert cut.world.scanned() == before
+    relay.mend()
+    last = cut.other()
+    last.upsert(last.scan().to_arrow())
+    assert cut.world.table.timeline().pending() == ()
+    assert cut.world.scanned() == before
+    assert cut.world.table.validate().ok
