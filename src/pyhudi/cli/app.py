@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from pyhudi.cli import indexes, look, maintain, repair, report
+from pyhudi.cli import data, indexes, look, maintain, repair, report
 from pyhudi.cli.output import say
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 
@@ -29,6 +29,7 @@ app = typer.Typer(
     epilog=EXIT_CODES,
 )
 look.add_to(app)
+data.add_to(app)
 maintain.add_to(app)
 repair.add_to(app)
 indexes.add_to(app)

@@ -9,9 +9,11 @@ import typer
 
 from pyhudi.cli.arguments import OptionsOption, OutputOption, StorageOption, TableArgument, open_for_call, open_table
 from pyhudi.cli.output import Format, print_rows, print_value, say
+from pyhudi.format.instants import Instant
 
 FilterOption = Annotated[str | None, typer.Option("--filter", "-f", help="Rows to read, such as \"fare > 10 and city = 'sf'\".")]
 ColumnsOption = Annotated[str | None, typer.Option("--columns", "-c", help="Columns to read, comma separated.")]
+AsOfOption = Annotated[str | None, typer.Option("--as-of", help="An instant or a time.")]
 OnStorageOption = Annotated[
     bool, typer.Option("--on-storage", help="List folders whatever the metadata table says: shows files of no commit too.")
 ]
@@ -28,7 +30,8 @@ def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: Sto
     """What kind of table it is, and its latest state."""
     opened = open_table(table, storage)
     config, line = opened.config, opened.timeline()
-    last = line.last_completed_write()
+    last, pending = line.last_completed_write(), line.pending()
+    is_text = output is Format.TABLE
     facts = {
         "name": config.name,
         "uri": opened.uri,
@@ -39,16 +42,26 @@ def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: Sto
         "ordering field": ", ".join(config.ordering_fields) or "(none)",
         "merge mode": str(config.merge.mode),
         "metadata table": ",".join(config.metadata_partitions) or "(off)",
-        "last write": str(last) if last else "(none)",
-        "pending": ", ".join(str(instant) for instant in line.pending()) or "(none)",
+        "last write": (str(last) if last else "(none)") if is_text else last and _facts(last),
+        "pending": (", ".join(map(str, pending)) or "(none)") if is_text else [_facts(instant) for instant in pending],
         "instants": len(line.instants),
         "partitions": len(opened.partitions()),
     }
-    if output is Format.TABLE:
+    if is_text:
         width = max(len(name) for name in facts)
         say("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
     else:
         print_value(facts, output)
+
+
+def _facts(instant: Instant) -> dict[str, str | None]:
+    """An instant for programs."""
+    return {
+        "instant": instant.request_time,
+        "completed": instant.completion_time,
+        "action": str(instant.action),
+        "state": instant.state.name,
+    }
 
 
 def timeline(
@@ -87,7 +100,7 @@ def head(
     table: TableArgument,
     columns: ColumnsOption = None,
     filter: FilterOption = None,
-    as_of: Annotated[str | None, typer.Option("--as-of", help="An instant or a time.")] = None,
+    as_of: AsOfOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many rows.")] = 10,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,

@@ -67,9 +67,9 @@ def _print_upright(console: Console, records: list[dict[str, Any]]) -> None:
 
 
 def print_value(value: Any, output: Format) -> None:
-    """Print a result: its own text for people, its fields for programs."""
+    """Print a result: its own text for people, with what it advises in the spelling of commands; its fields for programs."""
     if output is Format.TABLE:
-        say(value)
+        say(str(value).replace("dry_run=False", "--no-dry-run"))
         return
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else dict(value)
     if output is Format.JSON:
