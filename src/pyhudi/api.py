@@ -640,7 +640,7 @@ class Table:
         chosen = known if kinds is None else list(kinds)
         unknown = [kind for kind in chosen if kind not in known]
         if unknown:
-            raise InvalidRequest(f"{unknown[0]!r} is nothing that can be repaired; there are {', '.join(known)}")
+            raise InvalidRequest(f"{unknown[0]!r} is not something that can be repaired; there are {', '.join(known)}")
         parsed = self._open.parse(VERBS["repair"], options)
         context = self._open.writable(parsed)
         settings = RepairSettings.of(parsed, [RepairKind(kind) for kind in chosen])

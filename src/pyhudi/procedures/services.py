@@ -81,7 +81,7 @@ def run_clustering(call: Call) -> Rows:
     if operation not in ("schedule", "execute", "scheduleandexecute"):
         raise InvalidRequest(f"op={call.text('op')!r} of run_clustering is none of schedule, execute, scheduleAndExecute")
     if call.text("predicate"):
-        raise Unsupported("predicate= of run_clustering is not carried out; name the partitions in selected_partitions=")
+        raise Unsupported("predicate= of run_clustering is not supported; name the partitions in selected_partitions=")
     options = call.options(
         order=SORT_COLUMNS.key,
         selected_partitions=SELECTED_PARTITIONS.key,
@@ -118,7 +118,7 @@ def run_clean(call: Call) -> Rows:
     if call.flag("skip_locking"):
         raise Unsupported("skip_locking=true of run_clean is refused: a clean without the table's lock may lose files of writers")
     if not call.flag("schedule_in_line"):
-        raise Unsupported("schedule_in_line=false of run_clean is not carried out: each clean is planned and run at once")
+        raise Unsupported("schedule_in_line=false of run_clean is not supported: each clean is planned and run at once")
     result = call.table.clean(dry_run=False, options=call.options(**_CLEAN_ARGUMENTS))
     store = call.table.context.timeline
     for time in (*result.finished, *((result.instant,) if result.instant else ())):
@@ -138,7 +138,7 @@ def run_ttl(call: Call) -> Rows:
     """Delete the partitions whose time to live is over."""
     policy = call.text("ttl_policy")
     if policy and policy.upper() != "KEEP_BY_TIME":
-        raise Unsupported(f"ttl_policy={policy!r} of run_ttl is not carried out; there is KEEP_BY_TIME")
+        raise Unsupported(f"ttl_policy={policy!r} of run_ttl is not supported; there is KEEP_BY_TIME")
     options = call.options(retain_days=DAYS.key)
     result = call.table.run_ttl(options=options)
     if result.instant is None:

@@ -120,8 +120,8 @@ def _refuse_cut(array: pa.Array, path: str) -> None:
         wrong = pc.index(pc.not_equal(array, whole), True).as_py()
         if wrong >= 0:
             raise InvalidRequest(
-                f"column {path!r}: {array[wrong].value} nanoseconds since 1970 is no whole number of microseconds, which is what "
-                f"Hudi stores: round the column, or set {NANOSECONDS_OPTION}=cut to have what is finer cut off"
+                f"column {path!r}: {array[wrong].value} nanoseconds since 1970 is not a whole number of microseconds, which is "
+                f"what Hudi stores: round the column, or set {NANOSECONDS_OPTION}=cut to have what is finer cut off"
             )
 
 

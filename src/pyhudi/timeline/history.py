@@ -292,7 +292,9 @@ class HistoryStore:
             with self.storage.open_input(path) as source, open_parquet(source) as file:
                 groups = [n for n in range(file.num_row_groups) if wanted(file.metadata.row_group(n))]
                 there = [name for name in columns or HISTORY_SCHEMA.names if name in file.schema_arrow.names]
-                yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=groups, columns=there)
+                # PyArrow 18 fails on a request for no row group.
+                if groups:
+                    yield from file.iter_batches(batch_size=_ROWS_PER_BATCH, row_groups=groups, columns=there)
         except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 # The machine said no, not the Parquet reader.

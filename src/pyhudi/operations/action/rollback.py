@@ -186,7 +186,7 @@ def _request_under_lock(
     held: TableContext, instant: Instant, settings: CommitSettings, *, failed_only: bool
 ) -> tuple[Instant, RollbackPlan] | None:
     if not held.config.version.has_one_log_file_per_commit:
-        raise Unsupported(f"rollback on table version {int(held.config.version)} is not built; upgrade the table first")
+        raise Unsupported(f"rollback on table version {int(held.config.version)} is not supported; upgrade the table first")
     store = held.timeline
     timeline = store.load()
     pending = load_rollback_targets(store, timeline).get(instant.request_time)
