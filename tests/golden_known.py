@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-NOT_READ: dict[tuple[str, str], str] = {
-    ("cow_bootstrapped", "snapshot"): "rows lie in files outside of the table",
-}
+NOT_READ: dict[tuple[str, str], str] = {}
 """(case, query) -> why it cannot be read."""
 
 

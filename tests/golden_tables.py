@@ -19,6 +19,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.bootstrapped import lay_sources
+
 ROOT = Path(__file__).resolve().parent / "golden"
 
 
@@ -62,7 +64,7 @@ def golden_cases(*, with_traits: Collection[str] = (), without_traits: Collectio
     ]
 
 
-CLOSED_TRAITS = frozenset({"bootstrap"})
+CLOSED_TRAITS: frozenset[str] = frozenset()
 """Traits of tables that PyHudi refuses whatever is asked of them."""
 
 
@@ -86,4 +88,6 @@ def open_golden(name: str, folder: Path) -> GoldenTable:
     path.mkdir()
     with zipfile.ZipFile(case_folder(name) / "table.zip") as archive:
         archive.extractall(path)
+    if "bootstrap" in load_case(name).traits:
+        lay_sources(path, folder / f"{name}-source")
     return GoldenTable(load_case(name), path)

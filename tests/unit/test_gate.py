@@ -50,6 +50,12 @@ def _own(folder: Path) -> Path:
     return folder / "t"
 
 
+def _without_a_nested_column(folder: Path) -> Path:
+    table = Table.create(str(folder / "t"), record_key="id", partition_by="place.city", ordering="ts")
+    table.upsert(ROWS.append_column("place", pa.array([{"city": "x"}, {"city": "y"}])))
+    return _set(folder / "t", **{"hoodie.datasource.write.drop.partition.columns": "true"})
+
+
 def _set(path: Path, **properties: str) -> Path:
     file = path / ".hoodie" / "hoodie.properties"
     # As another writer leaves it, which knows nothing of our comments.
@@ -62,10 +68,9 @@ def _set(path: Path, **properties: str) -> Path:
 READ_ONLY: dict[str, Callable[[Path], Path]] = {
     "version 6, copy on write": partial(_golden, "cow_v6"),
     "version 6, merge on read": partial(_golden, "mor_v6"),
-}
-CLOSED: dict[str, Callable[[Path], Path]] = {
     "bootstrapped without its rows": partial(_golden, "cow_bootstrapped"),
 }
+CLOSED: dict[str, Callable[[Path], Path]] = {"a part of another column": _without_a_nested_column}
 BY_IDS: dict[str, Callable[[Path], Path]] = {
     "columns by ids, without meta columns": lambda folder: _set(
         _golden("cow_schema_on_read", folder), **{"hoodie.populate.meta.fields": "false"}

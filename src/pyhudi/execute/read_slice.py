@@ -20,10 +20,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pyhudi.errors import CorruptData, Internal
+from pyhudi.errors import CorruptData, Internal, Unsupported
+from pyhudi.execute.joined import joined, open_source
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
 from pyhudi.execute.open_base import open_base_file
+from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
@@ -37,7 +39,7 @@ from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec, partition_columns, path_valued_columns
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.records.mode_rule import OPERATION
 from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
@@ -154,7 +156,7 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
         if slice_.base is None:
             yield spec.output.empty_table()
         else:
-            yield from read_base_file(storage, spec, slice_.partition, slice_.base.path)
+            yield from read_base_file(storage, spec, slice_)
         return
     wanted = merge_columns(spec)
     constants = told_by_path(spec, slice_.partition, wanted)
@@ -216,14 +218,14 @@ def merge_columns(spec: ReadSpec) -> pa.Schema:
     return pa.schema([field for field in spec.table_schema if field.name in heads])
 
 
-def read_base_file(storage: Storage, spec: ReadSpec, partition: str, path: str) -> Iterator[pa.Table]:
-    """The rows of one base file, a table for each row group that may hold some."""
+def read_base_file(storage: Storage, spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
+    """The rows of a slice's base file, a table for each row group that may hold some."""
     heads = list(dict.fromkeys(name.split(".")[0] for name in spec.output.names))
     if spec.condition is not None:
         heads = list(dict.fromkeys([*heads, *(name.split(".")[0] for name in sorted(columns(spec.condition)))]))
     needed = pa.schema([spec.table_schema.field(name) for name in heads])
     empty = True
-    for rows in _chosen_rows(storage, spec, partition, path, needed):
+    for rows in _chosen_rows(storage, spec, slice_, needed):
         empty = False
         yield rows.select(spec.output.names) if spec.output.names else rows_without_columns(rows.num_rows)
     if empty:
@@ -244,7 +246,7 @@ def _merged_parts(
         by_position = records.positions is not None
         read = _columns_by_position(spec, needed) if by_position else needed
         first_row = 0
-        for rows in _base_rows(storage, spec, slice_.partition, path, read):
+        for rows in _base_rows(storage, spec, slice_, read):
             if by_position:
                 keys = None
             elif spec.populate_meta_fields:
@@ -277,14 +279,18 @@ def _columns_by_position(spec: ReadSpec, needed: pa.Schema) -> pa.Schema:
     return pa.schema(others) if others else needed
 
 
-def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:
+def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
     """The rows of a base file for which the condition is true, a table for each row group that has some.
 
     The filter's columns are read first, and the others only where a row is left: a lookup of a few keys reads the key column.
     """
     if spec.condition is None:
-        yield from _base_rows(storage, spec, partition, path, needed)
+        yield from _base_rows(storage, spec, slice_, needed)
         return
+    if _is_joined(slice_):
+        yield from map(row_filter(spec.condition, needed).keep, _joined_rows(storage, spec, slice_, needed))
+        return
+    partition, path = slice_.partition, _base_path(slice_)
     heads = {name.split(".")[0] for name in columns(spec.condition)}
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
@@ -308,12 +314,61 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, ne
             yield rows.select(needed.names)
 
 
-def _base_rows(storage: Storage, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> Iterator[pa.Table]:
-    """The row groups of a base file in the needed columns."""
+def _base_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The row groups of a slice's base file in the needed columns."""
+    if _is_joined(slice_):
+        yield from _joined_rows(storage, spec, slice_, needed)
+        return
+    path = _base_path(slice_)
     with open_base_file(storage, path) as opened:
-        file = _BaseFile.of(opened, spec, partition, path, needed)
+        file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
         for group in range(opened.metadata.num_row_groups):
             yield _group_rows(file, group, needed)
+
+
+def _base_path(slice_: FileSlice) -> str:
+    assert slice_.base is not None, "base rows are asked of a slice that has a base file"
+    return slice_.base.path
+
+
+def _is_joined(slice_: FileSlice) -> bool:
+    """Whether the slice's base file holds meta columns alone: it was looked up, or its instant says so."""
+    return slice_.source is not None or (
+        slice_.base is not None and slice_.base.name.instant_time == METADATA_BOOTSTRAP_INSTANT_TIME
+    )
+
+
+def _joined_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of a base file without data columns, in the needed columns, as the source file is cut into row groups.
+
+    Raises CorruptData where the two files have not as many rows, and as `open_source`; Unsupported for data columns where nobody
+    has looked up which file holds them, and where columns go by ids.
+    """
+    path = _base_path(slice_)
+    head = pa.schema([field for field in needed if field.name in META_COLUMNS])
+    data = pa.schema([field for field in needed if field.name not in META_COLUMNS])
+    with open_base_file(storage, path) as file:
+        keys = _BaseFile.by_names(file, {})
+        heads = (_group_rows(keys, group, head) for group in range(file.metadata.num_row_groups))
+        if not data.names:
+            yield from heads
+            return
+        if slice_.source is None or spec.ids is not None:
+            raise Unsupported(
+                f"the rows of {storage.absolute(path)} lie outside of the table, which was bootstrapped without them "
+                "(METADATA_ONLY); scans read such tables where columns go by names, and nothing else does"
+            )
+        with open_source(spec.storage, slice_.source) as source:
+            if source.metadata.num_rows != file.metadata.num_rows:
+                raise CorruptData(
+                    f"row by row a base file belongs to {slice_.source.uri}, which has not as many rows",
+                    expected=file.metadata.num_rows,
+                    found=source.metadata.num_rows,
+                ).with_path(storage.absolute(path))
+            told = _path_values(spec, slice_.partition, data, frozenset(source.schema_arrow.names))
+            beside = _BaseFile.by_names(source, told)
+            rows = (_group_rows(beside, group, data) for group in range(source.metadata.num_row_groups))
+            yield from joined(heads, rows, needed) if head.names else rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +384,10 @@ class _BaseFile:
     moved: frozenset[str]
     present: frozenset[str]
     constants: dict[str, pa.Scalar]
+
+    @classmethod
+    def by_names(cls, opened: pq.ParquetFile, constants: dict[str, pa.Scalar]) -> _BaseFile:
+        return cls(opened, None, frozenset(), frozenset(opened.schema_arrow.names), constants)
 
     @classmethod
     def of(cls, opened: pq.ParquetFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:

@@ -16,7 +16,7 @@ import re
 from datetime import datetime
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.instants import Action
+from pyhudi.format.instants import FULL_BOOTSTRAP_INSTANT_TIME, METADATA_BOOTSTRAP_INSTANT_TIME, Action
 from pyhudi.plan.cleaning import LastClean
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
@@ -30,8 +30,13 @@ _FORMS = (
 
 
 def parse_as_of(text: str) -> str:
-    """The digits, 17 or 14, with which request times are compared.  Raises InvalidRequest for any other form, or no date."""
+    """The digits, 17 or 14, with which request times are compared.
+
+    Raises InvalidRequest for any other form, and for what is neither a date nor the instant of a bootstrap.
+    """
     given = text.strip()
+    if given in (METADATA_BOOTSTRAP_INSTANT_TIME, FULL_BOOTSTRAP_INSTANT_TIME):
+        return given
     for form, rest in _FORMS:
         if form.fullmatch(given):
             digits = re.sub(r"[^0-9]", "", given) + rest

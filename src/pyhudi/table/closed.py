@@ -1,34 +1,27 @@
-"""Tables that stay closed: PyHudi would take their rows for others, so it neither reads nor writes nor services them.
-
-    bootstrapped          METADATA_ONLY: base files hold meta columns alone, and the rows lie in files outside of the table
+"""Tables that PyHudi refuses: what it would take for something else is not read, and what it could not keep so is not written.
 
 What can be told without rows (properties, the timeline) stays open.  Source: docs/formats/timeline.md, "Other files
-of a table"; docs/formats/writing.md, "Bootstrap".
+of a table".
 """
 
 from __future__ import annotations
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, CommitMetadata
-from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
-from pyhudi.format.paths import BOOTSTRAP_INDEX_FOLDER
 from pyhudi.table.config import OMIT_COLUMNS, TableConfig
 from pyhudi.table.context import TableContext
-from pyhudi.timeline.timeline import Timeline
 
 
-def check_open(context: TableContext, timeline: Timeline | None = None) -> None:
-    """Raises Unsupported for a table that stays closed, and where files lack a partition column that is a part of another.
+def check_open(context: TableContext) -> None:
+    """Raises Unsupported where files lack a partition column that is a part of another: such a table is not even read."""
+    _check_whole_columns(context.config)
 
-    timeline: the one that the caller goes by; loaded where it is asked for and not given.
-    """
-    config, uri = context.config, context.storage.uri
-    _check_whole_columns(config)
-    if config.bootstrap_base_path and _has_skeletons(context, timeline):
-        raise Unsupported(
-            f"the table at {uri} was bootstrapped without its rows, which lie in {config.bootstrap_base_path} (METADATA_ONLY); "
-            "such tables are neither read nor written: write it anew with Apache Hudi"
-        )
+
+def check_not_bootstrapped(context: TableContext) -> None:
+    """Raises Unsupported for a table that was made over files outside of it: nothing changes such a table."""
+    source = context.config.bootstrap_base_path
+    if source:
+        raise Unsupported(f"the table at {context.storage.uri} was bootstrapped from {source}; such tables are not written")
 
 
 def check_omission(config: TableConfig) -> None:
@@ -61,11 +54,3 @@ def _check_whole_columns(config: TableConfig) -> None:
             f"the table {config.name} leaves its partition columns out of its files ({OMIT_COLUMNS}), and {nested[0]} is a part "
             "of another column; such tables are neither read nor written"
         )
-
-
-def _has_skeletons(context: TableContext, timeline: Timeline | None) -> bool:
-    """Whether base files of the table stand for rows elsewhere; a FULL_RECORD bootstrap leaves no index and has another time."""
-    if any(True for _ in context.storage.walk(BOOTSTRAP_INDEX_FOLDER)):
-        return True
-    instants = (timeline or context.timeline.load()).instants
-    return any(instant.request_time == METADATA_BOOTSTRAP_INSTANT_TIME for instant in instants)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.names import (
     BaseFileName,
     LogFileName,
@@ -56,6 +57,8 @@ class FileSlice:
     """One version of a file group.  logs stand in merge order.
 
     whole: the slice that these files are a part of, where a query looks at some files alone; None where they are all.
+    source: the file outside of the table that holds the data columns of the base file; None where the base file does, and where
+    nobody has looked it up (see `table.bootstrap`).
     """
 
     partition: str
@@ -64,6 +67,7 @@ class FileSlice:
     base: BaseFile | None
     logs: tuple[LogFile, ...] = ()
     whole: FileSlice | None = None
+    source: SourceFile | None = None
 
     @property
     def size_bytes(self) -> int:

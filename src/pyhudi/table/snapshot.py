@@ -230,7 +230,7 @@ def load_snapshot(
 
 def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
     store = context.timeline
-    check_open(context, timeline)
+    check_open(context)
     history = load_column_history(context, timeline, read_commit)
     ids = None if history is None else history.ids
     by_ids = ids is not None

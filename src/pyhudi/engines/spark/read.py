@@ -166,8 +166,8 @@ def _divided(
     for slice_ in slices:
         if slice_.base is not None:
             check_is_parquet(slice_.base.path)
-        by_tasks = path_only or slice_.logs or slice_.base is None or _is_hidden_from_spark(spec, needed, storage, slice_.base)
-        (others if by_tasks else plain).append(slice_)
+        base = None if path_only or slice_.logs or slice_.source is not None else slice_.base
+        (others if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
     known = _schemas_of(session, snapshot, spec, plain)
     for slice_ in plain:

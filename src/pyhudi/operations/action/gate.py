@@ -7,7 +7,7 @@ from pyhudi.format.metadata.partitions import EXPRESSION_INDEX_PREFIX, SECONDARY
 from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
-from pyhudi.table.closed import check_omission, check_open
+from pyhudi.table.closed import check_not_bootstrapped, check_omission, check_open
 from pyhudi.table.column_history import load_column_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_path_fields, load_schema, read_commit
@@ -27,8 +27,7 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
         )
     check_open(context)
     _check_ids_kept(context)
-    if config.bootstrap_base_path:
-        raise Unsupported(f"the table at {uri} was bootstrapped from {config.bootstrap_base_path}; such tables are not written")
+    check_not_bootstrapped(context)
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
             f"the table at {uri} has version {int(config.version)} and orders records by several fields "

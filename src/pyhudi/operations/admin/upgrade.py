@@ -16,7 +16,7 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.versions import STEPS, steps_between, versions
 from pyhudi.operations.admin.versions.base import Means, VersionChange, Way
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.table.closed import check_open
+from pyhudi.table.closed import check_not_bootstrapped, check_open
 from pyhudi.table.context import TableContext
 
 
@@ -41,6 +41,7 @@ def run_upgrade(
         )
     check_open(context)
     check_goes_by_names(context)
+    check_not_bootstrapped(context)
     taken = [step.upward for step in steps_between(version, target)]
     return _go(context, Means(engine, settings, compression), taken, [step.upward for step in STEPS])
 

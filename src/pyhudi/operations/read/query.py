@@ -43,6 +43,7 @@ from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
 from pyhudi.records.schema_evolution import SchemaMode, continues, schema_changes
 from pyhudi.settings import Option, Options
 from pyhudi.storage.base import FileInfo
+from pyhudi.table.bootstrap import with_sources
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
 from pyhudi.table.snapshot import (
@@ -176,7 +177,10 @@ def plan_snapshot_query(
     spec = _read_spec(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings
     )
-    plan = plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only)
+    if context.config.bootstrap_base_path is not None:
+        # Statistics know nothing of rows that lie outside of the table.
+        settings = replace(settings, skip_data=False)
+    plan = _with_sources(context, plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only))
     return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only)
 
 
@@ -246,10 +250,11 @@ def plan_incremental_query(
         # Log blocks that came after the range do not hide what their keys were before.
         before = _validity(snapshot, max(i.request_time for i in instants))
         plan = _with_steps(plan_slices(snapshot.slices(partitions), pruning), chosen, "fallback to the latest state")
-        return Query(snapshot, replace(spec, validity=before), plan)
+        return Query(snapshot, replace(spec, validity=before), _with_sources(context, plan))
     validity = replace(spec.validity, completed=frozenset(i.request_time for i in instants), start=None)
     past = _validity(snapshot, max(i.request_time for i in instants))
-    return Query(snapshot, replace(spec, validity=validity, past=past), _with_steps(plan_slices(slices, None), chosen))
+    plan = _with_sources(context, _with_steps(plan_slices(slices, None), chosen))
+    return Query(snapshot, replace(spec, validity=validity, past=past), plan)
 
 
 def in_columns_of(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> Snapshot:
@@ -426,6 +431,15 @@ def _within_their_slices(snapshot: Snapshot, parts: tuple[FileSlice, ...], files
         for log in whole.logs
     }
     return tuple(part if part.base or not part.logs else replace(part, whole=owners.get(part.logs[-1].path)) for part in parts)
+
+
+def _with_sources(context: TableContext, plan: ReadPlan) -> ReadPlan:
+    """The plan, with the files outside of the table that hold the rows of some slices and of what these are a part of."""
+    if context.config.bootstrap_base_path is None:
+        return plan
+    slices = with_sources(context, plan.slices)
+    wholes = iter(with_sources(context, [slice_.whole for slice_ in slices if slice_.whole is not None]))
+    return replace(plan, slices=tuple(s if s.whole is None else replace(s, whole=next(wholes)) for s in slices))
 
 
 def _with_steps(plan: ReadPlan, first: Pruning, note: str | None = None) -> ReadPlan:
