@@ -113,7 +113,7 @@ def test_every_verb_that_takes_options_names_its_own() -> None:
         for name, member in inspect.getmembers(pyhudi.spark, inspect.isfunction)
         if member.__module__ == "pyhudi.spark" and not name.startswith("_") and "options" in inspect.signature(member).parameters
     }
-    assert set(VERBS) == of_tables | doors | {'readStream.format("pyhudi")'}
+    assert set(VERBS) | set(ALIASES) == of_tables | doors | {'readStream.format("pyhudi")'}
 
 
 def legal_value(option: Option) -> str:
@@ -123,13 +123,17 @@ def legal_value(option: Option) -> str:
     return {bool: "false" if option.default == "true" else "true", int: "7", float: "0.5"}.get(option.kind, "x")
 
 
+ALIASES = {"append": "insert"}
+"""Verbs that are others by another name, with their options."""
+
+
 def test_an_option_acts_on_the_verb_or_is_refused(table: Table) -> None:
     """For every verb and every known option: nothing is accepted and ignored."""
     before = files(table)
     verbs = calls(table)
-    assert set(verbs) <= set(VERBS)
+    assert set(verbs) <= {*VERBS, *ALIASES}
     for (name, call), option in itertools.product(verbs.items(), HONOURED.values()):
-        verb = verb_of(ARGUMENTS["operation"]) if name == "write_batch" else VERBS[name]
+        verb = verb_of(ARGUMENTS["operation"]) if name == "write_batch" else VERBS[ALIASES.get(name, name)]
         if verb.acts(option) or verb.means.get(option) == legal_value(option):
             continue
         with pytest.raises(InvalidRequest) as caught:
@@ -174,6 +178,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
     {"hoodie.index.type": "RECORD_INDEX"},
     {"hoodie.index.type": "GLOBAL_BLOOM", "hoodie.clustering.inline": True},
     {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 4},
+    {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": "CONSISTENT_HASHING", "hoodie.clustering.inline": True},
     {"hoodie.partition.ttl.inline": True},
 )
 
