@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,9 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import CorruptData, Unsupported
-from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
+from pyhudi.format.instants import Instant, format_instant_time, parse_instant_time
+from pyhudi.format.schema_history import decode_schema, decode_schema_history, encode_schema, encode_schema_history
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
@@ -171,7 +175,8 @@ def by_id(table: Table) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", CASES)
 def test_writes_and_services_keep_the_ids(name: str, tmp_path: Path) -> None:
     """Old rows are rewritten by upserts, compaction, log compaction and clustering: no value comes from another column."""
-    table = Table(open_golden(name, tmp_path).path)
+    options = {"hoodie.compact.inline": "false"} if name.startswith("mor") else {}
+    table = Table(open_golden(name, tmp_path).path, options=options)
     expected = by_id(table)
     inserted = times(table)[0]
     before = table.scan(as_of=inserted).to_arrow().sort_by("id")
@@ -188,9 +193,9 @@ def test_writes_and_services_keep_the_ids(name: str, tmp_path: Path) -> None:
     if name.startswith("mor"):
         table.upsert(new_rows(id=["t002"], driver=["third"], city=["chicago"], fare=[2.5], rider=["again"]))
         expected["t002"].update(driver="third", rider="again")
-        table.log_compact(options={"hoodie.log.compaction.blocks.threshold": "1"})
+        assert table.log_compact(options={"hoodie.log.compaction.blocks.threshold": "1"}).runs
         assert by_id(table) == expected
-        table.compact()
+        assert table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"}).runs
     assert by_id(table) == expected
     table.cluster()
     assert by_id(table) == expected
@@ -249,6 +254,65 @@ def test_a_change_of_columns_that_lands_while_a_write_is_under_way(tmp_path: Pat
     result = table.upsert(rows, options={"hoodie.write.set.null.for.missing.columns": "true"})
     assert result.conflict_retries == 1
     assert by_id(table)["t001"] == {"id": "t001", "ts": 9, "driver": "new", "city": "berlin", "fare": None}
+
+
+def altered(table: Table, after: str, old: str, new: str) -> None:
+    """A column is renamed as ALTER TABLE of the real Hudi does it, a millisecond after another instant was requested."""
+    zone, folder = table.config.zone, Path(table.uri.removeprefix("file:")) / ".hoodie"
+    time = format_instant_time(parse_instant_time(after, zone) + 1, zone)
+    done = format_instant_time(parse_instant_time(max(after, time), zone) + 1, zone)
+    stated = next(
+        m for m in map(partial(read_commit, table.context.timeline), reversed(writes(table))) if m.operation.sets_schema
+    )
+    extra = {key: text.replace(f'"name":"{old}"', f'"name":"{new}"') for key, text in stated.extra_metadata.items()}
+    schema = replace(decode_schema(extra[LATEST_SCHEMA_KEY]), version_id=int(time))
+    extra[LATEST_SCHEMA_KEY] = encode_schema(schema)
+    files = sorted((folder / ".schema").glob("*.schemacommit"))
+    entries = decode_schema_history(files[-1].read_bytes())
+    (folder / ".schema" / f"{time}_{done}.schemacommit").write_bytes(encode_schema_history((schema, *entries)))
+    commit = CommitMetadata(extra_metadata=extra, operation_type=Operation.ALTER_SCHEMA.value)
+    for state in ("requested", "inflight"):
+        (folder / "timeline" / f"{time}.deltacommit.{state}").write_bytes(b"")
+    (folder / "timeline" / f"{time}_{done}.deltacommit").write_bytes(commit.encode())
+
+
+def writes(table: Table) -> tuple[Instant, ...]:
+    return table.timeline().completed_writes()
+
+
+def test_a_service_that_was_planned_before_a_change_of_columns(tmp_path: Path) -> None:
+    """What it writes has the time of its plan, and is read by the columns of that time."""
+    table = Table(open_golden("mor_schema_on_read", tmp_path).path, options={"hoodie.compact.inline": "false"})
+    table.upsert(new_rows(id=["t001", "t002"], driver=["new", "other"], city=["berlin", "chicago"], fare=[1.5, 2.5]))
+    expected = by_id(table)
+    planned = table.schedule_compaction().planned
+    assert planned is not None
+    altered(table, planned, "driver", "pilot")
+    expected = {key: {"pilot" if name == "driver" else name: row[name] for name in row} for key, row in expected.items()}
+    assert by_id(table) == expected
+    table.compact(planned)
+    assert by_id(table) == expected
+    table.upsert(new_rows(id=["t001"], pilot=["third"], city=["berlin"], fare=[1.5]))
+    expected["t001"]["pilot"] = "third"
+    table.compact()
+    assert by_id(table) == expected
+
+
+def test_a_write_that_began_before_a_change_of_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lands as it is, with the columns of its time; the change holds."""
+    table = Table(open_golden("mor_schema_on_read", tmp_path).path, options={"hoodie.metadata.enable": "false"})
+    original = Transaction.begin
+
+    def begun(*arguments: Any, **named: Any) -> Transaction:
+        made = original(*arguments, **named)
+        altered(table, made.instant_time, "driver", "pilot")
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Transaction, "begin", begun)
+        result = table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
+    assert result.conflict_retries == 0
+    assert by_id(table)["t001"] == {"id": "t001", "ts": 9, "pilot": "new", "city": "berlin", "fare": 1.5}
 
 
 def test_a_partial_update_is_refused(tmp_path: Path) -> None:
