@@ -21,13 +21,15 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.names import parse_log_file
 from pyhudi.format.paths import RING_FOLDER, file_name_of
-from pyhudi.format.rings import NodeTag, Ring, decode_nodes
+from pyhudi.format.rings import NodeTag, decode_nodes
 from pyhudi.operations.services.cluster import ClusterSettings, execute_clustering, plan_and_run_clustering
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.rings import load_ring, store_ring
+from pyhudi.table.rings import store_ring
+from tests.unit.operations.test_rings import create as create_ringed
+from tests.unit.operations.test_rings import ring_files, ring_of, rows
 
 RINGS = {
     "hoodie.index.type": "BUCKET",
@@ -55,28 +57,13 @@ def uri() -> Iterator[str]:
 
 
 def create(uri: str, **options: Any) -> hp.Table:
-    given = {**RINGS, **options}
-    return hp.Table.create(uri, record_key="id", partition_by="part", ordering="ts", table_type="mor", options=given)
-
-
-def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
-    return pa.table({"id": [f"k{key}" for key in keys], "part": [part] * len(keys), "ts": pa.array([ts] * len(keys), pa.int64())})
+    return create_ringed(uri, **{**RINGS, **options})
 
 
 def values(table: hp.Table) -> Values:
     found = table.scan(["id", "part", "ts"]).to_arrow().to_pylist()
     assert len({row["id"] for row in found}) == len(found), "a key stands there twice"
     return {row["id"]: (row["part"], row["ts"]) for row in found}
-
-
-def ring_of(table: hp.Table, part: str = "p") -> Ring:
-    ring = load_ring(table.context, table.context.timeline.load(), part, ())
-    assert ring is not None
-    return ring
-
-
-def ring_files(table: hp.Table) -> list[str]:
-    return sorted(info.path.removeprefix(f"{RING_FOLDER}/") for info in table.context.storage.walk(RING_FOLDER))
 
 
 def logs_of(table: hp.Table, instant: str) -> list[str]:
@@ -300,13 +287,13 @@ def test_writes_beside_a_resize_are_seen_once_at_every_moment(uri: str, metadata
 
 @pytest.mark.parametrize("mode", ["COMMIT_TIME_ORDERING", "EVENT_TIME_ORDERING"])
 def test_copies_follow_each_other_as_their_writes_did(uri: str, mode: str) -> None:
-    table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": mode})
+    table = create(uri, **BESIDE, **{"hoodie.write.record.merge.mode": mode, "hoodie.metadata.enable": False})
     table.upsert(rows(*range(20)))
     instant = planned(table)
-    for ts in range(5, 17):
+    for ts in range(5, 16):
         table.upsert(rows(*range(ts), ts=ts))
     before = values(table)
-    assert before["k4"] == ("p", 16)
+    assert before["k4"] == ("p", 15)
     table.cluster(instant)
     assert values(table) == before
 
@@ -424,40 +411,30 @@ def settings(operation: WriteOperation = WriteOperation.UPSERT) -> WriteSettings
     return WriteSettings.of(parse_options({**RINGS, **BESIDE}), operation)
 
 
-def test_a_resize_that_completes_beside_a_write_that_copies(uri: str) -> None:
+class Beside(LocalEngine):
+    """Does something when the files of a write are written, and its commit is to come."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__(1)
+        self._todo = [act]
+
+    def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
+        done = super().map(function, tasks)
+        while self._todo:
+            self._todo.pop()()
+        return done
+
+
+@pytest.mark.parametrize("dropped", [False, True], ids=["completes", "dropped"])
+def test_what_becomes_of_a_resize_beside_a_write_that_copies(uri: str, dropped: bool) -> None:
     table = create(uri, **BESIDE)
     table.upsert(rows(*range(20)))
     instant = planned(table)
-
-    class Resized(LocalEngine):
-        def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
-            done = super().map(function, tasks)
-            if table.timeline().pending(Action.CLUSTERING):
-                table.cluster(instant)
-            return done
-
-    result = run_write(table.context, Resized(1), rows(*range(15, 25), ts=2), settings())
-    # It has said everything in both places.
-    assert result.conflict_retries == 0
-    assert values(table) == {f"k{n}": ("p", 2 if n >= 15 else 1) for n in range(25)}
-    in_order(table)
-
-
-def test_a_resize_that_is_dropped_beside_a_write_that_copies(uri: str) -> None:
-    table = create(uri, **BESIDE)
-    table.upsert(rows(*range(20)))
-    instant = planned(table)
-
-    class Dropped(LocalEngine):
-        def map(self, function: Callable[[Any], Any], tasks: Any) -> list[Any]:
-            done = super().map(function, tasks)
-            if table.timeline().pending(Action.CLUSTERING):
-                table.unschedule_clustering(instant)
-            return done
-
-    result = run_write(table.context, Dropped(1), rows(*range(15, 25), ts=2), settings())
-    assert result.conflict_retries == 1
-    assert not logs_of(table, instant)
+    end = Beside(lambda: table.unschedule_clustering(instant) if dropped else table.cluster(instant))
+    result = run_write(table.context, end, rows(*range(15, 25), ts=2), settings())
+    # Beside one that completes it has said everything in both places.
+    assert result.conflict_retries == int(dropped)
+    assert bool(logs_of(table, instant)) != dropped
     assert values(table) == {f"k{n}": ("p", 2 if n >= 15 else 1) for n in range(25)}
     in_order(table)
 
