@@ -20,14 +20,8 @@ from pyhudi.storage.locks import dynamodb
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
 from tests.servers.relay import Relay, relay_to
 from tests.simulation.tables import World
+from tests.simulation.test_turns_at_the_lock import OPTIONS
 
-OPTIONS: dict[str, object] = {
-    "hoodie.clean.automatic": False,
-    "hoodie.archive.automatic": False,
-    "hoodie.compact.inline": False,
-    "hoodie.write.num.retries.on.conflict.failures": 0,
-    "pyhudi.threads": 1,
-}
 AWAY_MS = 120_000
 
 
