@@ -227,7 +227,7 @@ class _Run:
             done.rows = _rows(table.scan(["id", "v"], as_of=done.until))
             return
         elif verb == "poll":
-            done.rows = _rows(table.incremental(_after(self.image.completed), columns=["id", "v"]))
+            done.rows = _rows(table.incremental(after=self.image.completed, columns=["id", "v"]))
             return
         elif verb == "savepoint":
             done.instant = table.savepoint().instant
@@ -382,7 +382,7 @@ class _Run:
                 continue
             wanted = [(key, value) for key, value in rows if (when.get(value) or "") > since]
             try:
-                found = _rows(table.incremental(_after(since), columns=["id", "v"]))
+                found = _rows(table.incremental(after=since, columns=["id", "v"]))
             except HudiError as error:
                 self.faults.append(f"changes since {since}: {type(error).__name__}: {error}")
                 continue
@@ -592,11 +592,6 @@ def _rows(scan: Scan) -> list[tuple[str, int]]:
             if wide != (value if value % 100 >= WIDE_FROM else None):
                 raise Internal(f"a row with v = {value} has {WIDE} = {wide}")
     return list(zip(found["id"].to_pylist(), values, strict=True))
-
-
-def _after(time: str) -> str:
-    """The next millisecond, as far as the order of texts goes: a query of changes takes its start in."""
-    return str(int(time) + 1)
 
 
 def _timeline(storage: MemoryStorage) -> tuple[FileInfo, ...]:
