@@ -65,11 +65,12 @@ def real_rows(hudi: RealHudi, path: Path, **options: Any) -> Rows:
 
 def assert_same_past(hudi: RealHudi, path: Path) -> None:
     """As of some instants, and from them on: there are log files named after their delta commits, and after base instants."""
-    moments = [instant.request_time for instant in Table(path).timeline().completed_writes()]
-    for moment in (moments[1], moments[4], moments[-2]):
+    writes = Table(path).timeline().completed_writes()
+    for write in (writes[1], writes[4], writes[-2]):
+        moment, completed = write.request_time, str(write.completion_time)
         assert seen(Table(path).scan(as_of=moment).to_arrow()) == real_rows(hudi, path, **{"as.of.instant": moment})
-        changed = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": moment}
-        assert seen(Table(path).incremental(moment).to_arrow()) == real_rows(hudi, path, **changed)
+        changed = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": completed}
+        assert seen(Table(path).incremental(completed).to_arrow()) == real_rows(hudi, path, **changed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
