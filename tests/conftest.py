@@ -20,6 +20,10 @@ from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+# The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
+# PYTHONHASHSEED=random.
+os.environ.setdefault("PYTHONHASHSEED", "0")
+
 # Timing of a busy machine must not fail a property test; what a failure found is printed as a line to paste.
 _BUSY = hypothesis.settings(deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
