@@ -4,10 +4,14 @@ node, and the next process ends what was begun.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import WriteConflict
 from pyhudi.format.instants import Action
 from pyhudi.operations.action.rollback import rollback_instant
 from pyhudi.operations.services.cluster import (
@@ -146,3 +150,30 @@ def test_the_rollback_of_a_write_beside_a_resize() -> None:
         goes_on(run)
 
     assert killed_everywhere(world, roll_back, check) >= 5
+
+
+class TakenForDead(LocalEngine):
+    """Sleeps when it has written its files, until others have taken it for dead and done its work."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__(1)
+        self._meanwhile = [meanwhile]
+
+    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> list[Any]:
+        done = super().map(function, tasks)
+        while self._meanwhile:
+            self._meanwhile.pop()()
+        return done
+
+
+def test_an_attempt_that_wakes_up_late_leaves_what_writes_copied() -> None:
+    """Copies bear the time of the resize, and are of writes: those stand, and the resize that others completed shows them."""
+    world, planned = pending()
+
+    def take_over() -> None:
+        world.environment.stall_ms(500_000)
+        assert execute_clustering(world.context()[0], ENGINE, planned, settings(world)).completion_time
+
+    with pytest.raises(WriteConflict, match="had no heartbeat"):
+        execute_clustering(world.context()[0], TakenForDead(take_over), planned, settings(world))
+    goes_on(world)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Instant, State, completed_action
-from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.names import parse_data_file_instant, parse_log_file
 from pyhudi.operations.action.rollback import rollback_failed_attempt, take_back_write
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
@@ -144,7 +144,8 @@ def _remove_late_files(transaction: Transaction) -> None:
         if not instants:
             # It completed and was archived meanwhile: its commit would have to be read to tell whose files these are.
             return
-        written = _written_files(held, time)
+        # Beside a plan that stays, logs that bear its time are copies of other writes.
+        written = _written_files(held, time, logs=not transaction.action.keeps_plan)
         markers = Markers(held.storage, time)
         theirs: set[str | None] = {path for path, _ in markers.list()}
         done = [i for i in instants if i.action is action and i.is_completed]
@@ -160,11 +161,12 @@ def _remove_written(context: TableContext, instant_time: str) -> None:
     markers.delete()
 
 
-def _written_files(context: TableContext, instant_time: str) -> list[str]:
-    """The paths of data files that bear the time of an instant."""
+def _written_files(context: TableContext, instant_time: str, *, logs: bool = True) -> list[str]:
+    """The paths of data files that bear the time of an instant.  logs: False leaves log files out."""
     listing = DirectoryListing(context.storage)
-    found = listing.files(listing.partitions()).values()
-    return [info.path for files in found for info in files if parse_data_file_instant(info.name) == instant_time]
+    names = (info for files in listing.files(listing.partitions()).values() for info in files)
+    own = (info for info in names if parse_data_file_instant(info.name) == instant_time)
+    return [info.path for info in own if logs or parse_log_file(info.name) is None]
 
 
 _LAST_DOUBLING = 6
