@@ -24,6 +24,7 @@ from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action
 from pyhudi.format.names import MarkerType
+from pyhudi.operations.action.attempt import abandon
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
@@ -385,6 +386,24 @@ def test_a_commit_that_lands_while_it_is_taken_for_dead_stays(world: World) -> N
     assert rollback_failed_writes(replace(context, storage=storage), settings) == ()
     assert transaction.instant_time in {i.request_time for i in world.table.timeline().completed_writes()}
     assert values(world) == world.rows
+
+
+def test_a_write_that_may_have_landed_keeps_its_files_until_its_rollback_stands_on_the_timeline(world: World) -> None:
+    """It failed when its completed file was sent, and that is there; another write builds on it by now."""
+    context = world.table.context
+    settings = CommitSettings.of(parse_options(world.options))
+    transaction = Transaction.begin(context, Action.COMMIT, settings)
+    transaction.start()
+    transaction.commit(CommitMetadata(operation_type="UPSERT", extra_metadata={"schema": ""}), None)
+    own = f"a/x-0_0-0-0_{transaction.instant_time}.parquet"
+    Markers(context.storage, transaction.instant_time).create(own, MarkerType.CREATE)
+    context.storage.put(own, b"rows")
+    assert transaction.publishing
+    later = Transaction.begin(context, Action.COMMIT, settings)
+    with pytest.raises(TableState, match="later writes build on it"):
+        abandon(transaction)
+    assert context.storage.read(own) == b"rows"
+    later.let_go()
 
 
 def test_no_commit_lands_once_its_rollback_stands_on_the_timeline(world: World) -> None:

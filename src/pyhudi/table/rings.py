@@ -4,12 +4,13 @@
     next      `<instant>.hashing_meta`, stored before the instant completes; counts from its completion on
     mark      `<instant>.commit`, made by the next writer that finds the instant completed, so that later loads need not ask
 
-Loading: the newest ring counts when it is the first one or has the newest mark.  Else the rings after the newest mark are looked
-at: one whose instant is completed counts, one whose instant is pending does not, and one whose instant is unknown counts when a
-base file of the partition has one of its file ids.  The newest that counts is the partition's.
+Loading: the newest ring counts when it is the first one or has the newest mark; the mark of a pending instant is none.  Else the
+rings after the newest mark are looked at: one whose instant is completed counts, one whose instant is pending does not, and one
+whose instant is unknown counts when a base file of the partition has one of its file ids.  The newest that counts is the
+partition's.
 
 Whoever replaces the file groups of a partition gives it a ring of new file ids: a group that was replaced shows nothing any more,
-so that no row may go to its file id again.  A rollback removes the rings that its instant made.
+so that no row may go to its file id again.  Rollbacks and restores remove the rings that their instants made.
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -57,11 +58,13 @@ def load_ring(
         raise TableState(
             f"{context.storage.absolute(mark_path(partition, lost[-1]))} says that a ring counts, and the ring is gone"
         )
+    pending = {instant.request_time for instant in timeline.pending()}
+    # An instant that is being rolled back is pending again, and its mark may still be there.
+    marked = [instant for instant in marked if instant not in pending]
     newest = rings[-1]
     if newest == FIRST_INSTANT or (marked and marked[-1] == newest):
         return _read(context, partition, newest)
     counting = _read(context, partition, marked[-1]) if marked else None
-    pending = {instant.request_time for instant in timeline.pending()}
     for instant in (i for i in rings if not marked or i > marked[-1]):
         if instant in pending:
             continue
@@ -118,11 +121,10 @@ def partitions_with_rings(context: TableContext) -> frozenset[str]:
     return frozenset(folder.removeprefix(RING_FOLDER).removeprefix("/") for folder in folders)
 
 
-def remove_rings(context: TableContext, instant: str) -> None:
-    """Remove what an instant that is being undone made: its marks first, as a mark without a ring stops every writer."""
-    own = [
-        info.path for info in context.storage.walk(RING_FOLDER) if (parsed := parse_ring_file(info.path)) and parsed[0] == instant
-    ]
+def remove_rings(context: TableContext, instants: Collection[str]) -> None:
+    """Remove what instants that are being undone made: marks first, as a mark without a ring stops every writer."""
+    found = ((info.path, parse_ring_file(info.path)) for info in context.storage.walk(RING_FOLDER))
+    own = [path for path, parsed in found if parsed is not None and parsed[0] in instants]
     for suffix in (MARK_SUFFIX, RING_SUFFIX):
         context.storage.delete(path for path in own if path.endswith(suffix))
 

@@ -27,7 +27,7 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.memory import forget_memory
-from pyhudi.table.rings import store_ring
+from pyhudi.table.rings import load_ring, store_ring
 from tests.unit.operations.test_rings import create as create_ringed
 from tests.unit.operations.test_rings import ring_files, ring_of, rows
 
@@ -391,6 +391,47 @@ def test_a_restore_takes_copies_with_it(uri: str) -> None:
     assert values(table) == before
     table.cluster(instant)
     assert values(table) == before
+    in_order(table)
+
+
+def test_the_ring_of_a_resize_that_is_being_rolled_back_does_not_count(uri: str) -> None:
+    """It has been marked, and from its first step on the rollback has the file groups count again that the resize replaced."""
+    table = create(uri)
+    table.upsert(rows(*range(20)))
+    before = ring_of(table)
+    done = table.cluster(options=SPLIT).instant
+    assert done is not None
+    context = table.context.reloaded()
+    load_ring(context, context.timeline.load(), "p", (), marks=True)
+    assert f"p/{done}.commit" in ring_files(table)
+    completed = context.timeline.load().completed(Action.REPLACECOMMIT)[0]
+    context.timeline.remove_completed(completed)
+    assert ring_of(table) == before
+
+
+@pytest.mark.parametrize("marked", [False, True])
+@pytest.mark.parametrize("made_by", ["resize", "overwrite"])
+def test_a_restore_takes_rings_with_it(uri: str, made_by: str, marked: bool) -> None:
+    """The next write marks a ring, and a ring with a mark counts whatever the timeline says."""
+    table = create(uri)
+    kept = table.upsert(rows(*range(20))).instant
+    assert kept is not None
+    before, files = values(table), ring_files(table)
+    if made_by == "resize":
+        table.cluster(options=SPLIT)
+    else:
+        table.insert_overwrite(rows(*range(5)))
+    if marked:
+        table.upsert(rows(1, ts=5))
+    table.restore(kept)
+    assert [name for name in ring_files(table) if not name.startswith("p/00000000000000.")] == []
+    assert set(files) <= set(ring_files(table))
+    assert values(table) == before
+    table.upsert(rows(1, 30, ts=7))
+    assert values(table) == {**before, "k1": ("p", 7), "k30": ("p", 7)}
+    in_order(table)
+    table.cluster(options=SPLIT)
+    assert values(table) == {**before, "k1": ("p", 7), "k30": ("p", 7)}
     in_order(table)
 
 

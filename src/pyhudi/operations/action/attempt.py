@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pyhudi.errors import HudiError, InstantNotFound, WriteConflict
 from pyhudi.format.instants import Instant, State, completed_action
 from pyhudi.format.names import parse_data_file_instant, parse_log_file
-from pyhudi.operations.action.rollback import rollback_failed_attempt, take_back_write
+from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_instant, take_back_write
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.storage import liveness
@@ -124,8 +124,10 @@ def abandon(transaction: Transaction) -> None:
             _remove_written(context, time)
         return
     pending = Instant(transaction.instant_time, transaction.action, State.INFLIGHT)
+    # What may stand there as completed loses no file before the lock tells that it may go.
+    undo = rollback_instant if transaction.publishing else take_back_write
     try:
-        take_back_write(context, pending, transaction.settings)
+        undo(context, pending, transaction.settings)
     except InstantNotFound:
         # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them,
         # also where their markers stood before and went with the rollback.

@@ -313,7 +313,7 @@ def _publish(
     mirror_rollback(held, requested.request_time, target, partitions, timeline, logs=not action.keeps_plan)
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
-        remove_rings(held, target)
+        remove_rings(held, (target,))
     Markers(storage, target).delete()
     if not action.keeps_plan:
         # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.

@@ -4,7 +4,7 @@
        after the target, newest first; `<R>.restore.requested`
     2. `<R>.restore.inflight`; unlock; from here on no write begins
     3. lock: drop the metadata table, which the next write builds anew from a listing; remove the instants' files from the
-       timeline, newest first, completed file before pending ones; unlock
+       timeline, newest first, completed file before pending ones, then the rings that they made; unlock
     4. delete their data files, found by a listing, and their markers
     5. lock: publish `<R>_<C>.restore`; remove the rollbacks that came after the target
 
@@ -37,6 +37,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
+from pyhudi.table.rings import remove_rings
 from pyhudi.table.snapshot import copies_of, is_pending_clustering
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.timeline import SLICING_ACTIONS, WRITE_ACTIONS, Timeline
@@ -96,6 +97,8 @@ def _execute(
         held.storage.delete(sorted(frozenset[str]().union(*copies)))
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)
+        # Those that writes have marked count whatever the timeline says.
+        remove_rings(held, times)
     deleted = _delete_files(context, gone)
     for time in gone:
         markers = Markers(context.storage, time)
