@@ -3,7 +3,8 @@
     `.hoodie/.schema/<t>_<c>.schemacommit`   all schemas with ids; written before the commit of instant t
     `latest_schema` of commits               the schema that held when the commit was written
 
-A schema of the history counts when the instant that made it completed: the history is written first, and stays where that died.
+A schema of the history counts when the instant that made it completed: the history is written first, and stays where that died or
+was rolled back.  Once it left the timeline, a history beside a completed instant says so, or the archive.
 A file was written by the schema that its own commit carries; without one, by the newest whose instant is not after it.
 
 What writers that know nothing of ids leave carries none.  Their columns are told by name from the schema before: those of the
@@ -137,6 +138,7 @@ def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
 def _load_history(context: TableContext, timeline: Timeline, files: Sequence[FileInfo]) -> Mapping[int, VersionedSchema]:
     """The schemas of the history that count, by version; of a version that stands in several files that of the newest."""
     found: dict[int, VersionedSchema] = {}
+    vouched: set[int] = set()
     for info in sorted(files, key=lambda info: info.name, reverse=True):
         try:
             schemas = decode_schema_history(context.storage.read(info.path) or b"")
@@ -144,11 +146,27 @@ def _load_history(context: TableContext, timeline: Timeline, files: Sequence[Fil
             raise error.with_path(context.storage.absolute(info.path)) from error
         for schema in schemas:
             found.setdefault(schema.version_id, schema)
-    made = [version for version in found if version and timeline.is_completed(str(version))]
+        beside = parse_instant_file(info.name)
+        if beside is not None and _stands(timeline, beside.request_time):
+            vouched.update(schema.version_id for schema in schemas)
+    has_archive = bool(context.timeline.history.folder)
+    made = [v for v in found if v and (v in vouched or _has_completed(timeline, str(v), has_archive=has_archive))]
     if made and 0 not in found:
         lacking = CorruptData("the history of columns lacks the schema before the first change", expected=0, found=min(made))
         raise lacking.with_path(context.storage.absolute(SCHEMA_FOLDER))
     return {version: found[version] for version in (0, *made)} if made else {}
+
+
+def _stands(timeline: Timeline, request_time: str) -> bool:
+    """Whether an instant is on the timeline and completed."""
+    return timeline.is_completed(request_time) and not timeline.is_before_start(request_time)
+
+
+def _has_completed(timeline: Timeline, request_time: str, *, has_archive: bool) -> bool:
+    """Whether an instant completed and was not taken back: of what is older than the timeline, its archive tells where it can."""
+    if has_archive and timeline.is_before_start(request_time):
+        return timeline.completion_time(request_time) is not None
+    return timeline.is_completed(request_time)
 
 
 def _sets_columns(metadata: CommitMetadata) -> bool:

@@ -315,6 +315,62 @@ def test_a_write_that_began_before_a_change_of_columns(tmp_path: Path, monkeypat
     assert by_id(table)["t001"] == {"id": "t001", "ts": 9, "pilot": "new", "city": "berlin", "fare": 1.5}
 
 
+ARCHIVING = {
+    "hoodie.keep.min.commits": "2",
+    "hoodie.keep.max.commits": "3",
+    "hoodie.clean.commits.retained": "1",
+    "hoodie.metadata.enable": "false",
+}
+
+
+def archived_beyond(table: Table, row: pa.Table, time: str) -> None:
+    """Writes a row again until the timeline begins behind a time."""
+    for _ in range(6):
+        if writes(table)[0].request_time > time:
+            return
+        table.upsert(row, options=ARCHIVING)
+    raise AssertionError(f"nothing was archived up to {time}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_change_that_was_restored_away_does_not_come_back_from_before_the_timeline(name: str, tmp_path: Path) -> None:
+    """Its history stays beside the timeline; what is older than that has not for that reason completed."""
+    table = Table(open_golden(name, tmp_path).path)
+    inserted, changed, *_ = times(table)
+    table.savepoint(inserted)
+    table.restore(inserted)
+    table.delete_savepoint(inserted)
+    expected = by_id(table)
+    archived_beyond(table, new_rows(id=["new"], rider=["new"], city=["berlin"], fare=[1.5]), changed)
+    assert by_id(table) == {**expected, "new": {"id": "new", "ts": 9, "rider": "new", "city": "berlin", "fare": 1.5}}
+    assert LATEST_SCHEMA_KEY not in newest(table).extra_metadata
+
+
+def test_a_change_that_was_rolled_back_says_nothing_of_what_a_service_wrote_since(tmp_path: Path) -> None:
+    table = Table(open_golden("mor_schema_on_read", tmp_path).path, options={"hoodie.compact.inline": "false"})
+    table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
+    expected = by_id(table)
+    altered(table, times(table)[-1], "driver", "pilot")
+    changed = times(table)[-1]
+    table.rollback(changed)
+    assert table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"}).runs
+    archived_beyond(table, new_rows(id=["new"], driver=["new"], city=["elsewhere"], fare=[1.5]), changed)
+    expected["new"] = {"id": "new", "ts": 9, "driver": "new", "city": "elsewhere", "fare": 1.5}
+    assert by_id(table) == expected
+
+
+def test_a_change_counts_when_nothing_but_services_followed_it_and_the_archive_has_it(tmp_path: Path) -> None:
+    """No history beside an instant of the timeline tells of it any more."""
+    table = Table(open_golden("cow_schema_on_read", tmp_path).path, options=ARCHIVING)
+    table.upsert(new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5]))
+    expected = by_id(table)
+    for _ in range(4):
+        table.cluster()
+    table.archive(options={name: ARCHIVING[name] for name in ("hoodie.keep.min.commits", "hoodie.keep.max.commits")})
+    assert writes(table)[0].request_time > str(decode_schema(newest(table).extra_metadata[LATEST_SCHEMA_KEY]).version_id)
+    assert by_id(table) == expected
+
+
 def test_a_partial_update_is_refused(tmp_path: Path) -> None:
     table = Table(open_golden("mor_schema_on_read", tmp_path).path)
     with pytest.raises(Unsupported, match="partial update"):
