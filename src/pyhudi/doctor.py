@@ -277,7 +277,7 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
     try:
         check_goes_by_names(context)
     except HudiError as error:
-        yield warn(str(error), "write it with Apache Hudi, or keep it for reading")
+        yield warn(str(error), "keep the version that it has")
     if not config.version.is_writable:
         finding = f"the table has version {int(config.version)}: it is read, and not written"
         yield warn(finding, "upgrade one of version 6 with Table.upgrade(), or keep it for reading")

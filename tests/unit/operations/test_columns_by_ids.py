@@ -20,6 +20,7 @@ from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMe
 from pyhudi.format.instants import Instant, format_instant_time, parse_instant_time
 from pyhudi.format.schema_history import decode_schema, decode_schema_history, encode_schema, encode_schema_history
 from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.services import indexing
 from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
 
@@ -369,6 +370,37 @@ def test_a_change_counts_when_nothing_but_services_followed_it_and_the_archive_h
     table.archive(options={name: ARCHIVING[name] for name in ("hoodie.keep.min.commits", "hoodie.keep.max.commits")})
     assert writes(table)[0].request_time > str(decode_schema(newest(table).extra_metadata[LATEST_SCHEMA_KEY]).version_id)
     assert by_id(table) == expected
+
+
+def test_an_index_that_goes_by_names_is_not_made_and_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it stands, nothing is written any more; such a table would have no way out."""
+    table = Table(open_golden("cow_schema_on_read", tmp_path).path)
+    table.index.create("record_index")
+    for attempt in (
+        partial(table.index.create, "secondary_index", "driver"),
+        partial(table.index.schedule, "column_stats", "ts", function="from_unixtime", function_options={"format": "yyyy"}),
+    ):
+        with pytest.raises(Unsupported, match="by the names of columns"):
+            attempt()
+    assert [info.name for info in table.index.list()] == ["record_index"]
+    with monkeypatch.context() as patched:
+        patched.setattr(indexing, "is_defined", lambda name: False)
+        made = table.index.create("secondary_index", "driver").name
+    row = new_rows(id=["t001"], driver=["new"], city=["berlin"], fare=[1.5])
+    with pytest.raises(Unsupported, match=made):
+        table.upsert(row)
+    table.index.drop(made)
+    table.upsert(row)
+    assert by_id(table)["t001"]["driver"] == "new"
+
+
+def test_no_other_version_takes_such_a_table(tmp_path: Path) -> None:
+    """The history's files are named as in version 8, and releases of version 6 would go by names; from there is no way back."""
+    table = Table(open_golden("cow_schema_on_read", tmp_path).path)
+    for change in (table.downgrade, partial(table.upgrade, to=9)):
+        with pytest.raises(Unsupported, match="not taken to another version"):
+            change()
+    assert int(Table(table.uri).config.version) == 8
 
 
 def test_a_partial_update_is_refused(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
             f"(Table.upgrade() makes one of version 6 such a table; nothing is upgraded unasked)"
         )
     check_open(context)
-    _check_ids_kept(context)
+    _check_ids_kept(context, keeps_indexes=keeps_indexes)
     check_not_bootstrapped(context)
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
@@ -58,8 +58,10 @@ def check_goes_by_names(context: TableContext) -> None:
         )
 
 
-def _check_ids_kept(context: TableContext) -> None:
-    """Raises Unsupported for a table whose columns go by ids, where PyHudi would go by names."""
+def _check_ids_kept(context: TableContext, *, keeps_indexes: bool) -> None:
+    """Raises Unsupported for a table whose columns go by ids, where PyHudi would go by names.  keeps_indexes: as given to the
+    gate.
+    """
     if load_column_history(context, None, read_commit) is None:
         return
     config = context.config
@@ -68,8 +70,8 @@ def _check_ids_kept(context: TableContext) -> None:
     without = (
         "it has no meta columns"
         if not config.populate_meta_fields
-        else f"it has the index {by_name[0]}, which goes by names"
-        if by_name
+        else f"it has the index {by_name[0]}, which goes by names (Table.index.drop() removes it)"
+        if by_name and keeps_indexes
         else "it leaves partition columns out of its files"
         if config.path_columns
         else None

@@ -63,6 +63,8 @@ def run_downgrade(
             f"the table at {context.storage.uri} has version {int(version)}; an upgrade makes it one of {int(target)}"
         )
     taken = [step.downward for step in reversed(steps_between(version, target))]
+    if taken:
+        check_goes_by_names(context)
     return _go(context, Means(engine, settings, ""), taken, [step.downward for step in STEPS])
 
 

@@ -25,7 +25,7 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import MetadataFile
 from pyhudi.format.actions.commit import WriteStat
@@ -132,6 +132,11 @@ class Indexing(PlannedAction[Instant]):
         request, context = self.request, snapshot.context
         assert request is not None, "whoever plans an index says which"
         schema = columns_of(snapshot)
+        if snapshot.ids is not None and is_defined(request.partition):
+            raise Unsupported(
+                f"{request.partition} would go by the names of columns, and those of the table at {context.storage.uri} go by ids "
+                "(hoodie.schema.on.read.enable): with it the table would not be written any more"
+            )
         if not context.config.has_metadata_table:
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
         _check(context, schema, request)
