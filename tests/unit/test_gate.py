@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -107,6 +108,7 @@ CHANGES: dict[str, Verb] = {
     "create": lambda table, at: Table.create(table.uri, name=table.name, record_key="id"),
     "upsert": lambda table, at: table.upsert(ROWS),
     "insert": lambda table, at: table.insert(ROWS),
+    "append": lambda table, at: table.append(ROWS),
     "bulk_insert": lambda table, at: table.bulk_insert(ROWS),
     "insert_overwrite": lambda table, at: table.insert_overwrite(ROWS),
     "insert_overwrite_table": lambda table, at: table.insert_overwrite_table(ROWS),
@@ -193,6 +195,9 @@ PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
 }
 
 COMMAND_CHANGES: dict[str, tuple[str, ...]] = {
+    "create": ("TABLE", "--record-key", "id"),
+    "load": ("TABLE", "ROWS"),
+    "delete": ("TABLE", "--where", "_hoodie_record_key = 'a'", "--no-dry-run"),
     "compact": ("TABLE",),
     "cluster": ("TABLE",),
     "clean": ("TABLE", "--no-dry-run"),
@@ -219,6 +224,9 @@ COMMAND_LOOKS: dict[str, tuple[str, ...]] = {
     "procs": (),
 }
 COMMAND_READS: dict[str, tuple[str, ...]] = {
+    "count": ("TABLE",),
+    "changes": ("TABLE",),
+    "export": ("TABLE", "EXPORT"),
     "schema": ("TABLE",),
     "head": ("TABLE",),
     "explain": ("TABLE",),
@@ -264,7 +272,10 @@ def content(folder: Path) -> Mapping[str, bytes | None]:
 
 
 def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str, tmp_path: Path) -> Exception | None:
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(ROWS, rows)
     words = {"TABLE": str(path), "LAST": instant, "REPORT": str(tmp_path / "report.html")}
+    words |= {"ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
     result = CliRunner().invoke(app, [*name.split(), *(words.get(word, word) for word in arguments)])
     return result.exception if isinstance(result.exception, HudiError) else None
 
