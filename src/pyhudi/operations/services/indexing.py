@@ -134,7 +134,7 @@ class Indexing(PlannedAction[Instant]):
         schema = columns_of(snapshot)
         if snapshot.ids is not None and is_defined(request.partition):
             raise Unsupported(
-                f"{request.partition} would go by the names of columns, and those of the table at {context.storage.uri} go by ids "
+                f"{request.partition} would go by the names of columns, and those of {context.storage.uri} go by ids "
                 "(hoodie.schema.on.read.enable): with it the table would not be written any more"
             )
         if not context.config.has_metadata_table:
