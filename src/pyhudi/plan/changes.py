@@ -29,10 +29,10 @@ from pyhudi.format.instants import Instant
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.paths import file_name_of, join_path
-from pyhudi.format.rings import is_copy
 from pyhudi.plan.cleaning import COMMITS_RETAINED
 from pyhudi.plan.read import Pruning, ReadPlan
 from pyhudi.table.slices import BaseFile, FileGroup, FileSlice, LogFile, SlicingState, visible_slice
+from pyhudi.timeline.copies import copies_among
 
 
 class ChangeKind(StrEnum):
@@ -125,9 +125,10 @@ def plan_changes(
         metadata = commits[instant]
         if not changes_records(metadata):
             continue
+        copies = frozenset(copies_among(state.timeline, metadata, instant.request_time) if state.by_completion_time else ())
         for partition, stats in sorted(metadata.partition_to_write_stats.items()):
             for stat in sorted(stats, key=lambda s: s.path or ""):
-                if stat.path and not (state.by_completion_time and is_copy(stat.path, instant.request_time)):
+                if stat.path and stat.path not in copies:
                     found.append(_written(there, instant.request_time, metadata, partition, stat, mode))
         for partition, file_ids in sorted((metadata.partition_to_replace_file_ids or {}).items()):
             for file_id in sorted(file_ids):

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant
-from pyhudi.format.rings import is_copy
+from pyhudi.timeline.copies import copies_among
 from pyhudi.timeline.timeline import Timeline
 
 EARLIEST = "earliest"
@@ -68,17 +68,19 @@ def select_instants(timeline: Timeline, range_: CompletionRange | RequestRange) 
     return tuple(i for i in timeline.completed_writes() if range_.holds(i))
 
 
-def changed_files(commits: Mapping[Instant, CommitMetadata], *, one_log_per_commit: bool) -> dict[str, set[str]]:
+def changed_files(
+    commits: Mapping[Instant, CommitMetadata], timeline: Timeline, *, one_log_per_commit: bool
+) -> dict[str, set[str]]:
     """The data files that commits wrote, by partition; paths relative to the table.
 
-    one_log_per_commit: as of the table's version.  Of rows that were written twice, for a resize, the first files alone.
+    timeline: whole; one_log_per_commit: as of the table's version.  Of rows that were written twice, for a resize, the first
+    files alone.
     """
     files: dict[str, set[str]] = {}
     for instant, metadata in commits.items():
+        copies = frozenset(copies_among(timeline, metadata, instant.request_time) if one_log_per_commit else ())
         for partition, stats in metadata.partition_to_write_stats.items():
-            paths = {stat.path for stat in stats if stat.path}
-            if one_log_per_commit:
-                paths = {path for path in paths if not is_copy(path, instant.request_time)}
+            paths = {stat.path for stat in stats if stat.path and stat.path not in copies}
             if paths:
                 files.setdefault(partition, set()).update(paths)
     return files

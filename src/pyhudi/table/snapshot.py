@@ -29,7 +29,6 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER
-from pyhudi.format.rings import is_copy
 from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
@@ -42,6 +41,7 @@ from pyhudi.table.metadata.listing import MetadataListing, choose_listing
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileGroup, FileSlice, SlicingState, build_file_groups, visible_slices, visible_slices_of_rows
 from pyhudi.table.wholeness import find_loss
+from pyhudi.timeline.copies import copies_among
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
@@ -285,22 +285,21 @@ def read_commit(store: TimelineStore, instant: Instant) -> CommitMetadata:
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
 
 
-def copies_of(store: TimelineStore, instant: Instant) -> frozenset[str]:
+def copies_of(store: TimelineStore, timeline: Timeline, instant: Instant) -> frozenset[str]:
     """The log files that a completed write made for a resize, which bear that one's time; none of what is pending.
 
     Of a table whose log files hold one commit each.
     """
     if not instant.is_completed or not instant.action.is_write:
         return frozenset()
-    stats = read_commit(store, instant).partition_to_write_stats.values()
-    return frozenset(s.path for found in stats for s in found if s.path and is_copy(s.path, instant.request_time))
+    return frozenset(copies_among(timeline, read_commit(store, instant), instant.request_time))
 
 
 def load_copies_of_pending(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
     """The log files that completed writes made for resizes that are pending."""
     resizes = [instant.request_time for instant in timeline.pending(Action.CLUSTERING)]
     later = (i for i in timeline.completed_writes() if resizes and i.request_time > min(resizes))
-    return frozenset(path for instant in later for path in copies_of(store, instant))
+    return frozenset(path for instant in later for path in copies_of(store, timeline, instant))
 
 
 def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig, *, by_ids: bool = False) -> TableSchema | None:

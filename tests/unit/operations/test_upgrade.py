@@ -142,6 +142,20 @@ def test_the_past_of_a_table_with_logs_after_a_downgrade(tmp_path: Path, copied:
     assert told(hp.Table(tmp_path / "t")) == before
 
 
+def test_commits_from_before_an_upgrade_are_queried_one_by_one(tmp_path: Path) -> None:
+    """Their logs bear the times of base files, as the second logs of rows beside a resize bear that one's."""
+    golden = open_golden("mor_v6", tmp_path)
+    table = hp.Table(golden.path)
+    writes = table.timeline().completed_writes()
+    before = {i.request_time: table.incremental(str(int(i.request_time) - 1), i.request_time).count() for i in writes}
+    assert sum(count > 0 for count in before.values()) > 3
+    table.upgrade(options=UPGRADE)
+    table = hp.Table(golden.path)
+    for instant in table.timeline().completed_writes():
+        found = table.incremental(instant.completion_time, instant.completion_time).count()
+        assert found == before.get(instant.request_time, 0)
+
+
 def test_incremental_queries_of_version_6_go_by_request_times(tmp_path: Path) -> None:
     table = hp.Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts", options=OPTIONS)
     instants = [wide(table, ts, range(3 * ts, 3 * ts + 3), **OPTIONS) for ts in range(3)]

@@ -163,7 +163,7 @@ def begin_drop(held: TableContext, timeline: Timeline, planned: Instant, setting
     held: the table while the caller holds its lock; timeline: as it stands.  `finish_pending_rollbacks` carries it out.
     """
     info = InstantInfo(planned.request_time, Action.REPLACECOMMIT.value)
-    plan = RollbackPlan(info, _list_requests(held, planned))
+    plan = RollbackPlan(info, _list_requests(held, timeline, planned))
     time = new_instant_time(held, timeline, settings)
     requested = held.timeline.request(time, Action.ROLLBACK, plan.encode(held.env.token_bytes(16)))
     _begin(held, timeline, requested, plan)
@@ -205,7 +205,7 @@ def _request_under_lock(
         check_may_go(held, timeline, present)
     else:
         _refuse_alive(held, settings, present)
-    plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(held, present))
+    plan = RollbackPlan(InstantInfo(present.request_time, present.action.value), _plan_requests(held, timeline, present))
     time = new_instant_time(held, timeline, settings)
     requested = store.request(time, Action.ROLLBACK, plan.encode(held.env.token_bytes(16)))
     _begin(held, timeline, requested, plan)
@@ -347,7 +347,7 @@ _PENDING_FILES: Mapping[Action, tuple[tuple[Action, tuple[State, ...]], ...]] = 
 that it looks like, and its pending files another one."""
 
 
-def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
+def _plan_requests(context: TableContext, timeline: Timeline, instant: Instant) -> tuple[RollbackRequest, ...]:
     if instant.state is State.REQUESTED:
         return ()
     if instant.state is State.INFLIGHT:
@@ -361,13 +361,13 @@ def _plan_requests(context: TableContext, instant: Instant) -> tuple[RollbackReq
             )
             for path, _ in sorted(marked)
         )
-    return _list_requests(context, instant)
+    return _list_requests(context, timeline, instant)
 
 
-def _list_requests(context: TableContext, instant: Instant) -> tuple[RollbackRequest, ...]:
+def _list_requests(context: TableContext, timeline: Timeline, instant: Instant) -> tuple[RollbackRequest, ...]:
     """From a listing: files that bear the instant's time, and those that a write made for a resize (see `copies_of`)."""
     listing = DirectoryListing(context.storage)
-    copies = copies_of(context.timeline, instant)
+    copies = copies_of(context.timeline, timeline, instant)
     requests = []
     for partition, files in listing.files(listing.partitions()).items():
         own = tuple(

@@ -93,7 +93,8 @@ def _execute(
         files = held.timeline.load_files()
         # Only the commits tell of them, which are about to go.
         times = frozenset(gone)
-        copies = (copies_of(held.timeline, i) for i in files if i.is_completed and i.request_time in times)
+        now = held.timeline.timeline_of(files)
+        copies = (copies_of(held.timeline, now, i) for i in files if i.is_completed and i.request_time in times)
         held.storage.delete(sorted(frozenset[str]().union(*copies)))
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)

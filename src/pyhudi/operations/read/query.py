@@ -398,7 +398,8 @@ def _begun(completed: str, store: TimelineStore) -> str | None:
 
 def _slices_of_range(snapshot: Snapshot, commits: dict[Instant, CommitMetadata]) -> dict[str, tuple[FileSlice, ...]] | None:
     """The slices made of the files that the commits wrote; None when one of those files is gone."""
-    wanted = changed_files(commits, one_log_per_commit=snapshot.config.version.has_one_log_file_per_commit)
+    version = snapshot.config.version
+    wanted = changed_files(commits, snapshot.timeline, one_log_per_commit=version.has_one_log_file_per_commit)
     present = snapshot.listing.files(list(wanted))
     files: dict[str, list[FileInfo]] = {}
     for partition, paths in wanted.items():
