@@ -16,12 +16,12 @@ Source: docs/formats/reading.md, "Columns by ids"; docs/formats/timeline.md, "Ot
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State, parse_instant_file
@@ -29,12 +29,12 @@ from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER, join_path
 from pyhudi.format.schema_history import VersionedSchema, decode_schema, decode_schema_history, encode_schema_history
 from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, identified, reconciled, same_columns
-from pyhudi.storage.base import FileInfo
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
 
 _SCHEMA_COMMIT = ".schemacommit"
+_ATTEMPTS = 4
 
 
 CommitReader = Callable[[TimelineStore, Instant], CommitMetadata]
@@ -92,13 +92,14 @@ def load_column_history(context: TableContext, timeline: Timeline | None, read: 
     """The columns of a table up to the end of a timeline; None for a table that has no history of them.
 
     timeline: loaded where the table has a history and None is given.  read: the metadata of a completed write.
-    Raises CorruptData for a history that is damaged, Unsupported where the real Hudi has numbered the columns anew.
+    Raises CorruptData for a history that is damaged, Unsupported where the real Hudi has numbered the columns anew, TableState
+    where the files of the history go again and again while they are read.
     """
-    files = [info for info in context.storage.list(SCHEMA_FOLDER).files if info.name.endswith(_SCHEMA_COMMIT)]
-    if not files:
+    contents = _read_histories(context)
+    if not contents:
         return None
     timeline = timeline or context.timeline.load()
-    history = _load_history(context, timeline, files)
+    history = _load_history(context, timeline, contents)
     if not history:
         return None
     starts: list[str] = []
@@ -135,18 +136,29 @@ def drop_older_histories(context: TableContext, timeline: Timeline) -> None:
     context.storage.delete([path for path in old if path != newest])
 
 
-def _load_history(context: TableContext, timeline: Timeline, files: Sequence[FileInfo]) -> Mapping[int, VersionedSchema]:
+def _read_histories(context: TableContext) -> dict[str, bytes]:
+    """The files of the history by name.  Writers delete old ones when a newer one stands, which a listing of before has not."""
+    storage = context.storage
+    for _ in range(_ATTEMPTS):
+        files = [info for info in storage.list(SCHEMA_FOLDER).files if info.name.endswith(_SCHEMA_COMMIT)]
+        contents = {info.name: data for info in files if (data := storage.read(info.path)) is not None}
+        if len(contents) == len(files):
+            return contents
+    raise TableState(f"histories of columns below {storage.absolute(SCHEMA_FOLDER)} are deleted while they are read; try again")
+
+
+def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[str, bytes]) -> Mapping[int, VersionedSchema]:
     """The schemas of the history that count, by version; of a version that stands in several files that of the newest."""
     found: dict[int, VersionedSchema] = {}
     vouched: set[int] = set()
-    for info in sorted(files, key=lambda info: info.name, reverse=True):
+    for name in sorted(contents, reverse=True):
         try:
-            schemas = decode_schema_history(context.storage.read(info.path) or b"")
+            schemas = decode_schema_history(contents[name])
         except CorruptData as error:
-            raise error.with_path(context.storage.absolute(info.path)) from error
+            raise error.with_path(context.storage.absolute(join_path(SCHEMA_FOLDER, name))) from error
         for schema in schemas:
             found.setdefault(schema.version_id, schema)
-        beside = parse_instant_file(info.name)
+        beside = parse_instant_file(name)
         if beside is not None and _stands(timeline, beside.request_time):
             vouched.update(schema.version_id for schema in schemas)
     has_archive = bool(context.timeline.history.folder)

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
 from pyhudi.format.instants import Instant, format_instant_time, parse_instant_time
 from pyhudi.format.schema_history import decode_schema, decode_schema_history, encode_schema, encode_schema_history
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.services import indexing
+from pyhudi.storage.local import LocalStorage
 from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
 
@@ -401,6 +402,33 @@ def test_no_other_version_takes_such_a_table(tmp_path: Path) -> None:
         with pytest.raises(Unsupported, match="not taken to another version"):
             change()
     assert int(Table(table.uri).config.version) == 8
+
+
+def test_histories_that_go_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers delete those of instants that left the timeline, when a newer one stands."""
+    path = open_golden("cow_schema_on_read", tmp_path).path
+    table = Table(path)
+    expected, older = by_id(table), history_file(path)
+    kept = older.read_bytes()
+    table.upsert(new_rows(id=["new"], driver=["new"], city=["berlin"], fare=[1.5]))
+    original = LocalStorage.read
+
+    def read(storage: LocalStorage, name: str) -> bytes | None:
+        if name.endswith(older.name):
+            older.unlink(missing_ok=True)
+        return original(storage, name)
+
+    monkeypatch.setattr(LocalStorage, "read", read)
+    assert by_id(table).keys() == {*expected, "new"}
+    assert not older.exists()
+
+    def lost(storage: LocalStorage, name: str) -> bytes | None:
+        return None if name.endswith(".schemacommit") else original(storage, name)
+
+    older.write_bytes(kept)
+    monkeypatch.setattr(LocalStorage, "read", lost)
+    with pytest.raises(TableState, match="try again"):
+        table.scan()
 
 
 def test_a_partial_update_is_refused(tmp_path: Path) -> None:
