@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.format.instants import shift_instant_time
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows
 
@@ -60,7 +62,9 @@ def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     assert same(hudi, table, times[2]) > 0
     assert same(hudi, table, times[0], times[-2]) == 6, "what was replaced later was there then"
     # A start between request and completion: the completion counts.
-    assert same(hudi, table, writes[1].request_time, times[1]) == same(hudi, table, times[1], times[1])
+    between = shift_instant_time(writes[1].request_time, 1, UTC)
+    assert between < times[1]
+    assert same(hudi, table, between, times[1]) == same(hudi, table, times[1], times[1])
     assert same(hudi, table, writes[1].request_time, writes[2].request_time, **{OLD: "6"}) == 2
 
     table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1})
