@@ -785,7 +785,7 @@ class Table:
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
-        check_told_apart(range_, query.snapshot.timeline)
+        check_told_apart(range_, (start, end, after), query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 
     def changes(
@@ -826,7 +826,7 @@ class Table:
         first, last = self._range_ends(EARLIEST if start is None and after is None else start, end, after)
         range_ = _opened(completion_range(self.context.config.version, first, last), after)
         query = plan_change_query(self._open.now(parsed), range_, columns, filter, typed=typed, settings=settings)
-        check_told_apart(range_, query.snapshot.timeline)
+        check_told_apart(range_, (start, end, after), query.snapshot.timeline)
         return Scan(query, parsed.integer(THREADS))
 
     # Private

@@ -76,6 +76,9 @@ def test_moments_of_each_kind(options: dict[str, object]) -> None:
     for text in (shown, shown.isoformat(" ", "milliseconds"), shown.isoformat("T", "milliseconds")):
         assert told(table, after=text) == "c"
         assert table.scan(as_of=text).count() == 2
+    for text in (shown.isoformat(" ", "seconds"), moment.isoformat(timespec="seconds")):
+        assert told(table, start=text, end=text) == "b", "all of that second"
+        assert table.scan(as_of=text).count() == 2
     tomorrow = (moment + timedelta(days=2)).date()
     assert told(table, after=tomorrow) == told(table, start=tomorrow) == ""
     assert told(table, start=date(2000, 1, 1), end=tomorrow) == told(table, start="2000-01-01") == "abc"
@@ -87,7 +90,7 @@ def test_ranges_that_do_not_begin_are_refused() -> None:
     for bounds in ({}, {"start": "earliest", "after": one.completion_time}):
         with pytest.raises(InvalidRequest, match=r"either start=.* or after="):
             told(table, **bounds)
-    with pytest.raises(InvalidRequest, match="no moment"):
+    with pytest.raises(InvalidRequest, match="not a moment"):
         told(table, after=5)
     with pytest.raises(InvalidRequest, match="in digits"):
         told(table, after="yesterday")
