@@ -5,13 +5,14 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi test check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-writers demo docs clean
+.PHONY: help setup setup-hudi test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-writers demo docs clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
 	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
 	@echo 'make test          every test, in one run'
+	@echo 'make test-wide     the same with every combination and more seeds: an hour or two'
 	@echo 'make test-lowest   the unit tests on the lowest versions that pyproject.toml allows'
 	@echo 'make test-python VERSION=3.13   the unit tests on another Python'
 	@echo 'make coverage      the lines that the unit tests run, with a floor'
@@ -35,6 +36,9 @@ setup-hudi: setup
 # One run of pytest, so that its closing line counts everything; tests/conftest.py deals the tests out to the workers.
 test: setup setup-hudi
 	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
+
+test-wide: export PYHUDI_WIDE := 1
+test-wide: test
 
 check: lint types unit
 

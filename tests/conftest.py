@@ -1,4 +1,7 @@
-"""What all tests share: the marker and the turn of a folder, and the profiles of Hypothesis.
+"""What all tests share: the marker and the turn of a folder, the wide runs, and the profiles of Hypothesis.
+
+A test that goes through many combinations names those that show each rule and each pair of parts once; the rest carry the
+marker `wide` and run with PYHUDI_WIDE=1, as `make test-wide` does, which also draws more seeds (`tests.needs.WIDE`).
 
 Property tests draw the same examples in every run: a run tells of the change that it was made for.  Others are drawn by hand:
 
@@ -19,6 +22,8 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
+
+from tests.needs import WIDE
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.
@@ -70,7 +75,7 @@ def no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test in spark/, interop/ or servers/ carries the marker of its folder.  Those of spark/ and interop/ come last, so that
     quick failures show first.
 
@@ -87,6 +92,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])
+    if not WIDE:
+        wide = [item for item in items if item.get_closest_marker("wide")]
+        config.hook.pytest_deselected(items=wide)
+        items[:] = [item for item in items if not item.get_closest_marker("wide")]
 
 
 class JvmsTogether(LoadScopeScheduling):

@@ -22,6 +22,9 @@ def unavailable(kind: str, reason: str) -> NoReturn:
     pytest.skip(f"{kind}: {reason}")
 
 
+# Whether the run takes its time: every combination, and more seeds (`make test-wide`).
+WIDE = os.environ.get("PYHUDI_WIDE", "") not in {"", "0"}
+
 # A JVM of the tests runs many small things once: the second compiler and parallel collectors cost more than they bring, and so
 # does the proof that the classes of Spark's and Hudi's own jars are well formed.
 SMALL_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
