@@ -43,16 +43,17 @@ class Markers:
         """Record that the data file is about to be created.  A marker that is there already is not an error."""
         self._storage.put_if_absent(join_path(self._folder, format_marker(data_path, kind)), b"")
 
-    def list(self) -> tuple[tuple[str, MarkerType], ...]:
+    def list(self, *, under_way: bool = False) -> tuple[tuple[str, MarkerType], ...]:
         """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
 
         Data files need not exist, and those of a write that is under way may still be recorded meanwhile.
+        under_way: the writer may be at work, and the end of a list that its server is writing anew is passed over.
         Raises CorruptData when something in the folder is not a marker: it may hide one.
         """
         top = self._storage.list(self._folder)
         lists = [info.path for info in top.files if _LIST_FILE.fullmatch(info.name)]
         if any(info.name == _TYPE_FILE for info in top.files):
-            return _ordered(self._listed(lists))
+            return _ordered(self._listed(lists, cut=under_way))
         found: list[tuple[str, MarkerType]] = []
         others: list[str] = []
         for info in self._storage.walk(self._folder):
@@ -64,7 +65,7 @@ class Markers:
             else:
                 found.append(marker)
         # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
-        found.extend(self._listed(lists))
+        found.extend(self._listed(lists, cut=under_way))
         if others:
             raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(others)))
         return _ordered(found)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,15 +20,24 @@ from pyhudi.format.actions.clustering import ClusteringPlan
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, State
-from pyhudi.format.names import parse_log_file
+from pyhudi.format.log.deletes import deletes_batch, encode_deletes
+from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
+from pyhudi.format.names import MarkerType, parse_log_file
 from pyhudi.format.paths import RING_FOLDER, file_name_of
 from pyhudi.format.rings import NodeTag, decode_nodes
+from pyhudi.operations.action.attempt import abandon
+from pyhudi.operations.action.rollback import rollback_instant
+from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.metadata.initialise import ensure_metadata_table
+from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.cluster import ClusterSettings, execute_clustering, plan_and_run_clustering
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
-from pyhudi.storage.memory import forget_memory
+from pyhudi.storage.markers import Markers
+from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.rings import load_ring, store_ring
+from pyhudi.table.snapshot import directory_listing, load_snapshot
 from tests.unit.operations.test_rings import create as create_ringed
 from tests.unit.operations.test_rings import ring_files, ring_of, rows
 
@@ -532,6 +542,70 @@ def test_a_metadata_table_that_is_built_beside_a_resize_lists_copies(uri: str) -
     listed.cluster(instant)
     found = listed.scan(["id"], filter="part = 'p'").to_arrow()
     assert found.num_rows == len(before)
+    in_order(listed)
+
+
+def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str) -> None:
+    """Its copies bear the time of a resize that has completed, and go when it fails."""
+    table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
+    table.upsert(rows(*range(2, 20)))
+    instant = planned(table)
+    table.cluster(instant)
+    before = values(table)
+    write = Transaction.begin(table.context, Action.DELTACOMMIT, settings().commit)
+    write.start()
+    copy = f"p/.{ring_of(table).file_ids[0]}_{instant}.log.1_9-9-9"
+    Markers(table.context.storage, write.instant_time).create(copy, MarkerType.CREATE)
+    deletes = encode_deletes([deletes_batch(pa.array(["k3"]), "p")])
+    block = (BlockType.DELETE, {HeaderKey.INSTANT_TIME: write.instant_time}, deletes)
+    table.context.storage.put(copy, b"".join(encode_blocks([block])))
+    listed = hp.Table(uri, options={**RINGS, **BESIDE, "hoodie.metadata.enable": True})
+    listed.upsert(rows(1, part="z"))
+    assert listed.context.reloaded().config.has_metadata_table
+    write.let_go()
+    abandon(write)
+    assert table.context.storage.read(copy) is None
+    assert values(listed) == {**before, "k1": ("z", 1)}
+    in_order(listed)
+
+
+class Deleting(MemoryStorage):
+    """Does something before files of the partition `p` are deleted."""
+
+    def __init__(self, uri: str, act: Callable[[], object]) -> None:
+        super().__init__(uri)
+        self._todo = [act]
+
+    def delete(self, paths: Iterable[str]) -> None:
+        gone = list(paths)
+        while self._todo and any(path.startswith("p/") for path in gone):
+            self._todo.pop()()
+        super().delete(gone)
+
+
+def test_a_metadata_table_that_listed_copies_goes_with_the_rollback_of_their_write(uri: str) -> None:
+    table = create(uri, **BESIDE, **{"hoodie.metadata.enable": False})
+    table.upsert(rows(*range(20)))
+    before = values(table)
+    instant = planned(table)
+    table.upsert(rows(*range(5), ts=2))
+    table.cluster(instant)
+    write = table.timeline().last_completed_write()
+    assert write is not None and write.request_time > instant
+    options = parse_options({**RINGS, "hoodie.metadata.enable": True})
+    metadata = MetadataSettings.of(options)
+    columns = load_snapshot(table.context, directory_listing).schema
+    assert columns is not None
+
+    def build() -> object:
+        return ensure_metadata_table(table.context, LocalEngine(1), metadata, 1000, columns.arrow, columns.arrow)
+
+    rollback_instant(replace(table.context, storage=Deleting(uri, build)), write, settings().commit)
+    assert not logs_of(table, instant)
+    assert not table.context.reloaded().config.has_metadata_table
+    listed = hp.Table(uri, options={**RINGS, **BESIDE, "hoodie.metadata.enable": True})
+    assert values(listed) == before
+    listed.upsert(rows(1, part="z"))
     in_order(listed)
 
 

@@ -290,7 +290,8 @@ def _publish(
     """
     store, storage = held.timeline, held.storage
     target, action = _target_of(held, requested, plan)
-    deleted = tuple(_path(held, partition, file) for partition, found in files.items() for file in found)
+    gone = {partition: tuple(_path(held, partition, file) for file in found) for partition, found in files.items()}
+    deleted = tuple(path for paths in gone.values() for path in paths)
     timeline = store.load()
     own = [i for i in timeline.instants if i.request_time == requested.request_time and i.action is Action.ROLLBACK]
     if not own or own[0].state is State.COMPLETED:
@@ -310,7 +311,7 @@ def _publish(
     )
     # From the moment that the pending files are gone, the metadata table's word on the target would be believed.
     # Beside a plan that stays, logs that bear its time are copies of other writes.
-    mirror_rollback(held, requested.request_time, target, partitions, timeline, logs=not action.keeps_plan)
+    mirror_rollback(held, requested.request_time, target, gone, timeline, logs=not action.keeps_plan)
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
         remove_rings(held, (target,))

@@ -34,7 +34,7 @@ from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, co
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import FILES
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.format.paths import SIDE_FOLDER, folder_of, join_path
+from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.kinds import find_out, kind_of, maintained_partitions, open_indexes
 from pyhudi.operations.metadata.kinds.base import Index, Said
@@ -201,13 +201,20 @@ def mirror_clean(context: TableContext, request_time: str, clean: CleanMetadata,
 
 
 def mirror_rollback(
-    context: TableContext, request_time: str, target: str, partitions: Iterable[str], now: Timeline, *, logs: bool = True
+    context: TableContext,
+    request_time: str,
+    target: str,
+    deleted: Mapping[str, Iterable[str]],
+    now: Timeline,
+    *,
+    logs: bool = True,
 ) -> None:
     """Roll the delta commit of an instant back, as part of the table's own rollback.  The caller holds the lock.
 
-    request_time: of the rollback; target: of what is rolled back; partitions: those in which it wrote files.  Where the metadata
-    table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew; so is a partition
-    that was built when the target was there already.  logs: False, and log files that bear the target's time are not its own.
+    request_time: of the rollback; target: of what is rolled back; deleted: partition -> paths of its files, which are gone.
+    Where the metadata table has taken the target up for good, in a base file, it is dropped, and the next write builds it anew;
+    so is a partition that was built when the target, or a file of it, was there already.  logs: False, and log files that bear
+    the target's time are not its own.
     """
     context = context.reloaded()
     if FILES not in (*context.config.metadata_partitions, *context.config.metadata_partitions_inflight):
@@ -217,7 +224,7 @@ def mirror_rollback(
     context.storage.delete_folder(join_path(SIDE_FOLDER, target))
     own = [i for i in timeline.instants if i.step == (target, Action.DELTACOMMIT)]
     if not own:
-        if _lists_files_of(MetadataTable(context, now), target, partitions, logs=logs):
+        if _lists_files_of(MetadataTable(context, now), target, deleted, logs=logs):
             drop_store(context)
         return
     completed = own[0].completion_time
@@ -271,9 +278,14 @@ def _drop_plans(store: MetadataStore, timeline: Timeline) -> None:
         store.context.timeline.remove_pending(instant.request_time, Action.COMPACTION)
 
 
-def _lists_files_of(reader: MetadataTable, target: str, partitions: Iterable[str], *, logs: bool) -> bool:
-    names = find_files(reader, partitions).column("name").to_pylist()
-    return any(parse_data_file_instant(name) == target and (logs or not name.startswith(".")) for name in names)
+def _lists_files_of(reader: MetadataTable, target: str, deleted: Mapping[str, Iterable[str]], *, logs: bool) -> bool:
+    # What a write copied for a resize bears the time of that one.
+    gone = {partition: frozenset(map(file_name_of, paths)) for partition, paths in deleted.items()}
+    files = find_files(reader, deleted)
+    return any(
+        name in gone[partition] or (parse_data_file_instant(name) == target and (logs or not name.startswith(".")))
+        for partition, name in zip(files.column("partition").to_pylist(), files.column("name").to_pylist(), strict=True)
+    )
 
 
 def _roll_back(store: MetadataStore, request_time: str, target: str, now: Timeline) -> None:

@@ -22,7 +22,7 @@ from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.instants import Instant
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.names import parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -32,6 +32,7 @@ from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import Defaults
 from pyhudi.storage.base import FileInfo
+from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
 from pyhudi.table.metadata.records import MetadataTable
@@ -288,15 +289,28 @@ class BuiltFrom:
         timeline = self.snapshot.timeline
         listing = self.snapshot.listing
         copies = self.snapshot.copies
+        there = listing.files(listing.partitions())
+        unfinished = self._logs_under_way(there)
         listed: dict[str, dict[str, int]] = {}
-        for partition, infos in listing.files(listing.partitions()).items():
+        for partition, infos in there.items():
             files = listed.setdefault(partition, {})
             for info in infos:
                 instant = parse_data_file_instant(info.name)
                 counts = instant is not None and (timeline.is_completed(instant) or info.path in copies)
-                if counts and info.size_bytes:
+                if counts and info.size_bytes and info.path not in unfinished:
                     files[info.name] = info.size_bytes
         return listed
+
+    def _logs_under_way(self, there: Mapping[str, Sequence[FileInfo]]) -> frozenset[str]:
+        """What pending writes have made, where logs are among the files that are there.
+
+        The name of a log tells a resize for which its write copied rows.  That one may have completed beside the write, whose
+        commit adds the log, or whose end removes it.  A marker comes before its file, and so is looked for after it.
+        """
+        logs = any(parse_log_file(info.name) is not None for infos in there.values() for info in infos)
+        pending = self.snapshot.timeline.pending_writes() if logs else ()
+        storage = self.snapshot.context.storage
+        return frozenset(path for i in pending for path, _ in Markers(storage, i.request_time).list(under_way=True))
 
     def look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
         """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
