@@ -37,10 +37,10 @@ from pyhudi.records.text import value_text
 from pyhudi.table.metadata.indexes import (
     find_bloom_filters,
     find_expression_partition_stats,
-    find_partition_ranges,
     find_partition_stats,
     find_records,
     find_secondary_values,
+    ranges_of_partitions,
     scan_files,
     scan_records,
 )
@@ -135,7 +135,7 @@ def _check_partitions(
     _check_cells(expected.keys.filter(is_tight), expected.values.filter(is_tight), metadata, index, RecordType.PARTITION_STATS)
     assert tight <= set(expected.keys.to_pylist()), f"{index} has more partitions than the table"
     for column, kind in kinds.items():
-        said = find_partition_ranges(metadata, column, kind, index)
+        said = ranges_of_partitions(rows, column, kind, counts_nulls=index == PARTITION_STATS)
         for partition, found in ranges.items():
             assert covers(said[partition], found[column]), f"{index} says {said[partition]} and the files {found[column]}"
 

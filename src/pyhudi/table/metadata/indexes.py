@@ -114,14 +114,19 @@ def find_partition_stats(metadata: MetadataTable, columns: Sequence[str]) -> pa.
 def find_partition_ranges(
     metadata: MetadataTable, column: str, kind: pa.DataType, index: str = PARTITION_STATS
 ) -> dict[str, ColumnRange]:
-    """Partition path -> the range of a column in it, or of an expression index over it; kind: of the values.
-
-    Partitions whose bounds have another kind are left out.  value_count is with nulls.
-    """
+    """As `ranges_of_partitions`, of one column, or of an expression index over it."""
     if index == PARTITION_STATS:
-        rows = find_partition_stats(metadata, [column]).combine_chunks()
-    else:
-        rows = find_expression_partition_stats(metadata, index, column).combine_chunks()
+        return ranges_of_partitions(find_partition_stats(metadata, [column]), column, kind)
+    return ranges_of_partitions(find_expression_partition_stats(metadata, index, column), column, kind, counts_nulls=False)
+
+
+def ranges_of_partitions(stats: pa.Table, column: str, kind: pa.DataType, *, counts_nulls: bool = True) -> dict[str, ColumnRange]:
+    """Partition path -> the range of a column in it.  stats: STATS_SCHEMA, of partitions; kind: of the values; counts_nulls:
+    whether the index counts nulls among its values, as the ranges do.
+
+    Partitions whose bounds have another kind are left out.
+    """
+    rows = stats.filter(pc.equal(stats.column("column_name"), column)).combine_chunks()
     if not rows.num_rows:
         return {}
     (low, low_known), (high, high_known) = (unwrap(rows.column(bound).chunk(0), kind) for bound in ("min", "max"))
@@ -131,7 +136,7 @@ def find_partition_ranges(
         bounds = (stored_value(least), stored_value(greatest))
         if is_known and (bounds[0] is None) == (bounds[1] is None):
             nulls, values = rows["null_count"][place].as_py(), rows["value_count"][place].as_py()
-            if index != PARTITION_STATS and nulls is not None and values is not None:
+            if not counts_nulls and nulls is not None and values is not None:
                 values += nulls
             result["" if name == ROOT else name] = ColumnRange(*bounds, null_count=nulls, value_count=values)
     return result

@@ -106,7 +106,6 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
     ranks: list[npt.NDArray[np.int64]] = []
     removals: list[tuple[int, pa.StringArray]] = []
     layers = [(0, cells) for cells in group.base] + list(enumerate(group.newer, 1))
-    # Blocks are many and small, and mostly of one schema: they are decoded together.
     alike: dict[str, list[tuple[int, Cells]]] = {}
     for rank, layer in layers:
         if isinstance(layer, Cells):
@@ -114,8 +113,8 @@ def merge_files(group: GroupCells) -> pa.RecordBatch:
         elif len(layer.keys):
             removals.append((rank, layer.keys.cast(pa.string())))
     for schema, ranked in alike.items():
-        keys, values = (pa.concat_arrays(arrays) for arrays in zip(*((c.keys, c.values) for _, c in ranked), strict=True))
-        files, records = decode_files_by_record(keys, values, schema)
+        cells = _together([cells for _, cells in ranked], schema)
+        files, records = decode_files_by_record(cells.keys, cells.values, schema)
         parts.append(files)
         ranks.append(np.repeat([rank for rank, _ in ranked], [len(c.keys) for _, c in ranked])[records])
     if not parts:
@@ -152,17 +151,26 @@ def merge_column_stats(group: GroupCells) -> Iterator[pa.RecordBatch]:
         yield from _live(rows.filter(pc.invert(met)))
         parts.append(rows.filter(met))
         ranks.append(np.zeros(parts[-1].num_rows, dtype=np.int64))
+    alike: dict[str, list[tuple[int, Cells]]] = {}
     for rank, layer in enumerate(group.newer, 1):
-        count = len(layer.keys)
         if isinstance(layer, Deletes):
             removed_keys.append(layer.keys)
-            removed_ranks.append(np.full(count, rank, dtype=np.int64))
+            removed_ranks.append(np.full(len(layer.keys), rank, dtype=np.int64))
         else:
-            parts.append(_decoded(layer))
-            ranks.append(np.full(count, rank, dtype=np.int64))
+            alike.setdefault(layer.schema, []).append((rank, layer))
+    for schema, ranked in alike.items():
+        parts.append(_decoded(_together([cells for _, cells in ranked], schema)))
+        ranks.append(np.repeat([rank for rank, _ in ranked], [len(cells.keys) for _, cells in ranked]))
     if parts:
         removals = (pa.concat_arrays(removed_keys), np.concatenate(removed_ranks)) if removed_keys else None
         yield from _merged(pa.Table.from_batches(parts, STATS_SCHEMA).combine_chunks(), np.concatenate(ranks), removals)
+
+
+def _together(cells: Sequence[Cells], schema: str) -> Cells:
+    """Cells of one schema in one piece: blocks are many and small, and decoding costs by the piece more than by the cell."""
+    if len(cells) == 1:
+        return cells[0]
+    return Cells(pa.concat_arrays([part.keys for part in cells]), pa.concat_arrays([part.values for part in cells]), schema)
 
 
 def _decoded(cells: Cells) -> pa.RecordBatch:

@@ -130,10 +130,7 @@ class ColumnStats(OfColumns):
         columns = columns_there(definition, table.schema)
         slices = {slice_.base.path: slice_ for slice_ in table.slices if slice_.base is not None}
         types = {name: field_at(table.schema, name).type for name in columns}
-        stored: dict[tuple[str, str], dict[str, ColumnRange]] = {}
-        for name, type_ in types.items():
-            for place, ranges in stored_ranges(table.metadata, table.partitions, {name: type_}).items():
-                stored.setdefault(place, {}).update(ranges)
+        stored = stored_ranges(table.metadata, table.partitions, types)
         spec = table.context.storage.spec()
         tasks = [FooterTask(spec, path, table.schema, columns) for path in table.chosen]
         bare = 0

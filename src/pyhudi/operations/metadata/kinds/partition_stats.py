@@ -35,7 +35,12 @@ from pyhudi.plan.skipping import excluded_units, has_reliable_partition_bounds
 from pyhudi.records.columns import field_at
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.table.config import TableConfig
-from pyhudi.table.metadata.indexes import find_partition_ranges, find_partition_stats, find_partitions
+from pyhudi.table.metadata.indexes import (
+    find_partition_ranges,
+    find_partition_stats,
+    find_partitions,
+    ranges_of_partitions,
+)
 from pyhudi.table.metadata.records import MetadataTable
 
 
@@ -107,8 +112,9 @@ class PartitionStats(OfColumns, HasPartitionRanges):
         partitions = sorted({slice_.partition for slice_ in table.slices})
         of_files = _ranges_of_files(table, types)
         inside = _ranges_inside(table, [name for name, type_ in types.items() if has_reliable_partition_bounds(type_)])
+        stats = self.partition_rows(table.metadata, columns)
         for name, type_ in types.items():
-            said = self.partition_ranges(table.metadata, name, type_)
+            said = ranges_of_partitions(stats, name, type_)
             for partition in partitions:
                 for known in (of_files, inside):
                     parts = [ranges[name] for ranges in known.get(partition, ()) if name in ranges]
