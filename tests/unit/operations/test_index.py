@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,20 @@ def indexed(path: Path, kind: str = "cow") -> Table:
     return table
 
 
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To be copied."""
+    path = tmp_path_factory.mktemp("grown")
+    indexed(path)
+    return path
+
+
+@pytest.fixture
+def table(grown: Path, tmp_path: Path) -> Table:
+    """With every kind of index, copy on write, at `tmp_path`."""
+    return Table(shutil.copytree(grown, tmp_path, dirs_exist_ok=True), options=OPTIONS)
+
+
 def true(table: Table) -> MetadataTable:
     found = assert_metadata_is_true(table)
     assert found is not None
@@ -108,8 +123,7 @@ def test_keys_that_move_between_partitions(tmp_path: Path) -> None:
     true(table)
 
 
-def test_definitions_as_real_hudi_writes_them(tmp_path: Path) -> None:
-    table = indexed(tmp_path)
+def test_definitions_as_real_hudi_writes_them(table: Table, tmp_path: Path) -> None:
     document = json.loads((tmp_path / ".hoodie/.index_defs/index.json").read_text())["indexDefinitions"]
     assert document["secondary_index_note"] == {
         "indexName": "secondary_index_note",
@@ -126,8 +140,7 @@ def test_definitions_as_real_hudi_writes_them(tmp_path: Path) -> None:
     assert {info.name: (info.columns, info.state) for info in table.index.list()}["expr_index_day"] == (("moment",), "ready")
 
 
-def test_dropping(tmp_path: Path) -> None:
-    table = indexed(tmp_path)
+def test_dropping(table: Table, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="secondary_index_note needs the record index"):
         table.index.drop("record_index")
     with pytest.raises(InvalidRequest, match="secondary_index_note needs"):
@@ -141,8 +154,7 @@ def test_dropping(tmp_path: Path) -> None:
     assert "secondary_index_note" not in (tmp_path / ".hoodie/.index_defs/index.json").read_text()
 
 
-def test_the_whole_metadata_table_comes_back_with_its_defined_indexes(tmp_path: Path) -> None:
-    table = indexed(tmp_path)
+def test_the_whole_metadata_table_comes_back_with_its_defined_indexes(table: Table) -> None:
     table.drop_metadata_table()
     table.upsert(rows(range(3), 2))
     assert {"record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note"} < set(true(table).partitions)
@@ -151,8 +163,7 @@ def test_the_whole_metadata_table_comes_back_with_its_defined_indexes(tmp_path: 
 @pytest.mark.parametrize(
     "name", ["record_index", "secondary_index_note", "expr_index_day", "expr_index_upper_note", "column_stats", "files", None]
 )
-def test_rebuilding_mends(tmp_path: Path, name: str | None) -> None:
-    table = indexed(tmp_path)
+def test_rebuilding_mends(table: Table, tmp_path: Path, name: str | None) -> None:
     for path in (tmp_path / ".hoodie/metadata" / (name or "files")).iterdir():
         if path.suffix == ".hfile" and not path.name.endswith(".crc"):
             path.write_bytes(b"nothing")
@@ -187,8 +198,7 @@ def test_requests_that_are_wrong(tmp_path: Path, arguments: tuple[Any, ...], opt
     true(table)
 
 
-def test_an_index_over_a_column_that_is_gone(tmp_path: Path) -> None:
-    table = indexed(tmp_path)
+def test_an_index_over_a_column_that_is_gone(table: Table) -> None:
     options = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": True}
     with pytest.raises(Unsupported, match=r"secondary_index_note.*note.*index\.drop"):
         table.upsert(rows(range(3), 2).drop_columns(["note"]), options=options)
