@@ -13,8 +13,12 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
+from pyhudi.operations.metadata.initialise import ensure_metadata_table
+from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.options import parse_options
 from pyhudi.table.config import store_table_config
 from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
 from pyhudi.table.metadata.records import MetadataTable
@@ -204,6 +208,24 @@ def test_columns_that_come_later(tmp_path: Path) -> None:
     assert metadata.definitions["column_stats"].source_fields[-1] == "note"
     notes = find_column_stats(metadata, ["note"]).to_pylist()
     assert sorted((row["value_count"], row["null_count"]) for row in notes) == [(2, 0), (2, 1), (3, 3), (3, 3)]
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_column_that_comes_back(tmp_path: Path, kind: str) -> None:
+    """A write with it was planned when the metadata table was built, and one without it landed first."""
+    without = create(tmp_path, kind, hoodie__metadata__enable=False)
+    without.upsert(rows(range(4)))
+    schema = without.schema()
+    planned = pa.schema([*schema, pa.field("note", pa.string())])
+    settings = MetadataSettings.of(parse_options({"hoodie.metadata.enable": True}))
+    ensure_metadata_table(without.context, LocalEngine(1), settings, 1000, planned, schema)
+    table = Table(tmp_path, options={"hoodie.metadata.enable": True})
+    table.upsert(rows([0], 2))
+    assert not find_partition_stats(true(table), ["note"]).num_rows
+    assert find_column_stats(true(table), ["note"]).num_rows
+    table.upsert(rows([0], 3, note=["a"]))
+    assert set(find_partition_stats(true(table), ["note"])["file_name"].to_pylist()) == {"oslo", "rome"}
+    assert not table.validate().found
 
 
 def test_the_columns_that_somebody_chose_stay(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.indexes import find_column_stats, hashes_of_partitions, partition_hashes
+from pyhudi.table.metadata.indexes import find_column_stats, find_partitions, hashes_of_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
 from pyhudi.table.snapshot import load_schema
 
@@ -158,6 +158,7 @@ class Statistics:
         self._has_begun = False
         self.left_columns: tuple[str, ...] = ()
         """The columns that had statistics until now, and have none from this commit on."""
+        self._joining: tuple[str, ...] = ()
 
     def begin(self) -> None:
         """Bring the definition to the columns that were asked for.
@@ -171,7 +172,9 @@ class Statistics:
         asked = commit.asked.columns
         if self._columns_join(asked) or self._types_change():
             commit.drop({COLUMN_STATS, PARTITION_STATS}.intersection(commit.partitions))
-        self.left_columns = tuple(name for name in defined_columns(commit.context) if name not in asked)
+        defined = defined_columns(commit.context)
+        self.left_columns = tuple(name for name in defined if name not in asked)
+        self._joining = tuple(name for name in asked if name not in defined)
         store_definition(commit.context, asked)
 
     def _columns_join(self, asked: Sequence[str]) -> bool:
@@ -240,11 +243,12 @@ class Statistics:
 
     @lazy_property
     def of_partitions(self) -> tuple[dict[str, Mapping[str, ColumnRange] | None], list[FileRanges]]:
-        """The ranges of the partitions that are touched, None for one without files; and those of older files that the
-        statistics of files should have had.
+        """The ranges of the partitions that are touched, and of those where columns come back, None for one without files; and
+        those of older files that the statistics of files should have had.
         """
         commit = self._commit
-        files = commit.touched_files()
+        back = self._partitions_to_join()
+        files = {**(commit.live_files(back) if back else {}), **commit.touched_files()}
         if not files or not self.columns or commit.data_schema is None:
             return {}, []
         known = {(p, name): dict(status.indexed.ranges) for p, name, status in commit.reported if status.indexed is not None}
@@ -265,6 +269,19 @@ class Statistics:
             there = [ranges for info in infos if (ranges := every[partition, info.name])]
             result[partition] = {c: merge_ranges(r[c] for r in there) for c in self.columns} if there else None
         return result, added
+
+    def _partitions_to_join(self) -> tuple[str, ...]:
+        """The partitions whose files have statistics of columns that join.
+
+        These had statistics before, which a write without the column has ended: statistics of files stay, those of partitions are
+        deleted.  A column that is new has none; nor do partitions that nobody has written since, as with the real Hudi.
+        """
+        commit = self._commit
+        if not self._joining or not {COLUMN_STATS, PARTITION_STATS} <= set(commit.partitions):
+            return ()
+        hashed = set(partition_hashes(find_column_stats(commit.reader, self._joining)).to_pylist())
+        paths = hashes_of_partitions(find_partitions(commit.reader)) if hashed else {}
+        return tuple(path for path, of_path in paths.items() if of_path in hashed)
 
     def _read(
         self,

@@ -204,22 +204,24 @@ class Commit:
         if self._files is None:
             replaced = self.metadata.partition_to_replace_file_ids or {}
             names = tuple(dict.fromkeys((*self.metadata.partition_to_write_stats, *replaced)))
-            self._files = self._live_files(names) if names else {}
+            self._files = self.live_files(names) if names else {}
         return self._files
 
-    def _live_files(self, touched: Sequence[str]) -> dict[str, list[FileInfo]]:
+    def live_files(self, partitions: Sequence[str]) -> dict[str, list[FileInfo]]:
+        """The same of partitions, touched or not."""
         timeline = self.context.timeline
         after = Timeline.of((*self.now.instants, self.done), self.now.archived_completions)
         replaced = load_replaced_groups(timeline, self.now)
         for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
             replaced.update({(partition, file_id): self.time for file_id in file_ids})
         state = SlicingState(after, replaced, load_pending_compactions(timeline, after))
-        listed: dict[str, dict[str, int]] = {partition: {} for partition in touched}
-        rows = find_files(self.reader, touched)
+        listed: dict[str, dict[str, int]] = {partition: {} for partition in partitions}
+        rows = find_files(self.reader, partitions)
         for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
             listed[partition][name] = size_bytes
         for partition, files in self.added_files().items():
-            listed[partition].update(files)
+            if partition in listed:
+                listed[partition].update(files)
         found: dict[str, list[FileInfo]] = {}
         for partition, sizes in listed.items():
             infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
