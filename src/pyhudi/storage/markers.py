@@ -16,7 +16,7 @@ What this does not do: it neither looks for the data files nor deletes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
@@ -47,7 +47,8 @@ class Markers:
         """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
 
         Data files need not exist, and those of a write that is under way may still be recorded meanwhile.
-        under_way: the writer may be at work, and the end of a list that its server is writing anew is passed over.
+        under_way: the writer may be at work, and what is no marker is passed over, as the end of a list that its server is
+        writing anew.
         Raises CorruptData when something in the folder is not a marker: it may hide one.
         """
         top = self._storage.list(self._folder)
@@ -66,7 +67,7 @@ class Markers:
                 found.append(marker)
         # A timeline server writes its type file first, yet real Hudi falls back to the lists without it, and so does this.
         found.extend(self._listed(lists, cut=under_way))
-        if others:
+        if others and not under_way:
             raise CorruptData("a file among the markers is not a marker", path=self._storage.absolute(min(others)))
         return _ordered(found)
 
@@ -103,6 +104,14 @@ class Markers:
 def marked_instants(storage: Storage) -> tuple[str, ...]:
     """The request times that have a marker folder, ascending: writes under way, and what dead ones left behind."""
     return tuple(file_name_of(path) for path in storage.list(MARKER_FOLDER).folders)
+
+
+def files_under_way(storage: Storage, request_times: Iterable[str]) -> dict[str, str]:
+    """The data files that writes have begun to create, whatever instant their names tell -> the write.
+
+    request_times: of writes that may be at work.  A marker comes before its file: who asks has listed the files.
+    """
+    return {path: time for time in request_times for path, _ in Markers(storage, time).list(under_way=True)}
 
 
 def _ordered(found: Sequence[tuple[str, MarkerType]]) -> tuple[tuple[str, MarkerType], ...]:

@@ -562,6 +562,12 @@ def test_a_metadata_table_lists_no_copies_of_a_write_that_is_under_way(uri: str)
     listed = hp.Table(uri, options={**RINGS, **BESIDE, "hoodie.metadata.enable": True})
     listed.upsert(rows(1, part="z"))
     assert listed.context.reloaded().config.has_metadata_table
+    report = listed.validate(keys=True)
+    assert [(found.path, found.detail) for found in report.found] == [
+        (copy, f"written by {write.instant_time}, which has not completed")
+    ]
+    assert report.ok
+    assert not listed.repair(["orphans", "metadata-table"]).steps
     write.let_go()
     abandon(write)
     assert table.context.storage.read(copy) is None

@@ -43,6 +43,7 @@ from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
+from pyhudi.storage.markers import files_under_way
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, table_folders
@@ -275,7 +276,10 @@ def _metadata_damage(context: TableContext) -> str | None:
     listed = {join_path(partition, name): size for partition, name, size in zip(*columns, strict=True) if _counts(timeline, name)}
     directories = DirectoryListing(context.storage)
     groups = directories.files(directories.partitions()).values()
-    there = {info.path: info.size_bytes for infos in groups for info in infos if _counts(timeline, info.name)}
+    # What a write under way copies for a resize bears the time of that one, which may have completed.
+    made = files_under_way(context.storage, (i.request_time for i in timeline.pending_writes()))
+    found = (info for infos in groups for info in infos if info.path not in made)
+    there = {info.path: info.size_bytes for info in found if _counts(timeline, info.name)}
     if listed == there:
         return None
     wrong = sorted(path for path in {*listed, *there} if listed.get(path) != there.get(path))

@@ -52,6 +52,7 @@ from pyhudi.operations.services.clustering_plans import why_never
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange
 from pyhudi.storage.base import FileInfo
+from pyhudi.storage.markers import files_under_way
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.listing import DAMAGE
 from pyhudi.table.metadata.records import MetadataTable
@@ -158,7 +159,11 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
 
 @dataclass(slots=True)
 class _DataFile:
-    """A file in a directory that is one of the table's.  partition, file_id, instant_time: what its place and name say."""
+    """A file in a directory that is one of the table's.
+
+    partition, file_id, instant_time: what its place and name say; the time of a write under way whose marker names it, for what
+    such a write copies for a resize bears the time of that one.
+    """
 
     info: FileInfo
     partition: str
@@ -276,11 +281,18 @@ class _Validation:
             self.checks.append((name, found.looked_at))
 
     def _data_files(self) -> Iterator[_DataFile]:
-        for partition, infos in self._snapshot.listing.files(self._partitions).items():
+        listed = self._snapshot.listing.files(self._partitions)
+        pending = (instant.request_time for instant in self._timeline.pending_writes())
+        try:
+            under_way = files_under_way(self._context.storage, pending)
+        except CorruptData as error:
+            under_way = {}
+            self._error("timeline", "", f"the markers of a write under way cannot be read: {error}", "")
+        for partition, infos in listed.items():
             for info in infos:
                 log = parse_log_file(info.name)
                 if log is not None:
-                    yield _DataFile(info, partition, log.file_id, log.instant_time, False)
+                    yield _DataFile(info, partition, log.file_id, under_way.get(info.path, log.instant_time), False)
                     continue
                 base = parse_base_file(info.name)
                 if base is not None:

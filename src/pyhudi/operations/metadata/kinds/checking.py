@@ -97,7 +97,7 @@ def run_footer(task: FooterTask) -> dict[str, ColumnRange] | str:
 
 
 class PresentFile(NamedTuple):
-    """A data file in a directory.  instant_time: as its name says."""
+    """A data file in a directory.  instant_time: as its name says, or of the write under way that is making it."""
 
     info: FileInfo
     instant_time: str

@@ -32,7 +32,7 @@ from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import Defaults
 from pyhudi.storage.base import FileInfo
-from pyhudi.storage.markers import Markers
+from pyhudi.storage.markers import files_under_way
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
 from pyhudi.table.metadata.records import MetadataTable
@@ -307,12 +307,11 @@ class BuiltFrom:
         """What pending writes have made, where logs are among the files that are there.
 
         The name of a log tells a resize for which its write copied rows.  That one may have completed beside the write, whose
-        commit adds the log, or whose end removes it.  A marker comes before its file, and so is looked for after it.
+        commit adds the log, or whose end removes it.
         """
         logs = any(parse_log_file(info.name) is not None for infos in there.values() for info in infos)
         pending = self.snapshot.timeline.pending_writes() if logs else ()
-        storage = self.snapshot.context.storage
-        return frozenset(path for i in pending for path, _ in Markers(storage, i.request_time).list(under_way=True))
+        return frozenset(files_under_way(self.snapshot.context.storage, (i.request_time for i in pending)))
 
     def look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
         """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
