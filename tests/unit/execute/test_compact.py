@@ -274,10 +274,24 @@ AFTER = {
 }
 
 
-@pytest.mark.parametrize("rule", [EVENT, COMMIT], ids=["event time", "commit time"])
-@pytest.mark.parametrize("based", [True, False])
-@pytest.mark.parametrize("after", AFTER)
-@pytest.mark.parametrize("logs", LOGS)
+@pytest.mark.parametrize(
+    ("logs", "after", "based", "rule"),
+    [
+        # Each logs with each of what comes after them, and either with and without a base file by either rule.
+        pytest.param(
+            logs,
+            after,
+            based,
+            rule,
+            id=f"{logs}-{after}-{'based' if based else 'logs alone'}-{'event time' if rule is EVENT else 'commit time'}",
+            marks=pytest.mark.wide if (place + later + 2 * based + (rule is EVENT)) % 4 else (),
+        )
+        for place, logs in enumerate(LOGS)
+        for later, after in enumerate(AFTER)
+        for based in (True, False)
+        for rule in (EVENT, COMMIT)
+    ],
+)
 def test_a_log_compaction_changes_nothing_for_readers(logs: str, after: str, based: bool, rule: MergeRule) -> None:
     """Neither at once, nor when more follows; whether the merged blocks are passed over or read as well."""
     base = [("a", 5, 1), ("b", 5, 2)] if based else None

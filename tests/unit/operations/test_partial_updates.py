@@ -60,11 +60,13 @@ def partial_blocks(table: Table) -> list[LogBlock]:
     return [b for log in logs for b in read_headers(table.context.storage, log) if isinstance(b, LogBlock) and b.is_partial]
 
 
-KINDS = [("mor", "EVENT_TIME_ORDERING"), ("mor", "COMMIT_TIME_ORDERING"), ("cow", "EVENT_TIME_ORDERING")]
+KINDS = list(itertools.product(("mor", "cow"), ("EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING")))
 
 
-@pytest.mark.parametrize(("table_type", "mode"), [*KINDS, ("cow", "COMMIT_TIME_ORDERING")])
-@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize(
+    ("table_type", "mode", "compact"),
+    [*((*kind, False) for kind in KINDS), *((*kind, True) for kind in KINDS if kind[0] == "mor")],
+)
 def test_columns_that_are_not_given_keep_their_values(table_type: str, mode: str, compact: bool) -> None:
     table = made(table_type, mode=mode)
     by_event = mode == "EVENT_TIME_ORDERING"
@@ -72,7 +74,7 @@ def test_columns_that_are_not_given_keep_their_values(table_type: str, mode: str
     assert (result.rows_updated, result.rows_inserted) == (1, 0)
     update(table, {"id": "w", "ts": 7, "b": 70}, {"id": "x", "ts": 4, "b": 40})
     update(table, {"id": "y", "ts": 9, "a": None})
-    if compact and table_type == "mor":
+    if compact:
         table.compact()
         assert not partial_blocks(table)
     assert seen(table) == {
@@ -107,8 +109,18 @@ def test_all_columns_are_no_partial_update() -> None:
     assert "no" not in seen(table)
 
 
-@pytest.mark.parametrize("steps", ["pfp", "ppf", "fpp", "pdfp", "fpdp", "pplpfp", "fpldlfp"])
-@pytest.mark.parametrize("mode", ["EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"])
+STEPS = ("pfp", "ppf", "fpp", "pdfp", "fpdp", "pplpfp", "fpldlfp")
+
+
+@pytest.mark.parametrize(
+    ("mode", "steps"),
+    [
+        *(("EVENT_TIME_ORDERING", steps) for steps in STEPS),
+        # By commit time whole rows are written, for which the longest ones do.
+        *(pytest.param("COMMIT_TIME_ORDERING", steps, marks=pytest.mark.wide) for steps in STEPS[:-2]),
+        *(("COMMIT_TIME_ORDERING", steps) for steps in STEPS[-2:]),
+    ],
+)
 def test_partial_and_whole_updates_and_deletes_in_turn(steps: str, mode: str) -> None:
     """Against the same steps applied to a dict, whose rows have rising ordering values; `l` compacts the logs."""
     table = made(mode=mode, **{"hoodie.log.compaction.blocks.threshold": 2})
@@ -152,8 +164,17 @@ def test_by_bucket(table_type: str) -> None:
     assert set(snapshot.listing.partitions()) == {"p"}
 
 
-@pytest.mark.parametrize("table_type", ["mor", "cow"])
-@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX"])
+@pytest.mark.parametrize(
+    ("index", "table_type"),
+    [
+        ("GLOBAL_SIMPLE", "mor"),
+        ("GLOBAL_BLOOM", "mor"),
+        ("RECORD_INDEX", "mor"),
+        ("GLOBAL_BLOOM", "cow"),
+        pytest.param("GLOBAL_SIMPLE", "cow", marks=pytest.mark.wide),
+        pytest.param("RECORD_INDEX", "cow", marks=pytest.mark.wide),
+    ],
+)
 def test_by_global_index(table_type: str, index: str) -> None:
     kind: dict[str, Any] = {"hoodie.index.type": index, "hoodie.metadata.record.index.enable": index == "RECORD_INDEX"}
     table = made(table_type, **kind)
@@ -200,8 +221,7 @@ class WholeOnly(Sums):
     partial_merge = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize("table_type", ["mor", "cow"])
-@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize(("table_type", "compact"), [("mor", False), ("mor", True), ("cow", False)])
 def test_a_merger_merges_what_lacks_columns_by_its_partial_merge(table_type: str, compact: bool) -> None:
     """In a batch, between partial updates in the log, with whole rows in the log, and with the row of the base file."""
     hp.register_merger(Sums())
@@ -213,7 +233,7 @@ def test_a_merger_merges_what_lacks_columns_by_its_partial_merge(table_type: str
     table.upsert(pa.Table.from_pylist([row], load_snapshot(table.context).schema.arrow))  # type: ignore[union-attr]
     update(table, {"id": "x", "ts": 9, "b": 5}, {"id": "y", "ts": 9, "b": 99})
     table.delete(pa.table({"id": ["z"], "part": ["p"]}))
-    if compact and table_type == "mor":
+    if compact:
         assert partial_blocks(table)
         table.compact()
         assert not partial_blocks(table)

@@ -56,8 +56,15 @@ def create(uri: str, table_type: str, metadata: str) -> hp.Table:
     )
 
 
-@pytest.mark.parametrize(("commits", "metadata"), [(1, "true"), (3, "false")])
-@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize(
+    ("commits", "metadata", "table_type"),
+    [
+        (1, "true", "mor"),
+        (3, "false", "cow"),
+        pytest.param(1, "true", "cow", marks=pytest.mark.wide),
+        pytest.param(3, "false", "mor", marks=pytest.mark.wide),
+    ],
+)
 @pytest.mark.parametrize("verb", list(VERBS))
 def test_verbs_where_every_commit_is_savepointed(verb: str, commits: int, table_type: str, metadata: str) -> None:
     """No later write stands on the timeline to say where it starts."""

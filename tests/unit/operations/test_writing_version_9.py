@@ -154,8 +154,21 @@ def stored(table: Table) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values()) for row in table.scan(EXAMPLE.names).to_arrow().to_pylist()), key=str)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-@pytest.mark.parametrize("payload", TOLD)
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        *((payload, "mor") for payload in TOLD),
+        # One by each merge mode, and the one that deletes.
+        *(
+            pytest.param(
+                payload,
+                "cow",
+                marks=() if payload in ("OverwriteNonDefaultsWithLatest", "EventTime", "AWSDms") else pytest.mark.wide,
+            )
+            for payload in TOLD
+        ),
+    ],
+)
 def test_translated_payload_classes(payload: str, kind: str, tmp_path: Path) -> None:
     options = {**VERSION, **MADE_BY[f"mor_v9_{payload}"]}
     table = Table.create(tmp_path / "t", record_key="id", table_type=kind, options=options)
