@@ -15,13 +15,21 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, CommitMetadata, Operation
 from pyhudi.format.instants import Instant, format_instant_time, parse_instant_time
+from pyhudi.format.paths import SCHEMA_FOLDER
 from pyhudi.format.schema_history import decode_schema, decode_schema_history, encode_schema, encode_schema_history
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.services import indexing
+from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage.base import Listing
 from pyhudi.storage.local import LocalStorage
+from pyhudi.storage.uris import parse_uri
 from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
 
@@ -256,6 +264,66 @@ def test_a_change_of_columns_that_lands_while_a_write_is_under_way(tmp_path: Pat
     result = table.upsert(rows, options={"hoodie.write.set.null.for.missing.columns": "true"})
     assert result.conflict_retries == 1
     assert by_id(table)["t001"] == {"id": "t001", "ts": 9, "driver": "new", "city": "berlin", "fare": None}
+
+
+def test_the_first_change_of_columns_lands_while_a_write_is_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The write had seen a table without a history of columns; it is planned again by ids."""
+    path = open_golden("cow_schema_on_read", tmp_path).path
+    first = min(schema.version_id for schema in decode_schema_history(history_file(path).read_bytes()) if schema.version_id)
+    timeline = (path / ".hoodie" / "timeline").iterdir()
+    held = [history_file(path), *(file for file in timeline if file.is_file() and file.name[:17] >= str(first))]
+    content = {file: file.read_bytes() for file in held}
+    for file in held:
+        file.unlink()
+    original = Transaction.begin
+
+    def begun(*arguments: Any, **named: Any) -> Transaction:
+        made = original(*arguments, **named)
+        for file, data in content.items():
+            file.write_bytes(data)
+        return made
+
+    monkeypatch.setattr(Transaction, "begin", begun)
+    table = Table(path, options={"hoodie.metadata.enable": "false"})
+    rows = new_rows(id=["t009"], city=["bern"])
+    result = table.upsert(rows, options={"hoodie.write.set.null.for.missing.columns": "true"})
+    assert result.conflict_retries == 1
+    assert LATEST_SCHEMA_KEY in read_commit(table.context.timeline, writes(table)[-1]).extra_metadata
+    assert by_id(table)["t009"]["driver"] is None
+
+
+class Recording(LocalStorage):
+    """Notes the folders that are listed once an inflight file stands."""
+
+    def __init__(self, uri: str, listed: list[str]) -> None:
+        super().__init__(parse_uri(uri))
+        self.listed = listed
+        self.started = False
+
+    def put_if_absent(self, path: str, data: bytes) -> bool:
+        self.started = self.started or path.endswith(".inflight")
+        return super().put_if_absent(path, data)
+
+    def list(self, folder: str) -> Listing:
+        if self.started:
+            self.listed.append(folder)
+        return super().list(folder)
+
+
+@pytest.mark.parametrize("operation", ["upsert", "delete_partitions"])
+def test_no_history_is_looked_for_at_the_end_where_there_was_none(tmp_path: Path, operation: str) -> None:
+    table = Table.create(tmp_path, record_key="id", partition_by="city", options={"hoodie.metadata.enable": "false"})
+    rows = pa.table({"id": ["a"], "city": ["oslo"]})
+    table.upsert(rows)
+    listed: list[str] = []
+    context = replace(table.context, storage=Recording(table.uri, listed))
+    options = parse_options({"hoodie.metadata.enable": "false"})
+    if operation == "upsert":
+        run_write(context, LocalEngine(1), rows, WriteSettings.of(options, WriteOperation.UPSERT))
+    else:
+        run_delete_partitions(context, ["oslo"], WriteSettings.of(options, WriteOperation.UPSERT))
+    assert table.scan().to_arrow().num_rows == (operation == "upsert")
+    assert listed and SCHEMA_FOLDER not in listed
 
 
 def altered(table: Table, after: str, old: str, new: str) -> None:

@@ -46,7 +46,7 @@ from pyhudi.plan.conflicts import (
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
-from pyhudi.table.column_history import WrittenColumns, drop_older_histories, load_column_history, store_history
+from pyhudi.table.column_history import ColumnHistory, WrittenColumns, drop_older_histories, load_column_history, store_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import load_archived_commits, load_rollback_targets, load_schema, read_commit
@@ -102,7 +102,8 @@ class Transaction:
 
     instant_time: its request time.  action: as requested.  begun_on: the timeline before `begin` requested it.
     inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
-    columns: what a write says of its columns when it has been planned, where these have ids.
+    columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
+    loaded before the table was found to have no history of columns; None where nobody has looked.
     """
 
     context: TableContext
@@ -115,6 +116,7 @@ class Transaction:
     publishing: bool = field(default=False)
     inflight_ms: int | None = field(default=None)
     columns: WrittenColumns | None = field(default=None)
+    without_ids: Timeline | None = field(default=None)
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -290,7 +292,7 @@ class Transaction:
         What an instant wrote is read by the columns that held at its request time, so these have to be what it was planned with;
         and the newest request time says what the columns are, so nothing may stand behind one that changes them.
         """
-        columns, history = self.columns, load_column_history(self.context, now, lambda _, instant: self._commit_of(instant))
+        columns, history = self.columns, self._column_history(now)
         present = None if history is None else history.at(self.instant_time)
         if history is None or present is None:
             if columns is not None:
@@ -309,6 +311,16 @@ class Transaction:
         extra[LATEST_SCHEMA_KEY] = encode_schema(columns.schema)
         entries = (columns.schema, *history.entries) if columns.changes else history.entries
         return replace(metadata, extra_metadata=extra), entries
+
+    def _column_history(self, now: Timeline) -> ColumnHistory | None:
+        """The table's; None where it has none, as is known without a look where nothing has landed since that brought one."""
+        seen = self.without_ids
+        if seen is not None and seen.start == now.start:
+            known = set(seen.completed_writes())
+            since = (self._commit_of(instant) for instant in now.completed_writes() if instant not in known)
+            if not any(LATEST_SCHEMA_KEY in metadata.extra_metadata for metadata in since):
+                return None
+        return load_column_history(self.context, now, lambda _, instant: self._commit_of(instant))
 
     def _setting_columns(self, now: Timeline) -> Iterator[Instant]:
         for instant in reversed(now.completed_writes()):
