@@ -127,12 +127,14 @@ def record_key_texts(condition: Expr, keys: KeySpec, schema: pa.Schema, *, has_m
 
 
 def with_other_spelling(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
-    """Record keys, and how other versions of Hudi write them: they name the field even in keys of one field, and no table says
-    so.
+    """Record keys, and how other versions of Hudi write them: with the field's name or without it in keys of one field, and no
+    table says so.
     """
     if len(keys.record_fields) != 1:
         return texts
-    return pa.concat_arrays([texts, pc.binary_join_element_wise(keys.record_fields[0], texts, ":")])
+    named = f"{keys.record_fields[0]}:"
+    bare = pc.utf8_slice_codeunits(texts.filter(pc.starts_with(texts, named)), len(named))
+    return pa.concat_arrays([texts, pc.binary_join_element_wise(keys.record_fields[0], texts, ":"), bare])
 
 
 def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> frozenset[int] | None:

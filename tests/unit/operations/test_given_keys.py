@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +49,25 @@ def test_values(partition: str | None) -> None:
         with pytest.raises(InvalidRequest):
             table.delete(wrong)
     assert ids(table.scan().to_arrow()) == [0]
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True, b"1", Decimal(1)], ids=repr)
+def test_keys_of_text_are_given_as_text(value: object) -> None:
+    """Both verbs have one rule, and say it in the same words."""
+    table = Table.create(f"memory://given-keys-{next(_names)}", record_key="id", options={"hoodie.metadata.enable": False})
+    table.append([{"id": str(value)}])
+    said = []
+    for verb in (table.lookup, table.delete):
+        for keys in ([value], [{"id": value}]):
+            with pytest.raises(InvalidRequest, match=r"the keys of column 'id' are text, and .* was given") as refused:
+                verb(keys)
+            said.append(str(refused.value))
+    assert len(set(said)) == 1
+    for kind in (pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())):
+        rows = pa.table({"id": pa.array([str(value)]).cast(kind)})
+        assert table.lookup(rows).to_arrow().num_rows == 1
+        table.delete(rows)
+        table.append([{"id": str(value)}])
 
 
 def test_keys_of_several_fields_are_tuples() -> None:

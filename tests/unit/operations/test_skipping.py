@@ -19,6 +19,7 @@ from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.records.filters.arrow import to_arrow
 from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Like, Not, Or
+from pyhudi.table.config import store_table_config
 from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
 from pyhudi.table.metadata.records import MetadataTable
 from tests.golden_tables import golden_cases, open_golden
@@ -319,3 +320,23 @@ def test_texts_that_a_partition_path_does_not_tell() -> None:
         for n, text in enumerate(texts):
             condition = "p is null" if text is None else [("p", "=", text)]
             assert table.scan(["id"], filter=condition).to_arrow()["id"].to_pylist() == [f"k{n}"]
+
+
+@pytest.mark.parametrize("index", ["hoodie.metadata.record.index.enable", "hoodie.metadata.index.bloom.filter.enable"])
+@pytest.mark.parametrize(("written", "read"), [("SIMPLE", "COMPLEX"), ("COMPLEX", "SIMPLE")])
+def test_keys_that_another_writer_spelled_otherwise_are_found(tmp_path: Path, index: str, written: str, read: str) -> None:
+    """Version 9 says with COMPLEX that keys of one field name it; writers may be told to leave that out."""
+    options = {
+        index: True,
+        "hoodie.datasource.write.keygenerator.type": written,
+        "hoodie.metadata.record.index.min.filegroup.count": 1,
+    }
+    options |= {"hoodie.write.table.version": 9}
+    made = Table.create(tmp_path, record_key="id", partition_by="city", options=options)
+    made.upsert(pa.table({"id": ["a", "b", "id:c"], "city": ["oslo", "rome", "oslo"]}))
+    store_table_config(made.context.storage, {"hoodie.table.keygenerator.type": read}, made.context.env)
+    table = Table(tmp_path)
+    for key in ("a", "b", "id:c"):
+        found = table.scan(filter=f"id = '{key}'")
+        assert found.to_arrow()["id"].to_pylist() == [key]
+    assert not table.scan(filter="id = 'c'").to_arrow().num_rows

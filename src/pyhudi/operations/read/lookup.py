@@ -25,6 +25,7 @@ from pyhudi.records.conform import conform
 from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, Or
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec, partition_columns
+from pyhudi.records.keys.values import check_given_key
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import stored_value
 from pyhudi.table.context import TableContext
@@ -83,9 +84,7 @@ def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_
     heads = list(dict.fromkeys(name.split(".")[0] for name in (*fields, *places)))
     wanted = pa.schema([schema.field(name).with_nullable(True) for name in heads])
     for field in wanted:
-        given = rows.schema.field(field.name).type
-        if pa.types.is_string(field.type) and (pa.types.is_integer(given) or pa.types.is_floating(given)):
-            raise InvalidRequest(f"the keys of column {field.name!r} are text, and {given} was given: cast it")
+        check_given_key(field.name, rows.schema.field(field.name).type, field.type)
     batches = [conform(batch, wanted) for batch in rows.select(heads).combine_chunks().to_batches()]
     parts: list[Expr] = []
     for batch in batches:

@@ -15,6 +15,7 @@ from pyhudi.operations.admin.create import check_columns, zone_mode
 from pyhudi.operations.write.settings import SCHEMA_MODE, WriteOperation, WriteSettings
 from pyhudi.records.columns import field_at
 from pyhudi.records.keys.spec import KeySpec, partition_columns
+from pyhudi.records.keys.values import check_given_key
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByCommitTime
 from pyhudi.records.mergers import PartialRows, check_partial_merge, looks_at_markers, marked_rule, merge_rule
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
@@ -202,6 +203,8 @@ def _check_delete_types(keys: KeySpec, schema: pa.Schema, table: pa.Schema, zone
             continue
         column = with_zones(pa.schema([schema.field(head)]), table, zones)
         given, stored = field_at(normalise(column), name).type, field_at(table, name).type
+        if name in keys.record_fields:
+            check_given_key(name, given, stored)
         families = (pa.types.is_integer, pa.types.is_floating)
         alike = given == stored or any(family(given) and family(stored) for family in families)
         if not alike and not (pa.types.is_string(given) or pa.types.is_string(stored)):
