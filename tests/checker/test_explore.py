@@ -1,4 +1,7 @@
-"""Some two thousand random schedules, always the same ones; `python -m tests.checker.explore` goes on from other seeds."""
+"""Some five hundred random schedules, always the same ones, two thousand when WIDE.
+
+`python -m tests.checker.explore` goes on from other seeds.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ from tests.checker.explore import explore_one, shrink
 from tests.checker.kept import excused
 from tests.checker.quick import quickly
 from tests.checker.worlds import WORLDS
+from tests.needs import WIDE
 
 TIMES = int(os.environ.get("PYHUDI_SCHEDULES", "1"))
 """How many times as many schedules are run."""
 
-PLAIN = 115
-WITH_METADATA = 8
-NOT_WAITING = 25
+PLAIN = 115 if WIDE else 25
+WITH_METADATA = 8 if WIDE else 3
+NOT_WAITING = 25 if WIDE else 12
 BLOCKS = 2
 
 

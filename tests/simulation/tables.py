@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
 from pyhudi import Table
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
-from pyhudi.storage.faults import Call, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.faults import Call, Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
 from pyhudi.storage.memory import MemoryStorage
 from pyhudi.table.context import TableContext
+from tests.needs import WIDE
 
 Rows = dict[str, int]
 """Record key -> value."""
@@ -27,6 +30,7 @@ SMALL = {
     "hoodie.metadata.enable": False,
 }
 _names = itertools.count()
+T = TypeVar("T")
 
 
 class World:
@@ -140,13 +144,45 @@ def crash_points(calls: Iterable[Call], outcome: Outcome = Outcome.CRASH) -> lis
     return [*found, Fault(len(writes), Moment.AFTER, outcome)] if writes else found
 
 
+def sampled(faults: Iterable[Fault], calls: Iterable[Call]) -> list[Fault]:
+    """Of the faults at calls of one kind the first and the last, so that each kind has its turn; all of them when WIDE.
+
+    calls: those that the faults count.  Of one kind are the same faults at the same call of files that differ in their instant,
+    their file group, their partition or the index that they belong to.
+    """
+    counted: dict[Counted, list[Call]] = {Counted.READS: [], Counted.WRITES: []}
+    for call in calls:
+        counted[Counted.WRITES if call.writes else Counted.READS].append(call)
+    return ends_of_each(faults, lambda fault: (kind_of(counted[fault.counted][fault.call - 1]), fault.moment, fault.counted))
+
+
+def ends_of_each(items: Iterable[T], kind: Callable[[T], Hashable]) -> list[T]:
+    """Of the items of each kind the first and the last; all of them when WIDE."""
+    if WIDE:
+        return list(items)
+    alike: dict[Hashable, list[T]] = {}
+    for item in items:
+        alike.setdefault(kind(item), []).append(item)
+    return [item for found in alike.values() for item in (found[0], found[-1])[: len(found)]]
+
+
+_NAMES = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9]+")
+_INDEXES = re.compile(r"/metadata/(?!\.hoodie)[^/]+(/\.?[a-z-]+)?")
+
+
+def kind_of(call: Call) -> str:
+    """The call without what tells two files of one kind apart."""
+    path = re.sub(r"/[ab](?=/|$)", "/*", _NAMES.sub("*", call.path))
+    return f"{call.operation} {_INDEXES.sub('/metadata/*', path)}"
+
+
 def killed(world: World, act: Act, fault: Fault) -> World:
     """A copy of the world in which `act` died at the fault."""
     return _killed(world, act, fault)[0]
 
 
 def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) -> int:
-    """Run `act` on copies of the world, killed at each of its crash points; returns how many writing calls it makes.
+    """Run `act` on copies of the world, killed at its crash points, `sampled`; returns how many writing calls it makes.
 
     check: what must hold of each copy, and of one in which nothing died.
     """
@@ -154,7 +190,7 @@ def killed_everywhere(world: World, act: Act, check: Callable[[World], None]) ->
     context, storage = whole.context()
     act(whole, context)
     write_count = storage.write_count
-    faults = crash_points(storage.calls)
+    faults = sampled(crash_points(storage.calls), storage.calls)
     check(whole)
     for fault in faults:
         run, storage = _killed(world, act, fault)

@@ -30,7 +30,6 @@ OPTIONS = {
     "hoodie.clustering.async.max.commits": 1,
 }
 ENGINE = LocalEngine(1)
-KINDS = ("cow", pytest.param("mor", marks=pytest.mark.slow))
 
 
 def settings(world: World) -> ClusterSettings:
@@ -60,7 +59,7 @@ def goes_on(run: World) -> None:
     every_file_counts(run)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_clustering(kind: str) -> None:
     assert killed_everywhere(grown(kind), cluster, goes_on) >= 8
 
@@ -131,8 +130,15 @@ def cluster_now(run: World, context: TableContext) -> object:
     return plan_and_run_clustering(context, ENGINE, settings(run))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("act", [cluster, cluster_now])
+@pytest.mark.parametrize(
+    ("kind", "act"),
+    [
+        ("mor", cluster),
+        ("cow", cluster_now),
+        pytest.param("cow", cluster, marks=pytest.mark.wide),
+        pytest.param("mor", cluster_now, marks=pytest.mark.wide),
+    ],
+)
 def test_a_death_stops_no_writer(kind: str, act: Act) -> None:
     assert killed_everywhere(grown(kind), act, writes_on) >= 8
 

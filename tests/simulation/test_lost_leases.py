@@ -1,4 +1,5 @@
-"""A process is suspended past its lease at every call that it makes while it holds the lock; another one writes meanwhile.
+"""A process is suspended past its lease at each kind of call that it makes while it holds the lock, at every one when WIDE;
+another one writes meanwhile.
 
 Whatever the suspended one was about to publish, it publishes nothing from a state that is no longer the table's: all rows are
 there when it has ended, by files as by every index, and the next writers and services go on.
@@ -35,7 +36,8 @@ from pyhudi.storage.locks import StorageLock
 from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
-from tests.simulation.tables import World
+from tests.needs import WIDE
+from tests.simulation.tables import World, ends_of_each, kind_of
 
 PLAIN = {
     "hoodie.clean.automatic": False,
@@ -64,7 +66,8 @@ class Suspension:
     def __init__(self, world: World, at: int | None = None) -> None:
         self.world = world
         self.at = at
-        self.steps = 0
+        self.steps: list[str] = []
+        self._last = ""
         self.over = False
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
         context = world.table.context
@@ -74,12 +77,14 @@ class Suspension:
         self.context = replace(context, storage=self.storage, lock=self.lock, env=self.clock)
 
     def _watch(self, number: int, call: Call) -> None:
+        kind = kind_of(call)
         if self.lock.owner is not None and (not call.writes or call.path.endswith(".requested")):
-            self._step()
+            self._step(kind)
+        self._last = kind
 
-    def _step(self) -> None:
-        self.steps += 1
-        if self.steps != self.at:
+    def _step(self, kind: str = "proof") -> None:
+        self.steps.append(f"{kind} after {self._last}" if kind == "proof" else kind)
+        if len(self.steps) != self.at:
             return
         self.over = True
         # Time passes for the others; the suspended process has missed all of it, and renewed nothing.
@@ -116,10 +121,12 @@ def check(run: World, taken_back: World) -> None:
 
 
 def everywhere(world: World, act: Act, every: int) -> int:
-    """Suspend `act` at each step, or each `every`th, that it makes while it holds the lock; returns how many steps there are."""
+    """Suspend `act` at the steps, or each `every`th, that it makes while it holds the lock: at the first and the last of a kind,
+    at each when WIDE.  Returns how many steps there are.
+    """
     whole = Suspension(world.copy())
     act(whole.context, parse_options(world.options))
-    for step in range(1, whole.steps + 1, every):
+    for step in ends_of_each(range(1, len(whole.steps) + 1, every), lambda number: whole.steps[number - 1]):
         run = world.copy()
         suspension, failure = Suspension(run, step), None
         try:
@@ -131,9 +138,9 @@ def everywhere(world: World, act: Act, every: int) -> int:
             check(run, world)
         except BaseException as error:
             call = suspension.storage.calls[-1]
-            error.add_note(f"suspended at step {step} of {whole.steps}; it ended with {failure!r} after {call}")
+            error.add_note(f"suspended at step {step} of {len(whole.steps)}; it ended with {failure!r} after {call}")
             raise
-    return whole.steps
+    return len(whole.steps)
 
 
 def grown(kind: str, options: dict[str, object]) -> World:
@@ -199,6 +206,10 @@ def metadata_table(context: TableContext, options: Options) -> object:
     return ensure_metadata_table(context, ENGINE, settings, 1000, schema.arrow, schema.arrow)
 
 
+SOME = 1 if WIDE else 3
+"""Of the many steps of tables with indexes; those of tables without show each rule of the lease."""
+
+
 @pytest.mark.parametrize(
     ("act", "kind", "options", "every"),
     [
@@ -211,11 +222,11 @@ def metadata_table(context: TableContext, options: Options) -> object:
         (restore, "cow", PLAIN, 1),
         (savepoint, "cow", PLAIN, 1),
         (metadata_table, "cow", PLAIN, 1),
-        pytest.param(indexing, "cow", INDEXED, 3, marks=pytest.mark.slow),
-        pytest.param(index_rebuilding, "cow", INDEXED, 7, marks=pytest.mark.slow),
-        pytest.param(index_dropping, "cow", INDEXED, 3, marks=pytest.mark.slow),
-        pytest.param(clean, "cow", INDEXED, 3, marks=pytest.mark.slow),
-        pytest.param(rollback, "mor", INDEXED, 7, marks=pytest.mark.slow),
+        pytest.param(indexing, "cow", INDEXED, 3 * SOME, marks=pytest.mark.slow),
+        pytest.param(index_rebuilding, "cow", INDEXED, 7 * SOME, marks=pytest.mark.slow),
+        pytest.param(index_dropping, "cow", INDEXED, 3 * SOME, marks=pytest.mark.slow),
+        pytest.param(clean, "cow", INDEXED, 3 * SOME, marks=pytest.mark.slow),
+        pytest.param(rollback, "mor", INDEXED, 7 * SOME, marks=pytest.mark.slow),
     ],
 )
 def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object], every: int) -> None:

@@ -204,7 +204,14 @@ def test_inserts_of_different_keys_do_not_meet() -> None:
     check(world)
 
 
-@pytest.mark.parametrize("chosen", [("value,ts", "ts", "value,ts"), ("ts", "value", "ts,value"), ("value", "", "ts", "value")])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        ("value,ts", "ts", "value,ts"),
+        pytest.param(("ts", "value", "ts,value"), marks=pytest.mark.wide),
+        ("value", "", "ts", "value"),
+    ],
+)
 def test_writers_that_choose_other_columns_for_statistics(chosen: tuple[str, ...]) -> None:
     world = grown("cow")
     for number, names in enumerate(chosen):
@@ -289,7 +296,9 @@ def meet(kind: str, seed: int, **options: object) -> list[str]:
     return steps
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("seed", "kind"),
+    [(1, "cow"), (0, "mor"), *(pytest.param(*other, marks=pytest.mark.wide) for other in ((0, "cow"), (1, "mor")))],
+)
 def test_any_order_of_begins_and_ends(kind: str, seed: int) -> None:
     meet(kind, seed, **{"hoodie.metadata.record.index.enable": seed % 2 == 1})

@@ -76,7 +76,7 @@ def test_clean(kind: str) -> None:
     assert killed_everywhere(world, clean, check) >= 4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_archive(kind: str) -> None:
     world = grown(kind, 14, delete=False)
     for _ in range(2):
@@ -107,7 +107,7 @@ def test_archive(kind: str) -> None:
     assert killed_everywhere(world, archive, check) >= 7
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_savepoint_and_its_deletion(kind: str) -> None:
     world = grown(kind, 5, delete=False)
     instant = max(world.states)
@@ -141,8 +141,15 @@ def test_savepoint_and_its_deletion(kind: str) -> None:
     assert killed_everywhere(world, drop, check_dropped) >= 2
 
 
-@pytest.mark.parametrize("saved", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "saved"),
+    [
+        ("mor", True),
+        ("cow", False),
+        pytest.param("cow", True, marks=pytest.mark.wide),
+        pytest.param("mor", False, marks=pytest.mark.wide),
+    ],
+)
 def test_restore(kind: str, saved: bool) -> None:
     world = grown(kind, 4, delete=False)
     target = max(world.states)

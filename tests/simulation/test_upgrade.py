@@ -18,7 +18,6 @@ from tests.simulation.tables import Act, World, killed_everywhere
 
 ENGINE = LocalEngine(1)
 OPTIONS = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False}
-KINDS = ("cow", pytest.param("mor", marks=pytest.mark.slow))
 
 
 def settings(world: World) -> CompactSettings:
@@ -34,7 +33,7 @@ def up(world: World, context: TableContext) -> None:
 
 
 @pytest.mark.parametrize("direction", ["down", "up"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
 def test_killed_everywhere(kind: str, direction: str) -> None:
     world = World(kind, OPTIONS)
     for number in range(3):
@@ -63,8 +62,15 @@ def to_nine(world: World, context: TableContext) -> None:
     run_upgrade(context, ENGINE, settings(world), "zstd", TableVersion.NINE)
 
 
-@pytest.mark.parametrize("act", [to_nine, down])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "act"),
+    [
+        ("cow", to_nine),
+        ("mor", down),
+        pytest.param("mor", to_nine, marks=pytest.mark.wide),
+        pytest.param("cow", down, marks=pytest.mark.wide),
+    ],
+)
 def test_versions_8_and_9_killed_everywhere(kind: str, act: Act) -> None:
     """With indexes, of which the way down drops those of a later layout, and the way up keeps all."""
     world = World(kind, INDEXED)

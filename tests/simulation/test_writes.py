@@ -24,7 +24,7 @@ from pyhudi.options import parse_options
 from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.faults import Counted, Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage
-from tests.simulation.tables import IN_PARTS, Rows, World, crash_points, partition_of
+from tests.simulation.tables import IN_PARTS, Rows, World, crash_points, partition_of, sampled
 
 OPTIONS = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "pyhudi.threads": 1}
 Act = Callable[[World, Table], object]
@@ -102,16 +102,17 @@ def through(world: World, storage: FaultyStorage) -> Table:
 
 
 def faults_of(storage: FaultyStorage, outcome: Outcome) -> list[Fault]:
-    """For a crash its points; lost answers before and after every writing call, and at every reading one."""
+    """For a crash its points; lost answers before and after every writing call, and at every reading one; `sampled`."""
     if outcome is Outcome.CRASH:
-        return crash_points(storage.calls)
+        return sampled(crash_points(storage.calls), storage.calls)
     found = []
     writes = [call for call in storage.calls if call.writes]
     for number, call in enumerate(writes, 1):
         moments = Moment if call.operation in IN_PARTS else (Moment.BEFORE, Moment.AFTER)
         found += [Fault(number, moment, outcome) for moment in moments]
     reads = len(storage.calls) - len(writes)
-    return found + [Fault(number, Moment.BEFORE, outcome, Counted.READS) for number in range(1, reads + 1)]
+    found += [Fault(number, Moment.BEFORE, outcome, Counted.READS) for number in range(1, reads + 1)]
+    return sampled(found, storage.calls)
 
 
 def check_next_writer(world: World) -> None:

@@ -181,3 +181,27 @@ def test_nothing() -> None:
     assert merge_files(GroupCells([])).num_rows == 0
     assert list(newest_cells(GroupCells([], (deletes(["a"]),)))) == []
     assert list(merge.merge_column_stats(GroupCells([], (deletes([]),)))) == []
+
+
+@pytest.mark.parametrize("together", [1, 1 << 28])
+def test_layers_of_other_schemas_and_of_any_size_keep_their_order(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
+    monkeypatch.setattr(merge, "_JOINED_BYTES", together)
+    layers: list[Cells | Deletes] = [deletes(["a"])]
+    for number in range(6):
+        said = stats_cells({"a": record(number, number + 1), "b": record(0, number, tight=number == 3)})
+        # The same schema as another text.
+        layers.append(Cells(said.keys, said.values, said.schema + " " * (number % 2)))
+    layers.insert(3, deletes(["a"]))
+    found = pa.Table.from_batches(merge.merge_column_stats(GroupCells([], tuple(layers))), STATS_SCHEMA)
+    ranges = dict(zip(found["key"].to_pylist(), zip(*(_longs(found, name) for name in ("min", "max")), strict=True), strict=True))
+    assert ranges == {b"a": (2, 6), b"b": (0, 5)}
+    names = [f"f{number}" for number in range(6)]
+    lists = [listed({"p": {name: FileEntry(1)}}) for name in names]
+    lists = [Cells(one.keys, one.values, one.schema + " " * (place % 2)) for place, one in enumerate(lists)]
+    files = merge_files(GroupCells(lists[:1], (lists[1], deletes(["p"]), *lists[2:])))
+    assert files["name"].to_pylist() == names[2:]
+
+
+def _longs(rows: pa.Table, name: str) -> list[int]:
+    found: list[int] = unwrap(rows[name].combine_chunks(), pa.int64())[0].to_pylist()
+    return found
