@@ -41,14 +41,14 @@ def shown(pairs: Iterable[tuple[Action, Action]], every: int) -> list[ParameterS
 UPSERT = BY_NAME["upsert"]
 
 
-@pytest.mark.parametrize(("first", "second"), shown(product(ACTIONS, repeat=2), 4))
+@pytest.mark.parametrize(("first", "second"), shown(product(ACTIONS, ACTIONS), 4))
 def test_on_the_same_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=True)
     assert not wrong
     assert verdict == expected(first, second, same=True)
 
 
-@pytest.mark.parametrize(("first", "second"), shown((pair for pair in product(ACTIONS, repeat=2) if can_differ(*pair)), 4))
+@pytest.mark.parametrize(("first", "second"), shown((pair for pair in product(ACTIONS, ACTIONS) if can_differ(*pair)), 4))
 def test_on_different_file_groups(first: Action, second: Action) -> None:
     verdict, wrong = verdict_of("mor", first, second, same=False)
     assert not wrong
@@ -58,7 +58,7 @@ def test_on_different_file_groups(first: Action, second: Action) -> None:
 WRITES = [BY_NAME[name] for name in ("upsert", "delete", "insert_overwrite", "delete_partitions", "clustering")]
 
 
-@pytest.mark.parametrize(("first", "second"), shown(product(WRITES, repeat=2), 3))
+@pytest.mark.parametrize(("first", "second"), shown(product(WRITES, WRITES), 3))
 def test_copy_on_write_ends_alike(first: Action, second: Action) -> None:
     met = meet("cow", first, second, Point.WRITTEN, same=True)
     assert met is not None

@@ -183,9 +183,7 @@ def test_nothing() -> None:
     assert list(merge.merge_column_stats(GroupCells([], (deletes([]),)))) == []
 
 
-@pytest.mark.parametrize("together", [1, 1 << 28])
-def test_layers_of_other_schemas_and_of_any_size_keep_their_order(monkeypatch: pytest.MonkeyPatch, together: int) -> None:
-    monkeypatch.setattr(merge, "_JOINED_BYTES", together)
+def test_layers_of_several_schemas_keep_their_order() -> None:
     layers: list[Cells | Deletes] = [deletes(["a"])]
     for number in range(6):
         said = stats_cells({"a": record(number, number + 1), "b": record(0, number, tight=number == 3)})
