@@ -51,8 +51,8 @@ def properties(path: Path) -> dict[str, str]:
     ("kind", "payload"),
     [
         ("mor", "PartialUpdateAvroPayload"),
-        ("mor", "DefaultHoodieRecordPayload"),
-        ("cow", "EventTimeAvroPayload"),
+        pytest.param("mor", "DefaultHoodieRecordPayload", marks=pytest.mark.wide),
+        pytest.param("cow", "EventTimeAvroPayload", marks=pytest.mark.wide),
         ("cow", "AWSDmsAvroPayload"),
     ],
 )
@@ -102,6 +102,8 @@ def test_tables_of_version_9_go_back_with_their_indexes(hudi: RealHudi, newer_hu
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",
         "hoodie.metadata.enable": True,
         "hoodie.metadata.global.record.level.index.enable": True,
+        "hoodie.metadata.record.index.min.filegroup.count": 2,
+        "hoodie.metadata.record.index.max.filegroup.count": 2,
     }
     newer_hudi.write(rows(("a", 5, "x", "I"), ("b", 5, "y", "I")), ours, **given)
     newer_hudi.write(rows(("a", 6, "newer", "U"), ("b", 1, "late", "U")), ours, **given)
