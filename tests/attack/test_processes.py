@@ -13,6 +13,7 @@ from tests.attack import flaky, kills
 from tests.attack.processes import killed, suspended
 from tests.checker.kept import excused
 from tests.checker.quick import quickly
+from tests.needs import WIDE
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) ->
 @pytest.mark.parametrize("mode", kills.MODES)
 def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
     # Each mode by itself; by hand some hundreds: PYHUDI_KILLS=300.
-    number = os.environ.get("PYHUDI_KILLS", "20")
+    number = os.environ.get("PYHUDI_KILLS", "20" if WIDE else "8")
     program = [sys.executable, "-m", "tests.attack.kills", "--seed", "1", "--kills", number, "--mode", mode]
     done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout + done.stderr
@@ -40,7 +41,7 @@ def test_a_full_disk_loses_nothing() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(10 if WIDE else 4))
 def test_a_store_that_often_does_not_answer(seed: int) -> None:
     with quickly():
         schedule, verdict = flaky.attack(seed)

@@ -23,6 +23,7 @@ from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, MET
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from pyhudi.table.snapshot import load_snapshot
+from tests.needs import WIDE
 
 DELETED = "_hoodie_is_deleted"
 PARTITIONS = ("p", "q", "r")
@@ -383,4 +384,4 @@ class CopyOnWriteTable(RuleBasedStateMachine):
 
 
 TestCopyOnWriteTable = CopyOnWriteTable.TestCase
-TestCopyOnWriteTable.settings = settings(max_examples=60, stateful_step_count=14, derandomize=True)
+TestCopyOnWriteTable.settings = settings(max_examples=60 if WIDE else 20, stateful_step_count=14, derandomize=True)

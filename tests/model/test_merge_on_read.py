@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment
+from tests.needs import WIDE
 
 KEYS = st.sampled_from([f"k{number}" for number in range(8)])
 ORDERS = st.integers(0, 9)
@@ -167,4 +168,4 @@ def _partition(key: str) -> str:
 
 
 TestMergeOnRead = MergeOnRead.TestCase
-TestMergeOnRead.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestMergeOnRead.settings = settings(max_examples=20 if WIDE else 8, stateful_step_count=20, deadline=None)
