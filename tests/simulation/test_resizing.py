@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import WriteConflict
+from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action
 from pyhudi.operations.action.rollback import rollback_instant
+from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.services.cluster import (
     ClusterSettings,
     drop_clustering,
@@ -25,6 +26,7 @@ from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import copies_of
 from tests.simulation.tables import Rows, World, killed_everywhere, partition_of
 
 OPTIONS = {
@@ -150,6 +152,41 @@ def test_the_rollback_of_a_write_beside_a_resize() -> None:
         goes_on(run)
 
     assert killed_everywhere(world, roll_back, check) >= 5
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["to a write beside the resize", "to before the resize"])
+def test_a_restore_of_writes_beside_a_resize(beside: bool) -> None:
+    """Readers see no state without the copies of a write that is still there, and no copy outlives the restore."""
+    world = grown()
+    before = max(world.states)
+    planned = schedule_clustering(world.table.context, ENGINE, settings(world)).instant
+    assert planned is not None
+    world.upsert({"k2": 102})
+    target = max(world.states) if beside else before
+    world.upsert({"k2": 202, "k10": 110, "k1": 101})
+    execute_clustering(world.table.context, ENGINE, planned, settings(world))
+    timeline = world.table.timeline()
+    undone = [i for i in timeline.completed_writes() if i.request_time > max(target, planned)]
+    copies = {path for i in undone for path in copies_of(world.table.context.timeline, timeline, i)}
+    assert copies <= set(world.files()) and copies
+    states = list(world.states.values())
+    world.rows = dict(world.states[target])
+
+    def restore(run: World, context: TableContext) -> object:
+        return run_restore(context, settings(run).commit, target)
+
+    def check(run: World) -> None:
+        if not run.table.timeline().completed(Action.RESTORE):
+            assert run.scanned() in states
+            if run.table.timeline().pending(Action.RESTORE):
+                with pytest.raises(TableState, match="restore"):
+                    write(run, run.context()[0])
+            restore(run, run.context()[0])
+        assert run.scanned() == run.rows
+        assert not copies.intersection(run.files())
+        assert not run.table.timeline().pending(Action.RESTORE)
+
+    assert killed_everywhere(world, restore, check) >= 7
 
 
 class TakenForDead(LocalEngine):

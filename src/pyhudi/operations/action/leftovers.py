@@ -5,6 +5,7 @@ Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 
 from __future__ import annotations
 
+from pyhudi.format.instants import Action
 from pyhudi.format.paths import (
     AUX_FOLDER,
     HEARTBEAT_FOLDER,
@@ -26,7 +27,7 @@ from pyhudi.table.context import TableContext
 def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
     """Markers and heartbeats that stand beside no pending instant: their writer or rollback died when all but this was done.
 
-    True when there were any.
+    True when there were any.  A restore that did not finish needs its own, and all stay until it is run again.
 
     They are listed before the timeline, on which a write stands before its first marker; a heartbeat comes a moment earlier, and
     then its writer lives.
@@ -34,7 +35,11 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
     marked, beating = marked_instants(context.storage), list_heartbeats(context.storage)
     if not marked and not beating:
         return False
-    pending = {instant.request_time for instant in context.timeline.load().pending()}
+    timeline = context.timeline.load()
+    if timeline.pending(Action.RESTORE):
+        # By the markers of what it has taken off the timeline it finds files that bear another time.
+        return False
+    pending = {instant.request_time for instant in timeline.pending()}
     orphaned = [request_time for request_time in marked if request_time not in pending]
     for request_time in orphaned:
         Markers(context.storage, request_time).delete()

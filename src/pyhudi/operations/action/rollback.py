@@ -74,7 +74,8 @@ def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> t
     """
     timeline = context.timeline.load()
     done = list(finish_pending_rollbacks(context, settings, timeline))
-    if settings.failed_writes == "NEVER":
+    if settings.failed_writes == "NEVER" or timeline.pending(Action.RESTORE):
+        # What a restore has half taken off the timeline is its own, and so are the markers of that.
         return tuple(done)
     rolled = {result.rolled_back for result in done}
     dead = [i for i in timeline.pending_writes() if i.request_time not in rolled and not _is_alive(context, settings, i)]

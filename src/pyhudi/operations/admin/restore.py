@@ -3,8 +3,9 @@
     1. lock: a restore that died is taken up again; else plan: pending clusterings, then every other write and service requested
        after the target, newest first; `<R>.restore.requested`
     2. `<R>.restore.inflight`; unlock; from here on no write begins
-    3. lock: drop the metadata table, which the next write builds anew from a listing; remove the instants' files from the
-       timeline, newest first, completed file before pending ones, then the rings that they made; unlock
+    3. lock: drop the metadata table, which the next write builds anew from a listing; mark what the instants copied for resizes;
+       remove their files from the timeline, newest first, completed file before pending ones, then the rings that they made;
+       unlock
     4. delete their data files, found by a listing, and their markers
     5. lock: publish `<R>_<C>.restore`; remove the rollbacks that came after the target
 
@@ -24,7 +25,7 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.format.actions.restore import RestoreMetadata, RestorePlan
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata
 from pyhudi.format.instants import Action, Instant, State, comparable_action
-from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.names import MarkerType, parse_data_file_instant
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import RestoreResult
@@ -91,11 +92,13 @@ def _execute(
     with context.locked(settings.lock_wait_ms) as held:
         mirror_restore(held)
         files = held.timeline.load_files()
-        # Only the commits tell of them, which are about to go.
         times = frozenset(gone)
         now = held.timeline.timeline_of(files)
-        copies = (copies_of(held.timeline, now, i) for i in files if i.is_completed and i.request_time in times)
-        held.storage.delete(sorted(frozenset[str]().union(*copies)))
+        for instant in files:
+            if instant.is_completed and instant.request_time in times:
+                # Readers count them until the commit is gone, which alone tells of them: from then on a marker does.
+                for path in sorted(copies_of(held.timeline, now, instant)):
+                    Markers(held.storage, instant.request_time).create(path, MarkerType.CREATE)
         for info in plan.instants_to_rollback:
             _remove_instant(held, info, files)
         # Those that writes have marked count whatever the timeline says.
