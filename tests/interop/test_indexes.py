@@ -14,6 +14,7 @@ from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import Pair, Row, make
+from tests.needs import WIDE
 
 ON = {
     "hoodie.metadata.record.index.enable": True,
@@ -93,15 +94,19 @@ def test_indexes_of_either(session: RealHudi, tmp_path: Path, creator: str) -> N
         assert definitions(tmp_path / "other") == definitions(pair.path)
     names = set(pair.metadata.partitions)
     assert {"secondary_index_note", "expr_index_of_moment", "expr_index_of_ts", "expr_index_of_id", "expr_index_of_city"} < names
-    check(pair)
+    # A write of the real Hudi to six indexes takes 10 s.  In an ordinary run it writes to indexes that we have created, and to
+    # its own after we have clustered; it is asked by each of ours when they are new, and by each of anybody's at the end.
+    check(pair, len(QUERIES) if WIDE or creator == "ours" else 0)
     pair.ours("upsert", make(range(30, 50), 2, note="xx"))
-    pair.theirs("upsert", make(range(45, 60), 3), **THEIRS)
-    check(pair)
+    if WIDE or creator == "ours":
+        pair.theirs("upsert", make(range(45, 60), 3), **THEIRS)
+        check(pair, len(QUERIES) if WIDE else 0)
     pair.ours("delete", make(range(0, 6), 4))
     pair.table.cluster()
-    pair.theirs("upsert", make(range(38, 48), 5, seats=3), **THEIRS)
+    if WIDE or creator == "theirs":
+        pair.theirs("upsert", make(range(38, 48), 5, seats=3), **THEIRS)
     assert pair.metadata.timeline.completed(Action.COMMIT), "the metadata table was never compacted"
-    check(pair, 3)
+    check(pair)
     assert names == set(pair.metadata.partitions)
 
 

@@ -13,6 +13,7 @@ import pytest
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import Pair, Row, make
+from tests.needs import WIDE
 
 ON: dict[str, Any] = {
     "hoodie.write.table.version": 9,
@@ -53,10 +54,10 @@ def create(table: Table) -> None:
     table.index.create("column_stats", "id", function="length", name="of_id")
 
 
-def check(pair: Pair) -> None:
+def check(pair: Pair, count: int = len(QUERIES)) -> None:
     found = pair.table.validate()
     assert found.ok, str(found)
-    pair.check_filters(QUERIES)
+    pair.check_filters(QUERIES[:count])
     for column, value in (("note", "x$\\x"), ("day", datetime.date(2026, 1, 24))):
         scan = pair.table.scan(filter=[(column, "=", value)])
         assert scan.count() == sum(row[column] == value for row in pair.rows.values())
@@ -84,11 +85,16 @@ def test_indexes_of_either(session: RealHudi, tmp_path: Path, creator: str) -> N
         session.sql(f"CREATE INDEX of_id ON {name} USING column_stats(id) OPTIONS(expr='length')")
     versions = {name: definition["version"] for name, definition in definitions(pair.path).items()}
     assert versions.pop("record_index") == "V1" and set(versions.values()) == {"V2"} and len(versions) == 5
-    pair.theirs("upsert", make(range(18, 30), 2, note="x$\\x"), **THEIRS)
-    check(pair)
+    # A write of the real Hudi to all indexes takes 10 s.  In an ordinary run it writes to indexes that we have created, and to
+    # its own after we have written to them.
+    if WIDE or creator == "ours":
+        pair.theirs("upsert", make(range(18, 30), 2, note="x$\\x"), **THEIRS)
+        check(pair, len(QUERIES) if WIDE else 0)
     pair.ours("upsert", make(range(22, 26), 3, note=None))
-    pair.theirs("delete", make(range(18, 20), 4), **THEIRS)
+    if WIDE or creator == "ours":
+        pair.theirs("delete", make(range(18, 20), 4), **THEIRS)
     pair.ours("delete", make(range(20, 22), 4))
-    pair.theirs("upsert", make(range(2), 5, note="x$\\x", day=datetime.date(2026, 1, 24)), **THEIRS)
+    if WIDE or creator == "theirs":
+        pair.theirs("upsert", make(range(2), 5, note="x$\\x", day=datetime.date(2026, 1, 24)), **THEIRS)
     assert pair.metadata_compactions(), "the metadata table was never compacted"
     check(pair)

@@ -14,6 +14,7 @@ from pyhudi import InstantNotFound, Table, procedures
 from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment
 from tests.interop.oracle import HudiFailure, RealHudi
+from tests.needs import WIDE
 
 KINDS = ("cow", "mor")
 MANUAL = {
@@ -122,7 +123,8 @@ def test_looking(hudi: RealHudi, tables: dict[str, Path], kind: str) -> None:
             continue
         same(name, procedures.call(name, path=path, **arguments), hudi.call(name, table=kind, **arguments))
     timeline = Table(str(path)).timeline()
-    for instant in timeline.completed_writes():
+    # Every second one has each sort of write.
+    for instant in timeline.completed_writes()[:: 1 if WIDE else 2]:
         for name in ("show_commit_files", "show_commit_partitions", "show_commit_write_stats"):
             arguments = {"instant_time": instant.request_time}
             same(name, procedures.call(name, path=path, **arguments), hudi.call(name, table=kind, **arguments))
