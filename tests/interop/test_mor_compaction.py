@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime
 import shutil
+from collections.abc import Callable
 from decimal import Decimal
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,12 @@ MANUAL = {
     "hoodie.compact.inline": False,
     "hoodie.log.compaction.blocks.threshold": 2,
 }
-# Each mode with a log format; the file name is that of whoever wrote the file.
-MODES = [("EVENT_TIME_ORDERING", "avro"), ("COMMIT_TIME_ORDERING", "avro"), ("EVENT_TIME_ORDERING", "parquet")]
+# A merge mode with a log format.  The defaults are those of the tests that take no parameters, which leaves to the others each
+# mode and each format once.
+DEFAULT = ("EVENT_TIME_ORDERING", "avro")
+COMMIT_TIME, PARQUET = ("COMMIT_TIME_ORDERING", "avro"), ("EVENT_TIME_ORDERING", "parquet")
+MODES = [pytest.param(*DEFAULT, marks=pytest.mark.wide), COMMIT_TIME, PARQUET]
+# The file name is that of whoever wrote the file.
 OWN = ("_hoodie_file_name",)
 
 
@@ -102,17 +108,45 @@ def our_table(path: Path, mode: str, log_format: str) -> Table:
     )
 
 
-def filled_by_us(path: Path, mode: str, log_format: str) -> Table:
+Fill = Callable[[Path, str, str], Table]
+
+
+@pytest.fixture(scope="module")
+def filled_by_us(tmp_path_factory: pytest.TempPathFactory) -> Fill:
+    """Makes a table with base files and logs of ours; each mode is written once and then copied."""
+    return _copies_of(_written_by_us, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def filled_by_hudi(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Fill:
+    """As `filled_by_us`, of the real Hudi."""
+    return _copies_of(partial(_written_by_hudi, real_hudi), tmp_path_factory)
+
+
+def _copies_of(write: Callable[[Path, str, str], object], factory: pytest.TempPathFactory) -> Fill:
+    @cache
+    def first(mode: str, log_format: str) -> Path:
+        path = factory.mktemp("filled") / "t"
+        write(path, mode, log_format)
+        return path
+
+    def fill(path: Path, mode: str, log_format: str) -> Table:
+        shutil.copytree(first(mode, log_format), path)
+        return Table(str(path), options=MANUAL)
+
+    return fill
+
+
+def _written_by_us(path: Path, mode: str, log_format: str) -> None:
     table = our_table(path, mode, log_format)
     table.insert(rows(range(0, 30), 10))
     table.upsert(rows(range(0, 20, 2), 12))
     table.upsert(rows(range(0, 30, 3), 11, frozenset({3, 6, 27})))
     table.delete(keys(range(8, 12)))
     table.upsert(rows(range(9, 14), 20))
-    return table
 
 
-def filled_by_hudi(hudi: RealHudi, path: Path, mode: str, log_format: str) -> Table:
+def _written_by_hudi(hudi: RealHudi, path: Path, mode: str, log_format: str) -> None:
     def write(data: pa.Table, operation: str) -> None:
         hudi.write(data, path, **real_options(mode, log_format, **{"hoodie.datasource.write.operation": operation}))
 
@@ -121,7 +155,6 @@ def filled_by_hudi(hudi: RealHudi, path: Path, mode: str, log_format: str) -> Ta
     write(rows(range(0, 30, 3), 11, frozenset({3, 6, 27})), "upsert")
     # No row may follow a key that the real Hudi deleted: by event time it cannot read that itself.
     write(rows(range(8, 12), 15), "delete")
-    return Table(str(path), options=MANUAL)
 
 
 def twin(path: Path) -> Path:
@@ -212,11 +245,13 @@ def merged_by_position(path: Path) -> list[bool]:
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_logs_of_either_side_are_merged_by_position_on_both(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+def test_logs_of_either_side_are_merged_by_position_on_both(
+    hudi: RealHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
+) -> None:
     by_key: dict[str, Any] = {"hoodie.merge.use.record.positions": False}
     mine, its = tmp_path / "mine", tmp_path / "its"
     filled_by_us(mine, mode, log_format)
-    filled_by_hudi(hudi, its, mode, log_format)
+    filled_by_hudi(its, mode, log_format)
     for path in (mine, its):
         assert merged_by_position(path) == [True, True]
         expected = Table(str(path)).scan("*", options=by_key).to_arrow()
@@ -226,11 +261,12 @@ def test_logs_of_either_side_are_merged_by_position_on_both(hudi: RealHudi, tmp_
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_our_plan_is_carried_out_by_both_alike(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+def test_our_plan_is_carried_out_by_both_alike(
+    hudi: RealHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
+) -> None:
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
     before = ours(path)
-    assert_same_rows(theirs(hudi, path), before)
     instant = table.schedule_compaction().planned
     assert instant is not None
     assert_same_rows(theirs(hudi, path), before)
@@ -242,11 +278,12 @@ def test_our_plan_is_carried_out_by_both_alike(hudi: RealHudi, tmp_path: Path, m
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(
+    hudi: RealHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
+) -> None:
     path = tmp_path / "t"
-    table = filled_by_hudi(hudi, path, mode, log_format)
-    before = theirs(hudi, path)
-    assert_same_rows(ours(path), before)
+    table = filled_by_hudi(path, mode, log_format)
+    before = ours(path)
     copy_for_planning = twin(path)
     hudi.compact(path, "schedule")
     pending = table.timeline().pending(Action.COMPACTION)
@@ -270,8 +307,8 @@ def test_a_plan_of_the_real_hudi_is_carried_out_by_both_alike(hudi: RealHudi, tm
     same_outcome(hudi, path, copy, instant, before)
 
 
-def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, tmp_path: Path) -> None:
-    mode, log_format = "EVENT_TIME_ORDERING", "avro"
+def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, filled_by_us: Fill, tmp_path: Path) -> None:
+    mode, log_format = DEFAULT
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
     first = table.schedule_compaction().planned
@@ -297,7 +334,9 @@ def test_writers_of_both_go_on_around_a_compaction_of_either(hudi: RealHudi, tmp
 
 
 @pytest.mark.parametrize(("mode", "log_format"), MODES)
-def test_the_real_hudi_reads_our_log_compactions(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+def test_the_real_hudi_reads_our_log_compactions(
+    hudi: RealHudi, filled_by_us: Fill, tmp_path: Path, mode: str, log_format: str
+) -> None:
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
     before = ours(path)
@@ -317,11 +356,12 @@ def test_the_real_hudi_reads_our_log_compactions(hudi: RealHudi, tmp_path: Path,
     assert_same_rows(ours(copy), before, ignoring=OWN)
 
 
-def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(hudi: RealHudi, tmp_path: Path) -> None:
-    mode, log_format = MODES[0]
+def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(
+    hudi: RealHudi, filled_by_hudi: Fill, tmp_path: Path
+) -> None:
     path = tmp_path / "t"
-    table = filled_by_hudi(hudi, path, mode, log_format)
-    before = theirs(hudi, path)
+    table = filled_by_hudi(path, *DEFAULT)
+    before = ours(path)
     hudi.compact(path, "schedule")
     instant = table.timeline().pending(Action.COMPACTION)[0].request_time
     done = path.with_name("t-done")
@@ -344,10 +384,12 @@ def test_a_dead_attempt_of_the_real_hudi_is_undone_and_its_plan_carried_out(hudi
     assert ("rollback", "COMPLETED") in {(e.action, e.state) for e in hudi.timeline(path)}
 
 
-@pytest.mark.parametrize(("mode", "log_format"), MODES[:2])
-def test_we_read_and_compact_log_compactions_of_the_real_hudi(hudi: RealHudi, tmp_path: Path, mode: str, log_format: str) -> None:
+@pytest.mark.parametrize(("mode", "log_format"), [DEFAULT, pytest.param(*COMMIT_TIME, marks=pytest.mark.wide)])
+def test_we_read_and_compact_log_compactions_of_the_real_hudi(
+    hudi: RealHudi, filled_by_hudi: Fill, tmp_path: Path, mode: str, log_format: str
+) -> None:
     path = tmp_path / "t"
-    table = filled_by_hudi(hudi, path, mode, log_format)
+    table = filled_by_hudi(path, mode, log_format)
     more = {"hoodie.log.compaction.inline": True, "hoodie.log.compaction.enable": True}
     options = real_options(mode, log_format, **{"hoodie.datasource.write.operation": "upsert", **more})
     for ts in (40, 41, 42):
@@ -393,15 +435,23 @@ def real_log_compaction(hudi: RealHudi, path: Path, mode: str, log_format: str, 
     return str(planned)
 
 
-@pytest.mark.parametrize(("mode", "log_format"), MODES)
-@pytest.mark.parametrize("planner", ["ours", "theirs"])
+@pytest.mark.parametrize(
+    ("planner", "mode", "log_format"),
+    [
+        ("ours", *PARQUET),
+        ("theirs", *COMMIT_TIME),
+        *(
+            pytest.param(*other, marks=pytest.mark.wide)
+            for other in (("ours", *COMMIT_TIME), ("theirs", *PARQUET), ("ours", *DEFAULT), ("theirs", *DEFAULT))
+        ),
+    ],
+)
 def test_log_compactions_planned_by_one_are_carried_out_by_both(
-    hudi: RealHudi, tmp_path: Path, mode: str, log_format: str, planner: str
+    hudi: RealHudi, filled_by_us: Fill, filled_by_hudi: Fill, tmp_path: Path, planner: str, mode: str, log_format: str
 ) -> None:
     path = tmp_path / "t"
-    table = filled_by_us(path, mode, log_format) if planner == "ours" else filled_by_hudi(hudi, path, mode, log_format)
+    table = (filled_by_us if planner == "ours" else filled_by_hudi)(path, mode, log_format)
     before = ours(path)
-    assert_same_rows(theirs(hudi, path), before)
     if planner == "ours":
         instant = table.schedule_log_compaction().planned
         assert instant is not None
@@ -427,9 +477,11 @@ def test_log_compactions_planned_by_one_are_carried_out_by_both(
 
 
 @pytest.mark.parametrize("dead", ["ours", "theirs"])
-def test_a_dead_log_compaction_of_one_is_undone_by_the_other(hudi: RealHudi, tmp_path: Path, dead: str) -> None:
+def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
+    hudi: RealHudi, filled_by_us: Fill, tmp_path: Path, dead: str
+) -> None:
     """The real Hudi undoes the attempt and says so in an error; we go on with a log compaction of our own."""
-    mode, log_format = MODES[0]
+    mode, log_format = DEFAULT
     path = tmp_path / "t"
     table = filled_by_us(path, mode, log_format)
     before = ours(path)
