@@ -38,8 +38,15 @@ def ids_and_values(table: pa.Table) -> list[tuple[object, ...]]:
     return sorted(zip(table.column("id").to_pylist(), table.column("v").to_pylist(), strict=True))
 
 
-@pytest.mark.parametrize("kind", ["avro", "parquet"])
-@pytest.mark.parametrize("metadata", [True, False], ids=["metadata table", "directories"])
+@pytest.mark.parametrize(
+    ("kind", "metadata"),
+    [
+        ("avro", True),
+        ("parquet", False),
+        pytest.param("avro", False, marks=pytest.mark.wide),
+        pytest.param("parquet", True, marks=pytest.mark.wide),
+    ],
+)
 def test_the_real_hudi_passes_over_checks(hudi: RealHudi, kind: str, metadata: bool, tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     table = Table.create(

@@ -16,6 +16,7 @@ from pyhudi import Table
 from scripts.golden.cases import rows_of_every_type
 from tests.interop.alternation import COMMON, OPERATION, READ, Alternation
 from tests.interop.oracle import RealHudi
+from tests.needs import WIDE
 from tests.rows import assert_same_rows, without_meta
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
@@ -147,7 +148,14 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("name", SHAPES)
+# Their parts meet in others too: keys of two fields and tables that the real Hudi creates in the shapes above; milliseconds among
+# the times as partitions; filters of our default type where rows change their partition.
+MADE_OF_KNOWN_PARTS = {"complex-plain-created-by-hudi", "timestamp-millis", "bloom"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.wide) if name in MADE_OF_KNOWN_PARTS else name for name in SHAPES]
+)
 def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
     shape = SHAPES[name]
     both = Alternation(
@@ -169,23 +177,26 @@ def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
     else:
         # What its bulk insert makes of some types its upsert cannot copy; see test_real_defects.py.
         both.theirs("insert" if shape.types else "bulk_insert", made(range(12), 10))
-    both.read_by_both()
+    # The real Hudi reads before the overwriting and at the end: until then nothing hides what is wrong.
+    (both.read_by_both if WIDE else both.read_by_us)()
 
     both.theirs("upsert", made((0, 3, 4, 5, 12, 13), 20))
     both.theirs("delete", made((1, 2), 21))
-    both.read_by_both()
+    (both.read_by_both if WIDE else both.read_by_us)()
 
     # k003 comes late: by event time it loses against the row that the real Hudi wrote.
     both.ours("upsert", pa.concat_tables([made((0, 5, 14), 30, extra=True), made((3,), 15, extra=True)]))
     both.ours_where("id IN ('k006', 'k012')", lambda row: row["id"] in {"k006", "k012"})
-    both.read_by_both()
+    (both.read_by_both if WIDE else both.read_by_us)()
 
     # Late rows the other way round; k001 was deleted and comes back.
     both.theirs("upsert", pa.concat_tables([made((1, 4, 15), 40, extra=True), made((0,), 25, extra=True)]))
-    both.ours("insert_overwrite", made((7, 19), 41, extra=True))
     both.read_by_both()
+    both.ours("insert_overwrite", made((7, 19), 41, extra=True))
+    (both.read_by_both if WIDE else both.read_by_us)()
 
-    both.theirs("insert", made(range(20, 24), 50, extra=True))
+    # What an insert does about small files hangs on no shape.
+    (both.theirs if WIDE or name == "simple-every-type" else both.ours)("insert", made(range(20, 24), 50, extra=True))
     both.read_by_us()
     both.ours("insert", made(range(24, 28), 51, extra=True))
     both.ours("delete", made((20, 24), 52, extra=True).select(delete_columns(shape)))
@@ -200,6 +211,7 @@ def delete_columns(shape: Shape) -> list[str]:
 
 
 TIME_TYPES: dict[str, dict[str, str]] = {
+    "millis": {"timestamp.type": "EPOCHMILLISECONDS", "output.dateformat": "yyyy/MM/dd"},
     "seconds": {"timestamp.type": "UNIX_TIMESTAMP", "output.dateformat": "yyyy-MM-dd"},
     "date": {"timestamp.type": "SCALAR", "timestamp.scalar.time.unit": "DAYS", "output.dateformat": "yyyyMM/dd"},
     "day": {
@@ -213,7 +225,8 @@ TIME_TYPES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize(
-    ("column", "hive", "first"), [("seconds", True, "ours"), ("date", False, "theirs"), ("day", True, "ours")]
+    ("column", "hive", "first"),
+    [("millis", False, "ours"), ("seconds", True, "ours"), ("date", False, "theirs"), ("day", True, "ours")],
 )
 def test_times_as_partitions(hudi: RealHudi, tmp_path: Path, column: str, hive: bool, first: str) -> None:
     """Each finds the rows of the other below the same folders."""
@@ -245,14 +258,14 @@ def test_times_as_partitions(hudi: RealHudi, tmp_path: Path, column: str, hive: 
     both.read_by_both()
 
 
-@pytest.mark.parametrize("index", ["GLOBAL_SIMPLE", "GLOBAL_BLOOM"])
+@pytest.mark.parametrize("index", [pytest.param("GLOBAL_SIMPLE", marks=pytest.mark.wide), "GLOBAL_BLOOM"])
 def test_rows_that_change_their_partition(hudi: RealHudi, tmp_path: Path, index: str) -> None:
     options: dict[str, Any] = {KEY: "id", ORDERING: "ts", PARTITION: "city", INDEX: index}
     both = Alternation(hudi, tmp_path / "t", options, partition=lambda row: row["city"], ordering="ts")
     both.create()
     both.ours("insert", rows(range(9), 10))
     both.theirs("upsert", rows((0, 1, 9), 20, move=1))
-    both.read_by_both()
+    both.read_by_us()
     both.ours("upsert", rows((1, 2, 3, 9), 30, move=2))
     both.read_by_both()
     # Back home, and a late row, which neither moves nor changes anything.
@@ -308,7 +321,7 @@ def test_generated_keys(hudi: RealHudi, tmp_path: Path) -> None:
     assert_same_rows(without_meta(hudi.read(path, **READ)), pa.concat_tables(left))
 
 
-@pytest.mark.parametrize("partitioned", [True, False])
+@pytest.mark.parametrize("partitioned", [True, pytest.param(False, marks=pytest.mark.wide)])
 def test_tables_created_by_sql(hudi: RealHudi, tmp_path: Path, partitioned: bool) -> None:
     """CREATE TABLE sets other properties than the DataFrame writer, hive style among them."""
     name, path = f"matrix_sql_{partitioned}".lower(), tmp_path / "t"

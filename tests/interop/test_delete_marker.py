@@ -74,8 +74,15 @@ def begun(hudi: RealHudi, folder: Path, table_type: str, merging: str) -> tuple[
     return real, mine
 
 
-@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-@pytest.mark.parametrize("merging", ["EVENT", "FirstValue"])
+@pytest.mark.parametrize(
+    ("table_type", "merging"),
+    [
+        ("COPY_ON_WRITE", "FirstValue"),
+        ("MERGE_ON_READ", "EVENT"),
+        pytest.param("COPY_ON_WRITE", "EVENT", marks=pytest.mark.wide),
+        pytest.param("MERGE_ON_READ", "FirstValue", marks=pytest.mark.wide),
+    ],
+)
 def test_marked_writes(hudi: RealHudi, tmp_path: Path, table_type: str, merging: str) -> None:
     real, mine = begun(hudi, tmp_path, table_type, merging)
     settings = options(table_type, merging, **MARKED)
@@ -93,7 +100,10 @@ def test_marked_writes(hudi: RealHudi, tmp_path: Path, table_type: str, merging:
     assert "d" not in {key for key, _, _ in found} and ("g", 9, "I") in found
 
 
-@pytest.mark.parametrize("merging", sorted(MERGING))
+@pytest.mark.parametrize(
+    "merging",
+    ["COMMIT", "EVENT", "EventTime", *(pytest.param(n, marks=pytest.mark.wide) for n in ("FirstValue", "PartialUpdate"))],
+)
 def test_marked_reads_and_compactions(hudi: RealHudi, tmp_path: Path, merging: str) -> None:
     real, mine = begun(hudi, tmp_path, "MERGE_ON_READ", merging)
     settings = options("MERGE_ON_READ", merging)

@@ -78,7 +78,7 @@ def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     assert table.incremental("000", filter="id = 'k3'").to_arrow()["ts"].to_pylist() == [5]
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
 def test_ranges_of_version_6_partitioned_by_time(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     """Request times, the start left out, whatever the files' times are; its writer does not store what the time's values are."""
     options: dict[str, Any] = {

@@ -37,8 +37,15 @@ def options(kind: str, **more: Any) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("version", [8, 9])
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("COPY_ON_WRITE", 9),
+        ("MERGE_ON_READ", 8),
+        pytest.param("COPY_ON_WRITE", 8, marks=pytest.mark.wide),
+        pytest.param("MERGE_ON_READ", 9, marks=pytest.mark.wide),
+    ],
+)
 def test_both_write_and_read_them(newer_hudi: RealHudi, tmp_path: Path, kind: str, version: int) -> None:
     settings = options(kind, **{"hoodie.write.table.version": version})
     if version == 8:
@@ -55,7 +62,9 @@ def test_both_write_and_read_them(newer_hudi: RealHudi, tmp_path: Path, kind: st
         expected.update((row["id"], row) for row in data.to_pylist())
         wanted = pa.Table.from_pylist(list(expected.values()), data.schema)
         assert_same_rows(Table(tmp_path).scan().to_arrow(), wanted, key=["id"])
-        assert_same_rows(without_meta(newer_hudi.read(tmp_path, **BY_METADATA)), wanted, key=["id"])
+        if ts > 0:
+            # From here on with rows of both.
+            assert_same_rows(without_meta(newer_hudi.read(tmp_path, **BY_METADATA)), wanted, key=["id"])
     # Both skip files by statistics of such columns.
     for literal, found in (("2026-07-01 14:00:00", 3), ("2026-07-02 00:00:00", 0)):
         where = f"at >= TIMESTAMP_NTZ'{literal}'"

@@ -74,7 +74,7 @@ def options(table_type: str, **more: object) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("table_type", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
 def test_rows_come_back_with_their_types(hudi: RealHudi, tmp_path: Path, table_type: str) -> None:
     first, second = rows(0, 40), rows(30, 20, ts=2)
     hudi.write(first, tmp_path, **options(table_type))

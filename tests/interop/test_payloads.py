@@ -2,7 +2,7 @@
 out, with Avro and Parquet blocks in one log.
 
 A model in plain Python holds, for each key, the row of the base file and what the logs say since, and merges them as Hudi does:
-the log entries with each other, then with the base row.  After each step both readers must show what it says.  That is more than
+the log entries with each other, then with the base row.  After each step we must show what it says, after a plan and at the end the real Hudi too.  That is more than
 the fold of all writes: with rules that are not associative a compaction decides what meets what first.
 
 A delete by key of the real Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table

@@ -16,6 +16,7 @@ import pytest
 from pyhudi import Table
 from tests.interop.alternation import COMMON, OPERATION, READ
 from tests.interop.oracle import HudiFailure, RealHudi
+from tests.needs import WIDE
 
 KEY, ORDERING = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.precombine.field"
 PARTITION, TYPE = "hoodie.datasource.write.partitionpath.field", "hoodie.datasource.write.table.type"
@@ -120,7 +121,8 @@ def test_a_compaction_by_path_does_not_know_the_ordering_field(hudi: RealHudi, t
 
     late = [rows("ab", 1, "old"), rows("ab", 5, "new"), rows("a", 3, "late")]
     deleted = [*late, rows("b", 7, "gone", gone=True), rows("c", 7, "new")]
-    for name in ("theirs", "ours"):
+    # Who wrote the logs makes no difference to it.
+    for name in ("theirs", "ours") if WIDE else ("ours",):
         kept, ended = tmp_path / name / "late", tmp_path / name / "deleted"
         for path, batches in ((kept, late), (ended, deleted)):
             if name == "ours":
@@ -276,13 +278,14 @@ def test_nan_in_columns_with_statistics(hudi: RealHudi, tmp_path: Path) -> None:
     Table.create(tmp_path / "ours", record_key="id", ordering="ts", partition_by="city", options=options)
     Table(tmp_path / "ours").upsert(data, options=statistics)
 
-    def found(name: str, condition: str) -> str:
+    def found(name: str, *conditions: str) -> list[str]:
         skipping = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
-        return "".join(sorted(hudi.read(tmp_path / name, columns=["id"], where=condition, **skipping)["id"].to_pylist()))
+        return ["".join(sorted(rows["id"].to_pylist())) for rows in hudi.read_each(tmp_path / name, conditions, **skipping)]
 
-    for condition, whole in {"fare > 13.5": "bcde", "fare in (20, 21)": "bc", "fare < 2": "a", "not (fare <= 2)": "bcde"}.items():
-        assert found("ours", condition) == whole
+    wholes = {"fare > 13.5": "bcde", "fare in (20, 21)": "bc", "fare < 2": "a", "not (fare <= 2)": "bcde"}
+    for condition, whole in wholes.items():
         assert "".join(sorted(Table(tmp_path / "theirs").scan(["id"], condition).to_arrow()["id"].to_pylist())) == whole
-    assert found("theirs", "fare > 13.5") == "b"
-    assert found("ours", "fare > double('Infinity')") == found("theirs", "fare > double('Infinity')") == ""
+    beyond = "fare > double('Infinity')"
+    assert found("ours", *wholes, beyond) == [*wholes.values(), ""]
+    assert found("theirs", "fare > 13.5", beyond) == ["b", ""]
     assert Table(tmp_path / "ours").validate().ok

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyhudi.format.instants import Action
 from pyhudi.storage.clock import ReplayEnvironment, SystemEnvironment
 from pyhudi.timeline.history import Bounds
 from tests.interop.oracle import HudiFailure, RealHudi
+from tests.needs import WIDE
 
 KINDS = ("cow", "mor")
 MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.parquet.small.file.limit": 0}
@@ -95,9 +97,17 @@ CLEANINGS: list[tuple[dict[str, object], dict[str, object]]] = [
 ]
 
 
-@pytest.mark.parametrize("what", ["savepoint", "partition"])
-@pytest.mark.parametrize("policy", range(len(CLEANINGS)))
-@pytest.mark.parametrize("kind", KINDS)
+# Each pair of values; in the wide run all of the product.
+CLEANED = [("cow", 0, "savepoint"), ("cow", 1, "partition"), ("mor", 0, "partition"), ("mor", 1, "savepoint")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "what"),
+    [
+        case if case in CLEANED else pytest.param(*case, marks=pytest.mark.wide)
+        for case in itertools.product(KINDS, range(len(CLEANINGS)), ("savepoint", "partition"))
+    ],
+)
 def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, policy: int, what: str) -> None:
     """A savepoint and a deleted partition apart: the real 1.0.2 deletes the folder of an emptied partition with all that is in
     it, also files that a savepoint keeps; ours keeps them.
@@ -124,6 +134,8 @@ def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, po
     assert result.file_count == len(before) - len(data_files(path))
     assert real_rows(hudi, path) == our_rows(path) == our_rows(copy)
 
+    if kind == "mor" and not WIDE:
+        return
     # Each goes on after the other's clean.
     again = Table(str(copy), options={**MANUAL, **mine})
     for number in range(3):
@@ -136,7 +148,7 @@ def test_both_clean_the_same_files(hudi: RealHudi, tmp_path: Path, kind: str, po
     assert real_rows(hudi, path) == our_rows(path) == real_rows(hudi, copy)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_both_archive_the_same_instants(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
     # With a metadata table we wait for its compaction, and the real Hudi is told here to do without.
@@ -171,7 +183,7 @@ result = [[i.requestedTime(), i.getAction(), i.getCompletionTime()] for i in cli
     assert real_rows(hudi, path) == our_rows(path)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     """Both write in turn, with cleaning and archival after each commit."""
     path = tmp_path / "t"
@@ -187,7 +199,7 @@ def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path
         more = rows(range(turn, 9), 100 + turn * 10)
         hudi.write(more, path, **real_options(kind, **KEEP, **{"hoodie.timeline.compaction.batch.size": 3}))
         expected |= seen(more)
-        assert real_rows(hudi, path) == our_rows(path) == expected
+        assert our_rows(path) == expected
         for number in range(3):
             more = rows(range(turn, 10), 101 + turn * 10 + number)
             table.upsert(more)
@@ -199,7 +211,7 @@ def test_the_real_hudi_goes_on_after_our_services(hudi: RealHudi, tmp_path: Path
     assert len([i for i in archived if i.action is not Action.CLEAN]) >= 10
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_savepoints_and_restores_of_each_other(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
     table = ours(path, kind, 3)
@@ -260,7 +272,8 @@ def test_both_travel_to_the_same_moments(hudi: RealHudi, tmp_path: Path, kind: s
     dashed = f"{middle[:4]}-{middle[4:6]}-{middle[6:8]}"
     clocked = f"{dashed} {middle[8:10]}:{middle[10:12]}:{middle[12:14]}"
     forms = [middle, middle[:14], f"{clocked}.{middle[14:]}", clocked, dashed, "20200101000000000", "29990101000000"]
-    for form in forms:
+    # What a text means hangs on no type of table; of logs a moment leaves out what came later.
+    for form in forms if kind == "cow" or WIDE else forms[:1]:
         assert our_rows(path, form) == real_rows(hudi, path, **{"as.of.instant": form}), form
     for form in ("2026-11-21T05:45:07", "2026-11-21 05:45", "nonsense"):
         # The option has Hudi's forms; `as_of=` takes ISO text besides.
@@ -281,8 +294,8 @@ def test_both_travel_to_the_same_moments(hudi: RealHudi, tmp_path: Path, kind: s
 def test_restore_through_services_of_the_real_hudi(hudi: RealHudi, tmp_path: Path) -> None:
     """Back through a completed compaction, a completed clustering and a pending one; nothing of them is left."""
     path = tmp_path / "t"
-    for number in range(3):
-        hudi.write(rows(range(number % 3, 8), number), path, **real_options("mor"))
+    for number in range(2):
+        hudi.write(rows(range(number, 8), number), path, **real_options("mor"))
     table = Table(str(path), options=MANUAL)
     target = max(i.request_time for i in table.timeline().completed_writes())
     expected = our_rows(path)
@@ -311,7 +324,7 @@ def test_restore_through_services_of_the_real_hudi(hudi: RealHudi, tmp_path: Pat
     assert our_rows(path) == real_rows(hudi, path) == seen(rows(range(10), 51))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_both_let_the_same_partitions_expire(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     path, name = tmp_path / "t", f"ttl_{kind}"
     # Written ten days ago, but for one partition that was written to again today.
