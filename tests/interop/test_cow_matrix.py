@@ -171,29 +171,30 @@ def test_both_write_in_turn(hudi: RealHudi, tmp_path: Path, name: str) -> None:
     def made(numbers: Iterable[int], ts: int, extra: bool = False) -> pa.Table:
         return rows(numbers, ts, types=shape.types, extra=extra)
 
+    # The real Hudi reads before the overwriting and at the end: until then nothing hides what is wrong.
+    read = both.read_by_both if WIDE else both.read_by_us
     if shape.first == "ours":
         both.create()
         both.ours("bulk_insert", made(range(12), 10))
     else:
         # What its bulk insert makes of some types its upsert cannot copy; see test_real_defects.py.
         both.theirs("insert" if shape.types else "bulk_insert", made(range(12), 10))
-    # The real Hudi reads before the overwriting and at the end: until then nothing hides what is wrong.
-    (both.read_by_both if WIDE else both.read_by_us)()
+    read()
 
     both.theirs("upsert", made((0, 3, 4, 5, 12, 13), 20))
     both.theirs("delete", made((1, 2), 21))
-    (both.read_by_both if WIDE else both.read_by_us)()
+    read()
 
     # k003 comes late: by event time it loses against the row that the real Hudi wrote.
     both.ours("upsert", pa.concat_tables([made((0, 5, 14), 30, extra=True), made((3,), 15, extra=True)]))
     both.ours_where("id IN ('k006', 'k012')", lambda row: row["id"] in {"k006", "k012"})
-    (both.read_by_both if WIDE else both.read_by_us)()
+    read()
 
     # Late rows the other way round; k001 was deleted and comes back.
     both.theirs("upsert", pa.concat_tables([made((1, 4, 15), 40, extra=True), made((0,), 25, extra=True)]))
     both.read_by_both()
     both.ours("insert_overwrite", made((7, 19), 41, extra=True))
-    (both.read_by_both if WIDE else both.read_by_us)()
+    read()
 
     # What an insert does about small files hangs on no shape.
     (both.theirs if WIDE or name == "simple-every-type" else both.ours)("insert", made(range(20, 24), 50, extra=True))

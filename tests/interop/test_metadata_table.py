@@ -59,7 +59,7 @@ def test_writers_take_turns(hudi: RealHudi, tmp_path: Path, kind: str, first: st
 def test_each_compacts_the_metadata_table_in_turn(hudi: RealHudi, tmp_path: Path) -> None:
     due = "hoodie.metadata.compact.max.delta.commits"
     pair = Pair(hudi, tmp_path / "t", "cow", {due: 3})
-    never = {due: 100}
+    never: dict[str, Any] = {due: 100}
     pair.create()
     pair.ours("upsert", make(range(30), 1), **never)
     pair.theirs("upsert", make(range(20, 40), 2), **never)

@@ -2,8 +2,9 @@
 out, with Avro and Parquet blocks in one log.
 
 A model in plain Python holds, for each key, the row of the base file and what the logs say since, and merges them as Hudi does:
-the log entries with each other, then with the base row.  After each step we must show what it says, after a plan and at the end the real Hudi too.  That is more than
-the fold of all writes: with rules that are not associative a compaction decides what meets what first.
+the log entries with each other, then with the base row.  After each step we must show what it says, and so must the real Hudi
+after plans and at the end.  That is more than the fold of all writes: with rules that are not associative a compaction decides
+what meets what first.
 
 A delete by key of the real Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
 (see test_real_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
