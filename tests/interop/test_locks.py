@@ -43,6 +43,7 @@ def options(server: Server, provider: str, **more: object) -> dict[str, Any]:
 
 TABLE: dict[str, Any] = {
     "hoodie.table.name": "counted",
+    "hoodie.embed.timeline.server": False,
     "hoodie.datasource.write.recordkey.field": "id",
     "hoodie.datasource.write.precombine.field": "ts",
     # Each writes to files of its own, so that what they share is the timeline, the metadata table and the lock.

@@ -27,6 +27,7 @@ OURS: dict[str, object] = {
 THEIRS: dict[str, Any] = {
     **OURS,
     "hoodie.table.name": "t",
+    "hoodie.embed.timeline.server": False,
     "hoodie.datasource.write.operation": "upsert",
     "hoodie.datasource.write.recordkey.field": "id",
     "hoodie.datasource.write.precombine.field": "ts",
