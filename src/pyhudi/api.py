@@ -56,7 +56,6 @@ from pyhudi.operations.read.query import (
     FALL_BACK,
     INCREMENTAL_FORMAT,
     VALUES_FROM_PATH,
-    Filter,
     Query,
     completion_range,
     incremental_range,
@@ -81,6 +80,7 @@ from pyhudi.options import Options, parse_options
 from pyhudi.plan.incremental import EARLIEST, CompletionRange, RequestRange
 from pyhudi.plan.moments import Moment, as_of_text, check_told_apart, range_text
 from pyhudi.plot import Plots
+from pyhudi.records.filters.parse import Filter
 from pyhudi.scan import Scan
 from pyhudi.services import Services
 from pyhudi.storage import open_storage
@@ -373,7 +373,7 @@ class Table:
         Args:
             keys: Values of the record key field (`[1, 2]`), tuples of values where it has several fields, or rows with the record
                 key fields; with the partition fields too only those partitions are searched.
-            where: SQL text or tuples, as the filter of `scan`.
+            where: SQL text, tuples or an expression, as the filter of `scan`.
             spark: With `where`, the records are searched and deleted on the cluster; the kind of `keys` says where those are.
             options: `hoodie.*` options of this call.
 
@@ -672,7 +672,8 @@ class Table:
 
         Args:
             columns: Data columns by default; meta columns (`_hoodie_...`) may be named too, and "*" is all of both.
-            filter: SQL text such as `"fare > 10 and city = 'sf'"`, or tuples such as `[("city", "=", "sf")]`.
+            filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples such as `[("city", "=", "sf")]`, or an expression of
+                pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
             as_of: An instant, a datetime, a date, or ISO text.  Without a zone it is a time in the zone in which the table writes
                 its times.
             options: `hoodie.*` options of this call.

@@ -66,7 +66,8 @@ def read(
         spark: The session.
         path: Where the table lies.
         columns: All by default, the `_hoodie_` columns among them, as Hudi's own source gives them.
-        filter: SQL text such as `"fare > 10 and city = 'sf'"` or tuples; partitions that cannot match are not read.
+        filter: SQL text such as `"fare > 10 and city = 'sf'"`, tuples, or an expression of pyarrow or Polars; partitions that
+            cannot match are not read.
         options: `hoodie.datasource.query.type` with the options of each type, `as.of.instant`, `pyhudi.columns`,
             `pyhudi.filter`.
         storage_options: Credentials for PyHudi's own access; Spark's scan takes its own from the session.

@@ -42,7 +42,6 @@ from pyhudi.operations.read.query import (
     FILTER,
     QUERY_TYPE,
     VALUES_FROM_PATH,
-    Filter,
     Query,
     incremental_range,
     plan_incremental_query,
@@ -54,6 +53,7 @@ from pyhudi.operations.read.streams import reads_changes
 from pyhudi.plan.incremental import RequestRange
 from pyhudi.plan.read import ReadPlan
 from pyhudi.records.conform import relabel, same_type
+from pyhudi.records.filters.parse import Filter
 from pyhudi.records.filters.spark_sql import to_spark_sql
 from pyhudi.records.filters.walk import columns as filter_columns
 from pyhudi.records.keys.spec import path_valued_columns

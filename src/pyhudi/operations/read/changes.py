@@ -23,13 +23,13 @@ from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.action.settings import DELETE_FIELD
-from pyhudi.operations.read.query import Filter, archived_instants, check_one_set_of_columns, in_columns_of, read_spec
+from pyhudi.operations.read.query import archived_instants, check_one_set_of_columns, in_columns_of, read_spec
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
 from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instants
 from pyhudi.plan.read import Pruning
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.parse import Filter, parse_filter
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import build_file_groups
 from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit

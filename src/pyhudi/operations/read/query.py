@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 
@@ -35,8 +34,8 @@ from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
 from pyhudi.records.columns import field_at
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.tree import And, Expr, In
+from pyhudi.records.filters.parse import Filter, parse_filter
+from pyhudi.records.filters.tree import And, In
 from pyhudi.records.merge import PickByCommitTime
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
@@ -59,8 +58,6 @@ from pyhudi.table.wholeness import load_earliest_retained
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
-
-Filter = str | Expr | Sequence[Any]
 
 QUERY_TYPE = Option(
     "hoodie.datasource.query.type",

@@ -18,7 +18,6 @@ from pyhudi.operations.read.query import (
     INCREMENTAL_FORMAT,
     QUERY_TYPE,
     VALUES_FROM_PATH,
-    Filter,
     Query,
     archived_instants,
     plan_incremental_query,
@@ -27,6 +26,7 @@ from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import changes_records
 from pyhudi.plan.incremental import CompletionRange, select_instants
 from pyhudi.plan.streams import BEGINNING, BatchLimits, StreamStep, batch_end, parse_start
+from pyhudi.records.filters.parse import Filter
 from pyhudi.settings import Option, Options
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot, read_commit

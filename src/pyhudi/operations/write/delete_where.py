@@ -12,10 +12,11 @@ from pyhudi.execute.engine import Engine
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.read.query import Filter, Query, plan_snapshot_query
+from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.write.attempt import outdated_where_files_are_gone, until_no_conflict
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteSettings
+from pyhudi.records.filters.parse import Filter
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.table.context import TableContext

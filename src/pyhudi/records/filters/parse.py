@@ -1,4 +1,6 @@
-"""Filters as users write them, SQL text or tuples, parsed to the tree of tree.py.
+"""Filters as users write them, parsed to the tree of tree.py.
+
+SQL text and tuples are parsed here, expressions of pyarrow and Polars in from_arrow and from_polars.
 
 Grammar, keywords in any case:
 
@@ -22,42 +24,60 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.coding import checked_text
-from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, IsNull, Like, Not, Or, depth_of
+from pyhudi.records.filters import from_arrow, from_polars
+from pyhudi.records.filters.conditions import OPERATORS, Column, comparison, escaped_pattern, joined, membership, test_of
+from pyhudi.records.filters.tree import And, Compare, Constant, Expr, IsNull, Like, Not, Or, depth_of
+
+if TYPE_CHECKING:
+    import polars
+
+    Filter: TypeAlias = str | Expr | Sequence[Any] | pc.Expression | polars.Expr
+else:
+    Filter = str | Expr | Sequence[Any] | pc.Expression  # and of Polars, which need not be installed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100
-_OPERATORS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def parse_filter(text: str | Expr | Sequence[Any]) -> Expr:
-    """The tree of a filter: SQL text, tuples or a tree already.
+def parse_filter(text: Filter) -> Expr:
+    """The tree of a filter: SQL text, tuples, an expression of pyarrow or Polars, or a tree already.
 
     Tuples: (column, operator, value) with the operators of SQL and `in`, `not in`, `like`, `not like`, `is`, `is not`; a
     list of them must all hold, of a list of lists any may.  Columns of tuples are dotted names.
     Raises InvalidRequest with the place of what cannot be read, Unsupported for functions and two columns.
     """
     if isinstance(text, Expr):
-        if depth_of(text) > _DEPTH_LIMIT:
-            raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
-        return text
+        return _checked_depth(text)
+    if isinstance(text, pc.Expression):
+        return _checked_depth(from_arrow.read_expression(text))
+    if from_polars.is_expression(text):
+        return _checked_depth(from_polars.read_expression(text))
     if isinstance(text, str):
         return _Parser(checked_text(text, "the filter")).parse()
+    if not isinstance(text, Iterable):
+        raise InvalidRequest(f"a filter is SQL text, tuples or an expression of pyarrow or Polars, not {text!r}")
     conditions = list(text)
     if len(conditions) == 3 and isinstance(conditions[0], str) and isinstance(conditions[1], str):
         return _condition((conditions[0], conditions[1], conditions[2]))
     if not conditions:
         return Constant(True)
     if all(isinstance(part, list) for part in conditions):
-        return _joined(Or, [parse_filter(part) for part in conditions])
-    return _joined(And, [_condition(part) for part in conditions])
+        return joined(Or, [parse_filter(part) for part in conditions])
+    return joined(And, [_condition(part) for part in conditions])
+
+
+def _checked_depth(tree: Expr) -> Expr:
+    if depth_of(tree) > _DEPTH_LIMIT:
+        raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
+    return tree
 
 
 _TIME_TEXT = re.compile(
@@ -117,11 +137,6 @@ class _Token:
 
     def is_symbol(self, *symbols: str) -> bool:
         return self.kind == "symbol" and self.text in symbols
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    name: str
 
 
 class _Parser:
@@ -190,13 +205,13 @@ class _Parser:
         while self._take_word("or"):
             parts.append(self._and())
         self._depth -= 1
-        return _joined(Or, parts)
+        return joined(Or, parts)
 
     def _and(self) -> Expr:
         parts = [self._not()]
         while self._take_word("and"):
             parts.append(self._not())
-        return _joined(And, parts)
+        return joined(And, parts)
 
     def _not(self) -> Expr:
         negations = 0
@@ -213,10 +228,10 @@ class _Parser:
             return inner
         left = self._operand()
         token = self._next
-        if token.kind == "symbol" and token.text in _OPERATORS:
+        if token.kind == "symbol" and token.text in OPERATORS:
             self._take()
-            return _comparison(left, _OPERATORS[token.text], self._operand())
-        if isinstance(left, _Column):
+            return comparison(left, OPERATORS[token.text], self._operand())
+        if isinstance(left, Column):
             return self._column_test(left.name)
         if left is None or isinstance(left, bool):
             return Constant(left)
@@ -240,17 +255,17 @@ class _Parser:
 
     def _range_test(self, name: str) -> Expr | None:
         if self._take_word("in"):
-            return _membership(name, self._list())
+            return membership(name, self._list())
         if self._take_word("between"):
             low = self._literal()
             if not self._take_word("and"):
                 raise self._error("expected AND")
-            return And((_test_of(name, ">=", low), _test_of(name, "<=", self._literal())))
+            return And((test_of(name, ">=", low), test_of(name, "<=", self._literal())))
         if self._take_word("like"):
             return Like(name, self._string())
         if self._next.is_word("starts") and self._after.is_word("with"):
             self._index += 2
-            return Like(name, _escaped_pattern(self._string()) + "%")
+            return Like(name, escaped_pattern(self._string()) + "%")
         return None
 
     def _list(self) -> list[Any]:
@@ -271,7 +286,7 @@ class _Parser:
     def _literal(self) -> Any:
         start = self._index
         value = self._operand()
-        if isinstance(value, _Column):
+        if isinstance(value, Column):
             self._index = start
             raise self._error("expected a literal (text stands in single quotes)")
         return value
@@ -301,13 +316,13 @@ class _Parser:
             return _date_of(text) if is_date else _EPOCH + timedelta(microseconds=micros_of_text(text))
         return self._column()
 
-    def _column(self) -> _Column:
+    def _column(self) -> Column:
         parts = [self._name()]
         while self._take_symbol("."):
             parts.append(self._name())
         if self._next.is_symbol("("):
             raise Unsupported(f"the filter {self._text!r}: functions are not supported ({'.'.join(parts)})")
-        return _Column(".".join(parts))
+        return Column(".".join(parts))
 
     def _name(self) -> str:
         token = self._next
@@ -328,33 +343,6 @@ def _number(text: str) -> int | Decimal | float:
     return float(text) if "e" in text.lower() else Decimal(text)
 
 
-def _joined(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
-    return parts[0] if len(parts) == 1 else kind(tuple(parts))
-
-
-def _comparison(left: Any, op: str, right: Any) -> Expr:
-    if isinstance(left, _Column) and isinstance(right, _Column):
-        raise Unsupported(f"comparing two columns ({left.name}, {right.name}) is not supported; text stands in single quotes")
-    if isinstance(left, _Column):
-        return _test_of(left.name, op, right)
-    if isinstance(right, _Column):
-        return _test_of(right.name, _FLIPPED[op], left)
-    raise InvalidRequest("a comparison needs a column on one side")
-
-
-def _test_of(name: str, op: str, value: Any) -> Expr:
-    return Constant(None) if value is None else Compare(name, op, value)
-
-
-def _membership(name: str, values: Sequence[Any]) -> Expr:
-    present = tuple(value for value in values if value is not None)
-    return In(name, present, len(present) < len(values))
-
-
-def _escaped_pattern(text: str) -> str:
-    return re.sub(r"([%_\\])", r"\\\1", text)
-
-
 def _condition(condition: Any) -> Expr:
     if isinstance(condition, Expr):
         return condition
@@ -362,23 +350,23 @@ def _condition(condition: Any) -> Expr:
         raise InvalidRequest(f"a condition is a tuple (column, operator, value), not {condition!r}")
     name, op, value = condition
     op = " ".join(str(op).lower().split())
-    if op in _OPERATORS:
+    if op in OPERATORS:
         if value is None:
             raise InvalidRequest(
                 f"nothing equals or compares with null: use ({name!r}, 'is', None) or ({name!r}, 'is not', None)"
             )
-        return Compare(name, _OPERATORS[op], _plain(value))
+        return Compare(name, OPERATORS[op], _plain(value))
     if op in ("in", "not in"):
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise InvalidRequest(f"the operator {op!r} on {name!r} takes a list of values, not {value!r}")
-        test = _membership(name, [_plain(item) for item in value])
+        test = membership(name, [_plain(item) for item in value])
         return test if op == "in" else Not(test)
     if op in ("like", "not like") and isinstance(value, str):
         pattern: str = _plain(value)
         return Like(name, pattern) if op == "like" else Not(Like(name, pattern))
     if op in ("is", "is not") and value is None:
         return IsNull(name) if op == "is" else Not(IsNull(name))
-    known = ", ".join((*_OPERATORS, "in", "not in", "like", "not like", "is", "is not"))
+    known = ", ".join((*OPERATORS, "in", "not in", "like", "not like", "is", "is not"))
     raise InvalidRequest(f"the condition {condition!r} cannot be read: the operators are {known}; is and is not take None")
 
 

@@ -1,0 +1,203 @@
+"""Filters written as expressions of pyarrow, such as `(pc.field("fare") > 10) & pc.field("city").isin(["sf"])`.
+
+An expression tells what it is made of only by its serialised form, which is what pickle stores of it: an Arrow IPC file whose
+schema has the tree as a list of key-value pairs, written front to back, and whose columns of one row are the literals and
+options.
+
+    node     := ("field_ref", name) | ("nested_field_ref", n) and n of these | ("literal", column number)
+              | ("call", function) {node} [("options", column number)] ("end", function)
+
+The pairs repeat their keys, which pyarrow's dict of them does not keep, so they are read from the message's flatbuffer.
+
+Null follows pyarrow's rules, in which `isin` is never unknown.  NaN is what it is in every filter: equal to itself and above
+all numbers.  What is not done: functions, arithmetic, casts, comparing two columns.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.filters.conditions import Column, comparison, escaped_pattern, membership
+from pyhudi.records.filters.tree import And, Compare, Constant, Expr, IsNull, Like, Not, Or
+
+_COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
+_MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
+"""What `isin` makes of nulls: they match a null among the values, match nothing, give null, or are as in SQL."""
+
+
+def read_expression(expression: pc.Expression) -> Expr:
+    """The tree of an expression.  Raises Unsupported, with the expression's text, for what filters do not have."""
+    try:
+        parts: Any = expression.__reduce__()
+    except pa.ArrowNotImplementedError as error:
+        raise Unsupported(f"the filter {_shown(expression)}: {error}; name columns, as in pc.field('a')") from error
+    serialised = parts[1][0]
+    literals = pa.ipc.open_file(serialised).read_all()
+    try:
+        found = _tree(_pairs(pa.ipc.read_message(serialised[8:]).metadata), literals)
+    except (Unsupported, InvalidRequest) as error:
+        raise type(error)(f"the filter {_shown(expression)}: {error}") from error
+    return as_filter(found)
+
+
+def as_filter(node: Any) -> Expr:
+    """A part of an expression as a filter.  A column alone must be boolean."""
+    if isinstance(node, Expr):
+        return node
+    if isinstance(node, Column):
+        return Compare(node.name, "=", True)
+    if node is None or isinstance(node, bool):
+        return Constant(node)
+    raise InvalidRequest(f"{node!r} is not a condition")
+
+
+def value_of(literal: pa.Scalar) -> Any:
+    """A literal as a value of Python.  Raises InvalidRequest where it has none that is equal."""
+    try:
+        value = literal.as_py()
+    except (ValueError, OverflowError, ImportError) as error:
+        raise InvalidRequest(f"the value {literal} of type {literal.type}: {error}") from error
+    if getattr(value, "nanosecond", 0):
+        raise InvalidRequest(f"the value {literal} has nanoseconds, and filters have microseconds")
+    return value
+
+
+def only_column(node: Any, function: str) -> str:
+    """The name of the column that a function is given.  Raises Unsupported for anything but a column."""
+    if isinstance(node, Column):
+        return node.name
+    raise Unsupported(f"{function} of anything but a column is not supported")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# From pairs to the tree
+
+
+@dataclass(slots=True)
+class _Call:
+    """A function of which not all arguments have been read."""
+
+    function: str
+    arguments: list[Any] = field(default_factory=list)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table) -> Any:
+    """The tree, a column, or a literal.  It takes no more stack for a chain of many parts."""
+    root = _Call("")
+    calls = [root]
+    for key, value in pairs:
+        if key == "call":
+            calls.append(_Call(value))
+        elif key == "end":
+            done = calls.pop()
+            calls[-1].arguments.append(_applied(done))
+        elif key == "options":
+            calls[-1].options = value_of(literals.column(int(value))[0])
+        elif key == "literal":
+            calls[-1].arguments.append(value_of(literals.column(int(value))[0]))
+        elif key == "nested_field_ref":
+            calls[-1].arguments.append(Column(".".join(next(pairs)[1] for _ in range(int(value)))))
+        elif key == "field_ref":
+            calls[-1].arguments.append(Column(value))
+        else:
+            raise Unsupported(f"a part of the kind {key!r} is not supported")
+    return root.arguments[0]
+
+
+def _applied(call: _Call) -> Expr:
+    if call.function in _COMPARISONS:
+        left, right = call.arguments
+        for side in (left, right):
+            if isinstance(side, Expr):
+                raise Unsupported("comparing a condition is not supported: use ~ for its opposite")
+        return comparison(left, _COMPARISONS[call.function], right)
+    rule = _FUNCTIONS.get(call.function)
+    if rule is None:
+        raise Unsupported(f"the function {call.function} is not supported")
+    return rule(call)
+
+
+def _isin(call: _Call) -> Expr:
+    name = only_column(call.arguments[0], "isin")
+    values, nulls = call.options["value_set"], call.options["null_matching_behavior"]
+    test = membership(name, [value for value in values if value is not None])
+    if nulls == _EMIT_NULL:
+        return test
+    if nulls == _INCONCLUSIVE:
+        return membership(name, values)
+    if nulls == _MATCH and None in values:
+        return IsNull(name) | test
+    return Not(IsNull(name)) & test
+
+
+def _is_null(call: _Call) -> Expr:
+    if call.options.get("nan_is_null"):
+        raise Unsupported("is_null(nan_is_null=True) is not supported")
+    return IsNull(only_column(call.arguments[0], "is_null"))
+
+
+def _like(call: _Call) -> Expr:
+    if call.options.get("ignore_case"):
+        raise Unsupported(f"{call.function}(ignore_case=True) is not supported")
+    pattern = call.options["pattern"]
+    name = only_column(call.arguments[0], call.function)
+    return Like(name, pattern if call.function == "match_like" else escaped_pattern(pattern) + "%")
+
+
+_FUNCTIONS: dict[str, Callable[[_Call], Expr]] = {
+    "and_kleene": lambda call: _joined(And, call),
+    "or_kleene": lambda call: _joined(Or, call),
+    "invert": lambda call: Not(as_filter(call.arguments[0])),
+    "is_in": _isin,
+    "is_null": _is_null,
+    "is_valid": lambda call: Not(IsNull(only_column(call.arguments[0], "is_valid"))),
+    "starts_with": _like,
+    "match_like": _like,
+}
+
+
+def _joined(kind: type[And] | type[Or], call: _Call) -> Expr:
+    left, right = (as_filter(argument) for argument in call.arguments)
+    return left & right if kind is And else left | right
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Key-value pairs of a schema message.  Source: Arrow's Message.fbs and Schema.fbs, and the layout of flatbuffers.
+
+_MESSAGE_HEADER, _SCHEMA_METADATA, _PAIR_KEY, _PAIR_VALUE = 2, 2, 0, 1
+
+
+def _pairs(message: pa.Buffer) -> Iterator[tuple[str, str]]:
+    data = message.to_pybytes()
+    schema = _child(data, _child(data, 0, None), _MESSAGE_HEADER)
+    vector = _child(data, schema, _SCHEMA_METADATA)
+    for number in range(struct.unpack_from("<I", data, vector)[0]):
+        pair = _child(data, vector + 4 + 4 * number, None)
+        yield _text(data, _child(data, pair, _PAIR_KEY)), _text(data, _child(data, pair, _PAIR_VALUE))
+
+
+def _child(data: bytes, table: int, slot: int | None) -> int:
+    """Where what a field of a table refers to begins; with no slot, what the offset at `table` itself refers to."""
+    at = table
+    if slot is not None:
+        virtual = table - struct.unpack_from("<i", data, table)[0]
+        at = table + struct.unpack_from("<H", data, virtual + 4 + 2 * slot)[0]
+    return at + int(struct.unpack_from("<I", data, at)[0])
+
+
+def _text(data: bytes, at: int) -> str:
+    length = struct.unpack_from("<I", data, at)[0]
+    return data[at + 4 : at + 4 + length].decode()
+
+
+def _shown(expression: pc.Expression) -> str:
+    text = " ".join(str(expression).split())
+    return text if len(text) <= 200 else text[:200] + "..."
