@@ -32,6 +32,17 @@ def test_tasks_need_neither_pandas_nor_the_front_of_the_package() -> None:
     assert found == "[]"
 
 
+def test_what_plans_the_reads_of_a_source_needs_no_pandas_either() -> None:
+    found = run(
+        "import sys\n"
+        "from importlib.machinery import ModuleSpec\n"
+        "sys.modules['__main__'].__spec__ = ModuleSpec('pyspark.daemon', None)\n"
+        "import pyhudi.engines.spark.source\n"
+        "print('pandas' in sys.modules)"
+    )
+    assert found == "False"
+
+
 def test_on_the_driver_nothing_is_hidden() -> None:
     pytest.importorskip("pandas")
     found = run("import sys, pyhudi.engines.spark\nimport pyarrow as pa\npa.array([1])\nprint('pandas' in sys.modules)")

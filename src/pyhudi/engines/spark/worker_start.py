@@ -63,5 +63,11 @@ class _Watch(MetaPathFinder):
         return spec
 
 
-if TaskContext.get() is not None:
+def _is_worker() -> bool:
+    """Whether Spark started this process: to run tasks, or to make and plan the reads of a Python source, which knows no task."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return TaskContext.get() is not None or (main is not None and main.name.startswith("pyspark."))
+
+
+if _is_worker():
     spare_pandas()
