@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import java_home, unavailable
+from tests.needs import SMALL_JVM, java_home, unavailable
 
 EXPECTED = {"inserted": [40, 20], "updated": 10, "ts": {"1": 30, "2": 30}, "filtered": 30, "format": 60}
 
@@ -23,6 +23,7 @@ def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
     environment = {
         **{key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))},
         "JAVA_HOME": str(home),
+        "JDK_JAVA_OPTIONS": SMALL_JVM,
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),

@@ -447,10 +447,11 @@ class ManyTagged:
             )
             moved = _settle(incoming, request, joined.where(~stays))
             joined = joined.where(stays)
-        with translated_errors(), spark_stage(incoming.session, "find keys"):
-            updates = joined.select(F.explode(FILES).alias(FILE)).groupBy(FILE).count().collect()
-            inserts = joined.where(column(FILES).isNull()).groupBy(PARTITION_PATH).count().collect()
         rows = joined.withColumn(FILE, F.explode_outer(FILES))
+        with translated_errors(), spark_stage(incoming.session, "find keys"):
+            # One job counts both: rows that go to a file under its number, those that stand nowhere under their partition path.
+            path = F.when(column(FILE).isNull(), column(PARTITION_PATH)).alias(PARTITION_PATH)
+            counted = rows.select(FILE, path).groupBy(FILE, PARTITION_PATH).count().collect()
         if request.global_keys:
             homes = pa.table(
                 {
@@ -464,8 +465,8 @@ class ManyTagged:
             incoming,
             request.places,
             rows,
-            {row[PARTITION_PATH]: int(row["count"]) for row in inserts},
-            {row[FILE]: int(row["count"]) for row in updates},
+            {row[PARTITION_PATH]: int(row["count"]) for row in counted if row[FILE] is None},
+            {row[FILE]: int(row["count"]) for row in counted if row[FILE] is not None},
             not incoming.combine,
             moved,
         )
