@@ -63,7 +63,7 @@ def frame(**columns: Any) -> pd.DataFrame:
         lambda table: table.lookup([HALF]),
         lambda table: table.upsert(frame(v=[HALF])),
         lambda table: table.upsert(frame(**{HALF: ["p"]})),
-        lambda table: table.delete(pa.array(["a"])),
+        lambda table: table.delete([HALF]),
         lambda table: Table(f"{table.uri}/{HALF}"),
         lambda table: Table.exists(f"{table.uri}/{HALF}"),
         lambda table: Table.create(f"{table.uri}-2", record_key=HALF),
