@@ -21,6 +21,7 @@ SOURCES = Path(__file__).resolve().parents[1] / "src"
 LAYERS = {
     "pyhudi.errors": 0,
     "pyhudi.lazy": 0,
+    "pyhudi.notebook": 0,
     "pyhudi.settings": 1,
     "pyhudi.format": 1,
     "pyhudi.records": 1,

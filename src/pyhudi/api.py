@@ -23,6 +23,7 @@ from pyhudi.format.versions import parse_table_version
 from pyhudi.given_keys import keys_to_delete, keys_to_look_up
 from pyhudi.indexes import Indexes
 from pyhudi.inspect import Inspection
+from pyhudi.notebook import facts_as_html
 from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import (
     RestoreResult,
@@ -210,6 +211,20 @@ class Table:
         config = self._open.context.config
         kind = "cow" if config.is_cow else "mor"
         return f"Table({self._open.uri!r}, name={config.name!r}, type={kind!r}, version={int(config.version)})"
+
+    def _repr_html_(self) -> str:
+        config = self._open.context.config
+        facts = {
+            "name": config.name,
+            "uri": self._open.uri,
+            "type": config.table_type,
+            "version": int(config.version),
+            "record key": ", ".join(config.keys.record_fields) or "(generated)",
+            "partitioned by": ", ".join(field.name for field in config.keys.partition_fields) or "(not partitioned)",
+            "ordering field": ", ".join(config.ordering_fields) or "(none)",
+            "indexes": ", ".join(config.metadata_partitions) or "(no metadata table)",
+        }
+        return facts_as_html(facts)
 
     @property
     def uri(self) -> str:

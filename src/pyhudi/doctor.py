@@ -34,6 +34,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError
 from pyhudi.format.instants import Action, State, format_instant_time, parse_instant_time
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.gate import check_goes_by_names
 from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX
 from pyhudi.operations.admin.create import ORDERING
@@ -82,7 +83,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(ShownInNotebooks):
     """checks: what was looked at, with what was seen."""
 
     checks: tuple[tuple[str, str], ...]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.read_slice import rows_without_columns
+from pyhudi.notebook import escaped, facts_as_html
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import (
     Query,
@@ -32,6 +33,10 @@ class Scan:
 
     def __repr__(self) -> str:
         return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.tasks)} file slices)"
+
+    def _repr_html_(self) -> str:
+        columns = facts_as_html({field.name: field.type for field in self.schema})
+        return f"<pre>{escaped(repr(self))}</pre>{columns}"
 
     @property
     def query(self) -> Query | ChangeQuery:

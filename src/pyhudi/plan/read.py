@@ -12,6 +12,7 @@ from itertools import product
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, InvalidRequest, TableState
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.records.filters.pruning import prune_values
 from pyhudi.records.filters.tree import Expr
 from pyhudi.records.keys.partition_paths import DEFAULT_PARTITION, parse_partition_path, partition_value
@@ -31,7 +32,7 @@ class Pruning:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPlan:
+class ReadPlan(ShownInNotebooks):
     """The slices to read, in order of partition and file id, and how the choice was made."""
 
     slices: tuple[FileSlice, ...]

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pyhudi.notebook import ShownInNotebooks
+
 
 @dataclass(frozen=True, slots=True)
-class WriteResult:
+class WriteResult(ShownInNotebooks):
     """The outcome of a write.
 
     instant, completion_time: request and completion time; None when there was nothing to commit.  rows_in: incoming rows after
@@ -73,7 +75,7 @@ class WriteResult:
 
 
 @dataclass(frozen=True, slots=True)
-class CleanResult:
+class CleanResult(ShownInNotebooks):
     """The outcome of a clean, or of planning one.
 
     dry_run: nothing was deleted; the figures are those of the plan.  instant, completion_time: None when there was nothing to
@@ -131,7 +133,7 @@ class CleanResult:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveResult:
+class ArchiveResult(ShownInNotebooks):
     """The outcome of an archival.
 
     instants: request times of what left the active timeline, oldest first.  start: request time of the first write that stayed.
@@ -165,7 +167,7 @@ class ArchiveResult:
 
 
 @dataclass(frozen=True, slots=True)
-class SavepointResult:
+class SavepointResult(ShownInNotebooks):
     """A savepoint that was made.  instant: request time of the write that it keeps; files, size_bytes: what it keeps."""
 
     instant: str
@@ -191,7 +193,7 @@ class SavepointResult:
 
 
 @dataclass(frozen=True, slots=True)
-class RestoreResult:
+class RestoreResult(ShownInNotebooks):
     """A restore.  instant, completion_time: its own.  restored_to: request time of the newest write that is left.
 
     rolled_back: request times of what is gone, newest first.
@@ -239,7 +241,7 @@ class CompactionRun:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionResult:
+class CompactionResult(ShownInNotebooks):
     """The outcome of planning or carrying out compactions (`compact`) or log compactions (`log_compact`).
 
     planned: the instant that this call put on the timeline, None for none, and `reason` says why.  runs: plans carried out, in

@@ -28,6 +28,7 @@ from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import (
     folder_of,
 )
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.leftovers import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback_checks import check_may_go, file_id_of
@@ -45,7 +46,7 @@ from pyhudi.timeline.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class RollbackResult:
+class RollbackResult(ShownInNotebooks):
     """What a rollback did.  instant: its own; rolled_back: of the write that is gone; deleted: paths relative to the table."""
 
     instant: str

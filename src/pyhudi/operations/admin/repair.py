@@ -31,6 +31,7 @@ from pyhudi.format.names import parse_base_file, parse_log_file
 from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
 from pyhudi.format.properties import check_seal, parse_properties
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.claim import is_abandoned
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
@@ -74,7 +75,7 @@ class RepairStep:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairResult:
+class RepairResult(ShownInNotebooks):
     """What a repair did, or would do.  dry_run: nothing was changed."""
 
     uri: str

@@ -42,6 +42,7 @@ from pyhudi.format.metadata.partitions import (
 )
 from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.paths import file_name_of
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.admin.validate_indexes import checks_of
@@ -93,7 +94,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationResult:
+class ValidationResult(ShownInNotebooks):
     """What a validation found.
 
     checks: what was looked at, with how much of it.  skipped: checks that the table gives no reason for.

@@ -29,6 +29,7 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import WriteToken
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.claim import drop_plan, settle_plan
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
@@ -146,7 +147,7 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusteringResult:
+class ClusteringResult(ShownInNotebooks):
     """What a clustering did.  instant: its request time, None when nothing was worth it.  seconds: by phase, of one that ran."""
 
     instant: str | None

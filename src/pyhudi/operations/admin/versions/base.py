@@ -11,6 +11,7 @@ from pyhudi.errors import TableState
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action
 from pyhudi.format.versions import TableVersion
+from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.transaction import refuse_while_restoring
 from pyhudi.operations.services.compact import CompactSettings, run_compaction, unschedule
@@ -22,7 +23,7 @@ CHANGING = "its version is changed"
 
 
 @dataclass(frozen=True, slots=True)
-class VersionChange:
+class VersionChange(ShownInNotebooks):
     """What an upgrade or downgrade did.
 
     instants, archived: how many were taken over into another layout; rolled_back: failed writes that were taken back; compaction:
