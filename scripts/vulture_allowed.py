@@ -17,7 +17,7 @@ _.to_polars
 _.to_spark
 _.forget_memory
 
-# Called by Spark and by Python: their protocols.
+# Called by Spark, by notebooks and by Python: their protocols.
 _.signum
 _.__annotations__
 _.inflight_tasks
@@ -33,6 +33,7 @@ _.readall
 _.readinto
 _.dst
 _.fromutc
+_._repr_html_
 
 # Fields of the timeline's documents, which their Avro schemas read and write by name.
 _.column_id

@@ -31,27 +31,35 @@ def show(table: TableArgument, output: OutputOption = Format.TABLE, storage: Sto
     opened = open_table(table, storage)
     config, line = opened.config, opened.timeline()
     last, pending = line.last_completed_write(), line.pending()
-    is_text = output is Format.TABLE
+    record_key, partition_by = config.keys.record_fields, [field.name for field in config.keys.partition_fields]
     facts = {
         "name": config.name,
         "uri": opened.uri,
         "type": str(config.table_type),
         "version": int(config.version),
-        "record key": ",".join(config.keys.record_fields) or "(generated)",
-        "partitioned by": ",".join(field.name for field in config.keys.partition_fields) or "(not partitioned)",
-        "ordering field": ", ".join(config.ordering_fields) or "(none)",
+        "record key": list(record_key),
+        "partitioned by": partition_by,
+        "ordering field": list(config.ordering_fields),
         "merge mode": str(config.merge.mode),
-        "metadata table": ",".join(config.metadata_partitions) or "(off)",
-        "last write": (str(last) if last else "(none)") if is_text else last and _facts(last),
-        "pending": (", ".join(map(str, pending)) or "(none)") if is_text else [_facts(instant) for instant in pending],
+        "metadata table": list(config.metadata_partitions),
+        "last write": last and _facts(last),
+        "pending": [_facts(instant) for instant in pending],
         "instants": len(line.instants),
         "partitions": len(opened.partitions()),
     }
-    if is_text:
-        width = max(len(name) for name in facts)
-        say("\n".join(f"{name:<{width}}  {value}" for name, value in facts.items()))
-    else:
+    if output is not Format.TABLE:
         print_value(facts, output)
+        return
+    texts = facts | {
+        "record key": ",".join(record_key) or "(generated)",
+        "partitioned by": ",".join(partition_by) or "(not partitioned)",
+        "ordering field": ", ".join(config.ordering_fields) or "(none)",
+        "metadata table": ",".join(config.metadata_partitions) or "(off)",
+        "last write": last or "(none)",
+        "pending": ", ".join(map(str, pending)) or "(none)",
+    }
+    width = max(len(name) for name in texts)
+    say("\n".join(f"{name:<{width}}  {value}" for name, value in texts.items()))
 
 
 def _facts(instant: Instant) -> dict[str, str | None]:

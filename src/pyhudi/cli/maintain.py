@@ -21,6 +21,7 @@ from pyhudi.cli.arguments import (
 )
 from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.errors import InstantNotFound
+from pyhudi.operations.admin.validate import Severity
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
 InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the plan of this instant instead of making one.")]
@@ -215,7 +216,21 @@ def validate(
     result = open_table(table, storage).validate(keys=keys)
     if output is Format.TABLE:
         say(result)
-    else:
+    elif output is Format.CSV:
         print_rows(result.findings, output)
+    else:
+        counts = result.counts
+        facts = {
+            "uri": result.uri,
+            "ok": result.ok,
+            "errors": counts[Severity.ERROR],
+            "warnings": counts[Severity.WARNING],
+            "unchecked": counts[Severity.UNCHECKED],
+            "checked": [name for name, _ in result.checks],
+            "skipped": list(result.skipped),
+            "findings": result.findings.to_pylist(),
+            "remedies": list(result.remedies),
+        }
+        print_value(facts, output)
     if not result.ok:
         raise typer.Exit(FINDINGS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,8 +35,10 @@ def call(*arguments: str) -> str:
 
 def test_show_names_the_facts(table: hp.Table) -> None:
     facts = json.loads(call("show", table.uri, "--output", "json"))
-    assert (facts["name"], facts["record key"], facts["partitions"]) == ("t", "id", 2)
-    assert "record key" in call("show", table.uri)
+    assert (facts["name"], facts["record key"], facts["partitions"]) == ("t", ["id"], 2)
+    assert (facts["partitioned by"], facts["ordering field"], facts["pending"]) == (["city"], ["ts"], [])
+    assert "files" in facts["metadata table"]
+    assert re.search(r"^record key +id$", call("show", table.uri), re.MULTILINE)
 
 
 def test_commits_count_what_changed_newest_first(table: hp.Table) -> None:
@@ -90,13 +93,20 @@ def test_services_run_and_print_their_results(table: hp.Table) -> None:
 
 
 def test_validate_tells_by_its_exit_code(table: hp.Table) -> None:
-    call("validate", table.uri)
+    whole = json.loads(call("validate", table.uri, "--output", "json"))
+    assert (whole["ok"], whole["errors"], whole["warnings"], whole["unchecked"], whole["findings"]) == (True, 0, 0, 0, [])
     victim = table.scan().explain().slices[0].base
     assert victim is not None
     table.context.storage.delete([victim.path])
     result = RUNNER.invoke(app, ["validate", table.uri])
     assert result.exit_code == 4
     assert victim.path.rsplit("/", 1)[-1] in result.output
+    found = RUNNER.invoke(app, ["validate", table.uri, "--output", "json"])
+    assert found.exit_code == 4
+    facts = json.loads(found.output)
+    assert (facts["ok"], facts["errors"], facts["warnings"]) == (False, len(facts["findings"]), 0)
+    assert victim.path in [finding["path"] for finding in facts["findings"]]
+    assert "timeline" in facts["checked"] and facts["remedies"]
 
 
 def test_errors_are_one_message_and_an_exit_code(
@@ -160,7 +170,7 @@ def test_help_tells_the_exit_codes_and_shells_are_completed() -> None:
 def test_tables_in_memory_and_object_stores_are_named_by_uri() -> None:
     made = hp.Table.create("memory://cli/t", record_key="id")
     made.upsert(pa.table({"id": ["a"]}))
-    assert json.loads(call("show", "memory://cli/t", "-o", "json"))["record key"] == "id"
+    assert json.loads(call("show", "memory://cli/t", "-o", "json"))["record key"] == ["id"]
 
 
 def test_rows_too_wide_for_the_terminal_stand_upright(

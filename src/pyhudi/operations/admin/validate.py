@@ -117,16 +117,23 @@ class ValidationResult(ShownInNotebooks):
         return tuple(remedy for remedy in (LOST, _STRAY, REWRITE, MISLED) if remedy in named)
 
     @property
+    def counts(self) -> Counter[Severity]:
+        """How many findings there are of each severity; 0 of one that none has."""
+        return Counter(finding.severity for finding in self.found)
+
+    @property
     def findings(self) -> pa.Table:
         """FINDINGS_SCHEMA, in the order in which they were found."""
         rows = [{"severity": f.severity.value, "check": f.check, "path": f.path, "detail": f.detail} for f in self.found]
         return pa.Table.from_pylist(rows, schema=FINDINGS_SCHEMA)
 
     def __str__(self) -> str:
-        counts = Counter(finding.severity.value for finding in self.found)
-        lines = [f"{self.uri}: {'ok' if self.ok else 'NOT OK'}, {counts['error']} errors, {counts['warning']} warnings"]
-        if counts["unchecked"]:
-            lines[0] += f", {counts['unchecked']} not checked"
+        counts = self.counts
+        lines = [
+            f"{self.uri}: {'ok' if self.ok else 'NOT OK'}, {counts[Severity.ERROR]} errors, {counts[Severity.WARNING]} warnings"
+        ]
+        if counts[Severity.UNCHECKED]:
+            lines[0] += f", {counts[Severity.UNCHECKED]} not checked"
         lines += [f"  {name:<16}{what}" for name, what in self.checks]
         lines += [f"  {name:<16}none" for name in self.skipped]
         lines += [f"  {f.severity.value:<10}{f.check}: {f.path or 'table'}: {f.detail}" for f in self.found]
