@@ -7,6 +7,12 @@ _.upsert
 _.bulk_insert
 _.insert_overwrite
 _.insert_overwrite_table
+_.when_matched_update
+_.when_matched_update_all
+_.when_matched_delete
+_.when_not_matched_insert
+_.when_not_matched_insert_all
+_.execute
 _.plot
 _.read_optimized
 _.abort

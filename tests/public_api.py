@@ -20,6 +20,7 @@ MODULES = (
     "pyhudi",
     "pyhudi.api",
     "pyhudi.scan",
+    "pyhudi.merge",
     "pyhudi.services",
     "pyhudi.indexes",
     "pyhudi.inspect",

@@ -23,6 +23,7 @@ from pyhudi.format.versions import parse_table_version
 from pyhudi.given_keys import keys_to_delete, keys_to_look_up
 from pyhudi.indexes import Indexes
 from pyhudi.inspect import Inspection
+from pyhudi.merge import Merge
 from pyhudi.notebook import facts_as_html
 from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import (
@@ -73,6 +74,7 @@ from pyhudi.operations.services.index import (
     drop_metadata_table,
 )
 from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
+from pyhudi.operations.write.change import run_update
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.run import run_write
@@ -96,7 +98,7 @@ from pyhudi.verbs import VERBS, verb_of
 if TYPE_CHECKING:
     from pyhudi.engines.spark.convert import DataFrame, SparkSession
 
-__all__ = ["Filter", "Indexes", "Scan", "Services", "Table"]
+__all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -408,6 +410,64 @@ class Table:
         if spark is not None:
             raise InvalidRequest("delete with keys= takes no spark=: a Spark DataFrame of keys runs on its own session")
         return self._write(keys_to_delete(keys, self._open.context.config.keys), WriteOperation.DELETE, options)
+
+    def update(
+        self,
+        set: Mapping[str, Any],
+        where: Filter | None = None,
+        *,
+        options: Mapping[str, object] | None = None,
+    ) -> WriteResult:
+        """Give the records for which `where` is true other values in some columns.
+
+        A record keeps its key and its partition.  The changed rows, which are held in memory, are upserted, so the table's merge
+        mode decides as between any two rows of a key: with the ordering value that it had, or a later one, the changed row wins;
+        with an earlier one it loses.  When another writer changes one of the file groups meanwhile, the rows
+        are searched and changed anew.
+
+        Args:
+            set: Values by column.  Text is a literal as filters write it (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
+                `"NULL"`) or the name of another column; other values of Python are literals as they are.
+            where: SQL text or tuples, as the filter of `scan`; all records when left out.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The instant of the write, and what it changed.
+
+        Raises:
+            InvalidRequest: A column is not there, is a key or partition field, or cannot hold its value.
+            WriteConflict: Other writers won more often than retries are allowed.
+            Unsupported: A value is another expression, or the table generates its record keys.
+        """
+        parsed = self._open.parse(VERBS["update"], options)
+        engine = self._open.engine(None, parsed)
+        return self._open.write(
+            lambda settings: run_update(self._open.now(parsed), engine, set, where, settings),
+            WriteSettings.of(parsed, WriteOperation.UPSERT),
+        )
+
+    def merge(
+        self,
+        source: Any,
+        on: str | Sequence[str],
+        *,
+        schema_mode: str | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Merge:
+        """Let the rows of a source meet those of the table: say what becomes of them, and then `execute()`.
+
+        Nothing is read or written before that.
+
+        Args:
+            source: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB).  They are held in memory,
+                and so are the rows of the table that they match.
+            on: Columns that have equal values in a row of the source and in the row of the table that it matches; nulls match
+                nothing.  The record key finds the rows by the table's indexes; for other columns all rows are read.
+            schema_mode: What the source may change of the table's columns, as of `upsert`.
+            options: `hoodie.*` options of this call.
+        """
+        parsed = self._open.parse(VERBS["merge"], with_schema_mode(options, schema_mode))
+        return Merge(self._open, parsed, source, on)
 
     def delete_partitions(
         self,

@@ -44,7 +44,7 @@ from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.services.ttl import TtlSettings
 from pyhudi.operations.write.batches import SinkSettings
-from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
+from pyhudi.operations.write.settings import OF_ROWS_AS_GIVEN, OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
 from pyhudi.options import HONOURED
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of
@@ -149,6 +149,12 @@ def _write(name: str, operation: WriteOperation) -> Verb:
     return _verb(name, Family.WRITE, WriteSettings, single=(THREADS,), means={OPERATION: str(operation)})
 
 
+def _change(name: str) -> Verb:
+    """A verb that upserts rows which it makes itself."""
+    upsert = _write("upsert", WriteOperation.UPSERT)
+    return Verb(name, Family.WRITE, upsert.acting - frozenset(OF_ROWS_AS_GIVEN), upsert.means)
+
+
 def _service(name: str, *settings: type, single: Iterable[Option] = (THREADS,)) -> Verb:
     return _verb(name, Family.SERVICE, *settings, single=single, operation="delete_partitions")
 
@@ -168,6 +174,8 @@ VERBS: Mapping[str, Verb] = {
     verb.name: verb
     for verb in (
         *_WRITES,
+        _change("update"),
+        _change("merge"),
         Verb("write_batch", Family.WRITE, _ANY_WRITE),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),

@@ -29,6 +29,7 @@ from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.rollback import RollbackResult, rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction
+from pyhudi.operations.write.change import Clause, Outcome, run_merge, run_update
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.run import run_write
@@ -269,6 +270,41 @@ def test_a_filter_is_evaluated_again(world: World) -> None:
     result = run_delete_where(context, LocalEngine(1), "value < 1", settings)
     assert result.conflict_retries == 1
     assert values(world) == {"k0": 50, "k1": 1, "k3": 3}
+
+
+def changing(world: World, retries: int = 3) -> WriteSettings:
+    options = {**world.options, "hoodie.write.num.retries.on.conflict.failures": retries}
+    return WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
+
+
+def test_an_update_reads_what_another_writer_wrote_meanwhile(world: World) -> None:
+    context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k2=-9)))
+    result = run_update(context, LocalEngine(1), {"value": 7}, "value < 1", changing(world))
+    assert result.conflict_retries == 1
+    assert values(world) == {"k0": 50, "k1": 1, "k2": 7, "k3": 3}
+
+
+def test_an_update_that_may_not_be_planned_again_is_a_conflict(world: World) -> None:
+    context = meeting(world, lambda: world.table.upsert(rows(world, k0=50)))
+    with pytest.raises(WriteConflict):
+        run_update(context, LocalEngine(1), {"value": 7}, "value < 1", changing(world, retries=0))
+    assert values(world) == {"k0": 50, "k1": 1, "k2": 2, "k3": 3}
+
+
+def test_a_merge_meets_what_another_writer_wrote_meanwhile(world: World) -> None:
+    """Its condition is asked again of the row as it is now, and a key that was found nowhere is a row by then."""
+    context = meeting(world, lambda: world.table.upsert(rows(world, k0=50, k7=7)))
+    clauses = (Clause(Outcome.UPDATE, {"value": "source.value"}, "target.value < 1"), Clause(Outcome.INSERT))
+    result = run_merge(context, LocalEngine(1), rows(world, k0=60, k7=70, k8=80), ["id"], clauses, changing(world))
+    assert result.conflict_retries == 1
+    assert values(world) == {"k0": 50, "k1": 1, "k2": 2, "k3": 3, "k7": 7, "k8": 80}
+
+
+def test_a_merge_that_inserts_a_key_which_another_writer_inserted_is_a_conflict(world: World) -> None:
+    context = meeting(world, lambda: world.table.upsert(rows(world, k7=7)))
+    with pytest.raises(WriteConflict):
+        run_merge(context, LocalEngine(1), rows(world, k7=70), ["id"], (Clause(Outcome.INSERT),), changing(world, retries=0))
+    assert values(world)["k7"] == 7
 
 
 def test_a_column_that_another_writer_adds_is_kept(world: World) -> None:

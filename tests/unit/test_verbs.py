@@ -81,6 +81,9 @@ def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
 
 ARGUMENTS: dict[str, Any] = {
     "data": rows(),
+    "source": rows(),
+    "on": "id",
+    "set": {"fare": 1.5},
     "keys": ["a"],
     "partitions": "oslo",
     "operation": WriteOperation.UPSERT,

@@ -44,6 +44,7 @@ class PrepareRequest:
     by_partition: the rows will be written partition by partition, so an engine may put them in that order as they come.
     looked_up: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
     placing: partition columns of the rows that are left out of files: keys and paths are made of them, and then they go.
+    marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only deletes its key.
     cut_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
     """
 
@@ -60,6 +61,7 @@ class PrepareRequest:
     looked_up: bool = False
     cut_nanoseconds: bool = False
     placing: pa.Schema = _NO_COLUMNS
+    marks_deletes: bool = False
 
     @property
     def taken_schema(self) -> pa.Schema:

@@ -41,7 +41,8 @@ def incoming_schema(request: PrepareRequest) -> pa.Schema:
     """The layout of the rows that `incoming_rows` gives for a request."""
     if request.keys_only:
         return pa.schema([*_KEY_FIELDS, _DELETE_FIELD])
-    return pa.schema([*_KEY_FIELDS, *request.data_schema])
+    marked = [_DELETE_FIELD] if request.marks_deletes else []
+    return pa.schema([*_KEY_FIELDS, *request.data_schema, *marked])
 
 
 def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: int = 0, task_partition: int = 0) -> pa.Table:
@@ -64,7 +65,8 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     paths = partition_paths(request.keys, rows)
     for name in request.required_ordering:
         _refuse_unordered(column_at(rows, name), name)
-    return pa.table([keys, paths, *rows.columns[: len(request.data_schema)]], schema=incoming_schema(request))
+    marked = [batch.column(DELETE_COLUMN)] if request.marks_deletes else []
+    return pa.table([keys, paths, *rows.columns[: len(request.data_schema)], *marked], schema=incoming_schema(request))
 
 
 def check_refits(given: pa.Schema, before: PrepareRequest, after: PrepareRequest) -> None:

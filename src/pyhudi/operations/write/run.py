@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
+from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.action.attempt import Phases, give_way, taken_back_on_error
@@ -57,12 +58,20 @@ from pyhudi.timeline.timeline import Timeline
 
 @observed("write")
 def run_write(
-    context: TableContext, engine: Engine, data: Any, settings: WriteSettings, *, seen: Snapshot | None = None
+    context: TableContext,
+    engine: Engine,
+    data: Any,
+    settings: WriteSettings,
+    *,
+    seen: Snapshot | None = None,
+    marks_deletes: bool = False,
 ) -> WriteResult:
     """Write records.  data: anything the engine takes in.
 
     seen: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the caller
     has to look again.
+    marks_deletes: the column DELETE_COLUMN of the data says which of its rows only delete their keys, whatever their ordering
+    values.  For data that this process made: an engine of its own memory takes it.
     Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
     often than the settings allow retries, TableState when the table forbids the write.
     """
@@ -78,6 +87,8 @@ def run_write(
     snapshot = seen or load_snapshot(context)
     phases.end("load")
     columns = engine.input_schema(data)
+    if marks_deletes:
+        columns = columns.remove(columns.get_field_index(DELETE_COLUMN))
     schemas = WriteSchemas.of(context, snapshot, columns, settings)
     if shape.shares_groups:
         config, metadata = context.config, settings.metadata
@@ -99,6 +110,7 @@ def run_write(
         phases=phases,
         rolled_back=rolled_back,
         chosen=seen is not None,
+        marks_deletes=marks_deletes,
     )
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
     action, delete = shape.action(context.config), partition_deleter(context, engine, settings)
@@ -142,6 +154,7 @@ class _Write:
     phases: Phases
     rolled_back: tuple[str, ...]
     chosen: bool
+    marks_deletes: bool
     rows_in: int = 0
 
     def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
@@ -198,6 +211,7 @@ class _Write:
             looked_up=shape.looks_up and not shape.routes,
             placing=schemas.placing,
             cut_nanoseconds=self.settings.cuts_nanoseconds,
+            marks_deletes=self.marks_deletes,
         )
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot) -> WriteResult:

@@ -146,6 +146,15 @@ _RECONCILE = Option(
     "the same as hoodie.write.set.null.for.missing.columns",
     verbs=_WITH_ROWS,
 )
+_ALLOW_DROP = Option(
+    "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
+    bool,
+    "false",
+    "a write whose rows lack columns drops them from the table",
+    verbs=_WITH_ROWS,
+)
+OF_ROWS_AS_GIVEN = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
+"""What says of an upsert how its rows are meant: nothing to act on where the rows are made of those of the table."""
 _STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
     str,
@@ -213,13 +222,7 @@ class WriteSettings:
     null_for_missing: Annotated[bool, _NULL_FOR_MISSING, _RECONCILE]
     allow_drop: Annotated[
         bool,
-        Option(
-            "hoodie.datasource.write.schema.allow.auto.evolution.column.drop",
-            bool,
-            "false",
-            "a write whose rows lack columns drops them from the table",
-            verbs=_WITH_ROWS,
-        ),
+        _ALLOW_DROP,
     ]
     allow_empty: Annotated[
         bool, Option("hoodie.allow.empty.commit", bool, "true", "a write that changes nothing commits all the same")

@@ -47,6 +47,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100
 
 
+def parse_value(text: str) -> Any:
+    """What an assignment's text stands for: a `Column`, or the value of a literal, written as in filters.
+
+    Raises InvalidRequest for what cannot be read, Unsupported for functions, arithmetic and conditions.
+    """
+    return _Parser(checked_text(text, "the value"), "the value").parse_value()
+
+
 def parse_filter(text: Filter) -> Expr:
     """The tree of a filter: SQL text, tuples, an expression of pyarrow or Polars, or a tree already.
 
@@ -142,10 +150,11 @@ class _Token:
 class _Parser:
     """Recursive descent over the tokens of one text; its depth is limited."""
 
-    __slots__ = ("_depth", "_index", "_text", "_tokens")
+    __slots__ = ("_depth", "_index", "_text", "_tokens", "_what")
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, what: str = "the filter") -> None:
         self._text = text
+        self._what = what
         self._tokens = list(self._scan())
         self._index = 0
         self._depth = 0
@@ -156,6 +165,15 @@ class _Parser:
             raise self._error("expected AND, OR or the end")
         return result
 
+    def parse_value(self) -> Any:
+        result = self._operand()
+        if self._next.kind != "end":
+            raise Unsupported(
+                f"{self._what} {self._text!r}: only a literal or a column can be assigned, and {self._next.text!r} follows at "
+                f"character {self._next.position}; compute other values in a frame, and upsert that with based_on="
+            )
+        return result
+
     def _scan(self) -> Iterable[_Token]:
         position = 0
         end = len(self._text.rstrip())
@@ -163,7 +181,7 @@ class _Parser:
             found = _TOKEN.match(self._text, position)
             if found is None or found.lastgroup is None:
                 at = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                raise InvalidRequest(f"the filter {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}")
+                raise InvalidRequest(f"{self._what} {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}")
             yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
             position = found.end()
         yield _Token("end", "", len(self._text))
@@ -195,7 +213,7 @@ class _Parser:
 
     def _error(self, expected: str) -> InvalidRequest:
         found = self._next.text or "the end"
-        return InvalidRequest(f"the filter {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
+        return InvalidRequest(f"{self._what} {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
 
     def _or(self) -> Expr:
         self._depth += 1
@@ -298,7 +316,7 @@ class _Parser:
         if token.kind == "bytes":
             digits = self._take().text[2:-1]
             if len(digits) % 2:
-                raise InvalidRequest(f"the filter {self._text!r}: X'{digits}' has an odd number of digits")
+                raise InvalidRequest(f"{self._what} {self._text!r}: X'{digits}' has an odd number of digits")
             return bytes.fromhex(digits)
         if token.kind == "number":
             return _number(self._take().text)
@@ -321,7 +339,7 @@ class _Parser:
         while self._take_symbol("."):
             parts.append(self._name())
         if self._next.is_symbol("("):
-            raise Unsupported(f"the filter {self._text!r}: functions are not supported ({'.'.join(parts)})")
+            raise Unsupported(f"{self._what} {self._text!r}: functions are not supported ({'.'.join(parts)})")
         return Column(".".join(parts))
 
     def _name(self) -> str:
