@@ -113,6 +113,8 @@ CHANGES: dict[str, Verb] = {
     "insert_overwrite": lambda table, at: table.insert_overwrite(ROWS),
     "insert_overwrite_table": lambda table, at: table.insert_overwrite_table(ROWS),
     "delete": lambda table, at: table.delete(KEYS),
+    "update": lambda table, at: table.update({table.schema().names[-1]: None}),
+    "merge": lambda table, at: table.merge(ROWS, on=ROWS.column_names[0]).when_matched_update_all().execute(),
     "delete_partitions": lambda table, at: table.delete_partitions("*"),
     "write_batch": lambda table, at: table.write_batch(ROWS, WriteOperation.UPSERT, StreamBatch("stream", 1)),
     "rollback": lambda table, at: table.rollback(at),

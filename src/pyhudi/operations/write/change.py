@@ -27,6 +27,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import zone_mode
@@ -227,6 +228,7 @@ class _Merge:
 
 def _check_can_change(context: TableContext, settings: WriteSettings, what: str) -> None:
     """Raises Unsupported, InvalidRequest for tables and settings under which rows cannot be read, changed and written back."""
+    check_writable(context)
     uri, keys = context.storage.uri, context.config.keys
     if settings.operation is not WriteOperation.UPSERT:
         raise InvalidRequest(f"{what} of {uri} is an upsert, and the table's options make it {settings.operation}")
@@ -299,8 +301,8 @@ def _check_assigned(config: TableConfig, assignments: Sequence[Assignment]) -> N
         for assignment in assignments:
             if assignment.column in names:
                 raise InvalidRequest(
-                    f"column {assignment.column!r} is {role}, and a record keeps its key and its partition: delete the record and "
-                    "upsert it under the other one"
+                    f"column {assignment.column!r} is {role}, and a record keeps its key and its partition: delete the record "
+                    "and upsert it under the other one"
                 )
 
 
