@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pyarrow as pa
 import pytest
 
 from pyhudi import Scan, Table
 from pyhudi.errors import InvalidRequest, WriteConflict
 
+_numbers = itertools.count()
 OPTIONS = {
     "hoodie.metadata.enable": False,
     "hoodie.index.bloom.num_entries": 100,
@@ -21,7 +24,7 @@ OPTIONS = {
 def table(request: pytest.FixtureRequest) -> Table:
     """Two file groups: a and b in one, c in the other."""
     made = Table.create(
-        f"memory://based-on-{request.param}-{id(request)}", record_key="id", table_type=request.param, options=OPTIONS
+        f"memory://based-on-{request.param}-{next(_numbers)}", record_key="id", table_type=request.param, options=OPTIONS
     )
     made.upsert(counters(a=1, b=1))
     made.upsert(counters(c=1))
