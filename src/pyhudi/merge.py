@@ -13,10 +13,10 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.settings import THREADS
-from pyhudi.operations.read.query import Filter
 from pyhudi.operations.write.change import Clause, Outcome, run_merge
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import Options
+from pyhudi.records.filters.parse import Filter
 
 __all__ = ["Merge"]
 

@@ -32,7 +32,7 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import zone_mode
 from pyhudi.operations.read.lookup import plan_lookup
-from pyhudi.operations.read.query import Filter, Query, plan_snapshot_query
+from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.write.attempt import outdated_where_files_are_gone, until_no_conflict
 from pyhudi.operations.write.run import run_write
@@ -41,7 +41,7 @@ from pyhudi.records.assignments import Assignment, assign, assigned_columns, par
 from pyhudi.records.conform import conform_table
 from pyhudi.records.filters.arrow import row_filter
 from pyhudi.records.filters.conditions import Column
-from pyhudi.records.filters.parse import parse_filter
+from pyhudi.records.filters.parse import Filter, parse_filter
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec, partition_columns

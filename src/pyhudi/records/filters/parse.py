@@ -181,7 +181,9 @@ class _Parser:
             found = _TOKEN.match(self._text, position)
             if found is None or found.lastgroup is None:
                 at = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                raise InvalidRequest(f"{self._what} {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}")
+                raise InvalidRequest(
+                    f"{self._what} {self._text!r} cannot be read at character {at}: {self._text[at : at + 20]!r}"
+                )
             yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
             position = found.end()
         yield _Token("end", "", len(self._text))
