@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 import pyarrow as pa
 
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import InstantNotFound, InvalidRequest, TableNotFound
+from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Instant
 from pyhudi.format.versions import parse_table_version
@@ -40,9 +40,13 @@ from pyhudi.operations.admin.create import (
     RECORD_KEY_FIELDS,
     TABLE_TYPE,
     check_new_table,
+    check_same_columns,
+    check_same_table,
     create_table,
     name_from_uri,
+    new_table_properties,
     parse_table_type,
+    stored_columns,
     with_table_settings,
 )
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
@@ -89,7 +93,7 @@ from pyhudi.services import Services
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.storage.locks import LockSettings, open_lock
-from pyhudi.table.config import TableConfig, load_table_config
+from pyhudi.table.config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
 from pyhudi.timeline.timeline import Timeline
@@ -161,6 +165,7 @@ class Table:
         storage_options: Mapping[str, str] | None = None,
         options: Mapping[str, object] | None = None,
         environment: Environment | None = None,
+        exist_ok: bool = False,
     ) -> Table:
         """Create a table and open it.
 
@@ -175,9 +180,11 @@ class Table:
             storage_options: Credentials and settings of the store, by the names that obstore gives them.
             options: Further `hoodie.*` settings.
             environment: Clock, identifiers and sleep; those of this machine by default.
+            exist_ok: Open the table that is there already, where it has this record key, partitioning and type, the columns of
+                `schema`, and every setting that is named here.  What is not named may differ otherwise, such as its version.
 
         Raises:
-            TableExists: There is a table at the URI.
+            TableExists: There is a table at the URI; with `exist_ok`, one that differs in what the message names.
             InvalidRequest: An option is wrong or contradicts another, or a field is not a column of the schema.
         """
         storage = open_storage(uri, storage_options)
@@ -192,12 +199,23 @@ class Table:
                 TABLE_TYPE: parse_table_type(table_type) if table_type else None,
             },
         )
+        named = settings
         if settings.given(NAME) is None:
             settings = settings.merged({NAME.key: name_from_uri(storage.uri)})
         env = environment or SystemEnvironment()
         check_new_table(given, settings, schema)
         open_lock(LockSettings.of(given, settings.word(NAME)), storage, env)
-        create_table(storage, env, settings, schema)
+        try:
+            create_table(storage, env, settings, schema)
+        except TableExists:
+            if not exist_ok:
+                raise
+            asked, found = new_table_config(new_table_properties(settings, schema)), load_table_config(storage)
+            check_same_table(named, asked, found, storage.uri)
+            there = cls(uri, storage_options, options, environment=environment)
+            if schema is not None:
+                check_same_columns(stored_columns(settings, schema, found.version), there.schema(), there.uri)
+            return there
         return cls(uri, storage_options, options, environment=environment)
 
     @classmethod

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest, TableExists, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import LOCK_FOLDER, META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, file_name_of
@@ -288,6 +288,13 @@ def zone_mode(named: WithoutZone | None, version: TableVersion) -> WithoutZone:
     return WithoutZone.LOCAL if version.has_local_timestamps else WithoutZone.REFUSE
 
 
+def stored_columns(options: Options, schema: pa.Schema, version: TableVersion) -> pa.Schema:
+    """The columns that a new table of a version has for a schema.  Raises InvalidRequest for what Hudi cannot hold."""
+    named = options.text(WITHOUT_ZONE)
+    mode = zone_mode(None if named is None else WithoutZone(named), version)
+    return normalise(with_zones(schema, None, mode))
+
+
 def create_table(storage: Storage, env: Environment, options: Options, schema: pa.Schema | None) -> TableConfig:
     """Create a table with the settings that the options name.  schema: its columns, None to take those of the first write.
 
@@ -352,9 +359,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
             raise InvalidRequest(
                 f'schema= takes a pyarrow.Schema, such as pa.schema({{"id": pa.int64()}}), not {type(schema).__name__}'
             )
-        named = options.text(WITHOUT_ZONE)
-        mode = zone_mode(None if named is None else WithoutZone(named), settings.version)
-        columns = normalise(with_zones(schema, None, mode))
+        columns = stored_columns(options, schema, settings.version)
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
     for key, given in settings.fixed:
@@ -563,6 +568,49 @@ def name_from_uri(uri: str) -> str:
 def check_new_table(given: Options, settings: Options, schema: pa.Schema | None) -> None:
     """Raises what creating a table with these settings, and opening it with the options as given, would raise of them."""
     check_against_table(given, new_table_config(new_table_properties(settings, schema)))
+
+
+def check_same_table(named: Options, asked: TableConfig, there: TableConfig, uri: str) -> None:
+    """Raises TableExists where a table is not the one that a creation asks for, with all that differs.
+
+    named: what the caller names, all of which is compared; asked: the table as it would be made, of which the type, the record
+    key and the partition fields are.
+    """
+    differing = [
+        f"its {what} is {found}, not {wanted}"
+        for what, found, wanted in (
+            ("type", str(there.table_type), str(asked.table_type)),
+            ("record key", _listed(there.keys.record_fields), _listed(asked.keys.record_fields)),
+            ("partitioning", _listed(_fields_of(there)), _listed(_fields_of(asked))),
+            ("version", int(there.version), int(asked.version) if named.given(_VERSION) else int(there.version)),
+            ("name", there.name, asked.name if named.given(NAME) else there.name),
+        )
+        if found != wanted
+    ]
+    if not differing:
+        try:
+            check_against_table(named, there)
+        except InvalidRequest as error:
+            differing.append(str(error))
+    if differing:
+        raise TableExists(f"there is another Hudi table at {uri}: {'; '.join(differing)}")
+
+
+def check_same_columns(asked: pa.Schema, there: pa.Schema, uri: str) -> None:
+    """Raises TableExists where a table lacks one of the columns that a creation asks for, or has it with another type."""
+    for column in asked:
+        index = there.get_field_index(column.name)
+        found = "not there" if index < 0 else str(there.field(index).type)
+        if found != str(column.type):
+            raise TableExists(f"there is another Hudi table at {uri}: its column {column.name!r} is {found}, not {column.type}")
+
+
+def _fields_of(config: TableConfig) -> list[str]:
+    return [field.name for field in config.keys.partition_fields]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ",".join(names) or "none"
 
 
 def with_table_settings(options: Options, values: Mapping[Option, str | None]) -> Options:
