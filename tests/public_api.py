@@ -23,6 +23,7 @@ MODULES = (
     "pyhudi.merge",
     "pyhudi.services",
     "pyhudi.indexes",
+    "pyhudi.alter",
     "pyhudi.inspect",
     "pyhudi.plot",
     "pyhudi.spark",

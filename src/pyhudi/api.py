@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from pyhudi.alter import Alter
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound
 from pyhudi.execute.engine import Engine
@@ -706,6 +707,11 @@ class Table:
         """
         engine = LocalEngine(self._open.options.integer(THREADS))
         return run_validate(self._open.context.reloaded(), engine, sample=sample, keys=keys)
+
+    @property
+    def alter(self) -> Alter:
+        """Changes of the table's columns by ids: added, dropped, renamed, retyped, reordered, commented on."""
+        return Alter(self._open)
 
     @property
     def index(self) -> Indexes:

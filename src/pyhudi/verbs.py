@@ -23,6 +23,7 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.execute.base_file import CODEC
 from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import THREADS, CommitSettings
+from pyhudi.operations.admin.alter import AlterSettings
 from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.read.query import (
@@ -200,6 +201,10 @@ VERBS: Mapping[str, Verb] = {
         _service("upgrade", CompactSettings, single=(THREADS, CODEC)),
         _service("downgrade", CompactSettings),
         _service("repair", RepairSettings),
+        *(
+            _service(f"alter.{name}", AlterSettings, single=())
+            for name in ("add", "drop", "rename", "retype", "reorder", "comment")
+        ),
         _service("index.create", IndexSettings),
         _service("index.schedule", IndexSettings),
         _service("index.run", IndexSettings),

@@ -106,3 +106,41 @@ def test_what_the_real_hudi_gets_wrong(session: RealHudi, tmp_path: Path) -> Non
     table.upsert(rows.append_column("u", pa.array(["u1", "u2"])))
     assert sorted(table.scan().to_arrow()["u"].to_pylist()) == ["u1", "u2"]
     assert set(table.scan().to_arrow()["v"].to_pylist()) == {None}
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_ours_changes_columns_and_the_real_hudi_goes_on(session: RealHudi, tmp_path: Path, kind: str) -> None:
+    """The first change gives the ids that its own would have; it writes to the table, changes it further, and ours goes on."""
+    path, name = tmp_path / "t", f"ours_by_ids_{kind}"
+    session.sql(f"DROP TABLE IF EXISTS {name}")
+    session.sql(
+        f"CREATE TABLE {name} (id STRING, ts BIGINT, b STRING, n INT, f FLOAT, st STRUCT<x: INT, y: STRING>, w STRING) "
+        f"USING hudi TBLPROPERTIES (type = '{kind}', primaryKey = 'id', preCombineField = 'ts') LOCATION '{path}'"
+    )
+    session.sql(f"INSERT INTO {name} VALUES ('a', 1, 'b1', 1, 1.1, named_struct('x', 1, 'y', 'y1'), 'w1')")
+    table = Table(path)
+    first = table.scan().to_arrow().to_pylist()[0]
+    ours(table, {**first, "id": "c", "b": "b2"})
+    table.alter.rename("b", "bb")
+    table.alter.rename("st.y", "z")
+    table.alter.retype("n", pa.int64())
+    table.alter.drop("f")
+    table.alter.add("f", pa.string(), after="id")
+    table.alter.comment("w", "what")
+    session.sql(f"REFRESH TABLE {name}")
+    found = {row["id"]: row for row in both_read(session, table, name).to_pylist()}
+    assert (found["c"]["bb"], found["a"]["st"], found["a"]["f"], found["a"]["n"]) == ("b2", {"x": 1, "z": "y1"}, None, 1)
+    ours(table, {**found["a"], "ts": 2, "bb": "ours", "f": "text"})
+    both_read(session, table, name)
+    columns = ", ".join("3 AS ts" if column == "ts" else "'theirs' AS bb" if column == "bb" else column for column in found["c"])
+    session.sql(f"INSERT INTO {name} SELECT {columns} FROM {name} WHERE id = 'c'")
+    both_read(session, table, name)
+    session.sql(f"ALTER TABLE {name} RENAME COLUMN bb TO bc")
+    session.sql(f"ALTER TABLE {name} ADD COLUMNS (v STRING)")
+    both_read(session, table, name)
+    table.alter.rename("v", "u")
+    if kind == "mor":
+        table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"})
+    found = {row["id"]: row for row in both_read(session, table, name).to_pylist()}
+    assert (found["a"]["bc"], found["c"]["bc"], found["a"]["f"], found["a"]["u"]) == ("ours", "theirs", "text", None)
+    assert table.validate().ok

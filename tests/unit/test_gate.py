@@ -22,6 +22,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from pyhudi import procedures
+from pyhudi.alter import Alter
 from pyhudi.api import Indexes, Services, Table
 from pyhudi.cli.app import app
 from pyhudi.errors import CorruptData, HudiError, TableExists, Unsupported
@@ -149,6 +150,7 @@ LOOKS: dict[str, Verb] = {
     "timeline": lambda table, at: table.timeline(),
     "expired_partitions": lambda table, at: table.expired_partitions(),
     "index": lambda table, at: table.index.list(),
+    "alter": lambda table, at: table.alter,
     "services": lambda table, at: table.services.expired_partitions(),
     "inspect": lambda table, at: table.inspect.timeline(),
     "plot": lambda table, at: table.plot,
@@ -164,6 +166,14 @@ READS: dict[str, Verb] = {
     "validate": lambda table, at: table.validate(),
 }
 
+ALTER_CHANGES: dict[str, Callable[[Alter], object]] = {
+    "add": lambda alter: alter.add("more", pa.int32()),
+    "drop": lambda alter: alter.drop("value"),
+    "rename": lambda alter: alter.rename("value", "other"),
+    "retype": lambda alter: alter.retype("value", pa.string()),
+    "reorder": lambda alter: alter.reorder("value", after="id"),
+    "comment": lambda alter: alter.comment("value", "text"),
+}
 INDEX_CHANGES: dict[str, Callable[[Indexes], object]] = {
     "create": lambda index: index.create("bloom_filters"),
     "schedule": lambda index: index.schedule("bloom_filters"),
@@ -259,6 +269,7 @@ def _commands() -> set[str]:
 
 def test_every_verb_stands_here() -> None:
     assert _public(Table) == {*CHANGES, *LOOKS, *READS}, "say in this file what the verb does"
+    assert _public(Alter) == {*ALTER_CHANGES}
     assert _public(Indexes) == {*INDEX_CHANGES, *INDEX_LOOKS}
     for name in _public(Services):
         # What the table's verb does is tried below; the method of the services is the same function.
@@ -312,6 +323,8 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
         refused(name, partial(change, table, instant), TableExists if name == "create" else Unsupported)
     for name, build in INDEX_CHANGES.items():
         refused(f"index {name}", partial(build, table.index))
+    for name, alter in ALTER_CHANGES.items():
+        refused(f"alter {name}", partial(alter, table.alter))
     for name, arguments in PROCEDURE_CHANGES.items():
         given: dict[str, Any] = {key: words.get(str(value), value) for key, value in arguments.items()}
         refused(name, partial(procedures.call, name, path=str(path), **given), HudiError)
@@ -371,6 +384,7 @@ def test_a_table_that_another_process_took_to_another_version(version: str, tmp_
     before = content(path)
     verbs = {name: partial(change, table, instant) for name, change in CHANGES.items() if name != "create"}
     verbs |= {f"index {name}": partial(build, table.index) for name, build in INDEX_CHANGES.items()}
+    verbs |= {f"alter {name}": partial(alter, table.alter) for name, alter in ALTER_CHANGES.items()}
     for name, verb in verbs.items():
         if version == "6" and name in ("upgrade", "downgrade"):
             continue

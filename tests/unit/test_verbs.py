@@ -22,8 +22,10 @@ import pyhudi.opened
 import pyhudi.services
 import pyhudi.spark
 from pyhudi import Table
+from pyhudi.alter import Alter
 from pyhudi.api import Indexes
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.operations.admin.alter import AlterSettings
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.services.indexing import IndexSettings
@@ -93,13 +95,17 @@ ARGUMENTS: dict[str, Any] = {
     "kind": "record_index",
     "name": "record_index",
     "stop": threading.Event(),
+    "column": "fare",
+    "type": pa.string(),
+    "after": "id",
+    "text": "what it costs",
 }
 
 
 def calls(table: Table) -> dict[str, Callable[..., Any]]:
     """Each verb of a table, with what it needs; only options are missing."""
     found: dict[str, Callable[..., Any]] = {}
-    for prefix, owner in (("", table), ("index.", table.index)):
+    for prefix, owner in (("", table), ("index.", table.index), ("alter.", table.alter)):
         for name, function in taking_options(type(owner)).items():
             needed = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty and p.name != "self"]
             given = {p.name: ARGUMENTS[p.name] for p in needed}
@@ -111,6 +117,7 @@ def calls(table: Table) -> dict[str, Callable[..., Any]]:
 
 def test_every_verb_that_takes_options_names_its_own() -> None:
     of_tables = {*taking_options(Table), *(f"index.{name}" for name in taking_options(Indexes))}
+    of_tables |= {f"alter.{name}" for name in taking_options(Alter)}
     doors = {
         f"pyhudi.spark.{name}"
         for name, member in inspect.getmembers(pyhudi.spark, inspect.isfunction)
@@ -188,7 +195,17 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
 
 @pytest.mark.parametrize(
     "settings",
-    [LockSettings, PassSettings, IndexSettings, ReadSettings, BatchLimits, SinkSettings, RepairSettings, WriteSettings],
+    [
+        LockSettings,
+        PassSettings,
+        IndexSettings,
+        AlterSettings,
+        ReadSettings,
+        BatchLimits,
+        SinkSettings,
+        RepairSettings,
+        WriteSettings,
+    ],
 )
 def test_settings_read_what_they_declare_and_nothing_else(settings: Any) -> None:
     """So that a verb which names its settings goes by their options, and would not refuse one that it goes by."""

@@ -299,7 +299,8 @@ class BaseFileWriter:
         wanted = self._indexing
         if wanted is None:
             return None
-        ranges = base_file_ranges(self._storage, self._path, self._collected[0], self._schema, wanted.columns, self._floats.seen)
+        nan = self._floats.seen
+        ranges = base_file_ranges(self._storage, self._path, self._collected[0], self._schema, wanted.columns, nan_columns=nan)
         bloom = None
         if wanted.bloom_filters and self._filter is not None and self._filter_text is not None:
             bloom = str(self._filter.kind), self._filter_text

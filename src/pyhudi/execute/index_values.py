@@ -33,6 +33,7 @@ from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.metadata.secondary_index import format_secondary_keys, routes_of_keys
 from pyhudi.format.names import parse_log_file
 from pyhudi.format.paths import file_name_of
+from pyhudi.records.column_ids import ColumnIds, by_ids, names_in_file
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import conform, conform_table
 from pyhudi.records.expressions import IndexExpression, filter_texts
@@ -176,9 +177,14 @@ def run_expressions(task: ExpressionTask) -> tuple[FoundExpression, ...]:
 
 
 def log_batches(
-    storage: Storage, path: str, size_bytes: int, schema: pa.Schema, validity: InstantValidity
+    storage: Storage,
+    path: str,
+    size_bytes: int,
+    schema: pa.Schema,
+    validity: InstantValidity,
+    ids: ColumnIds | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a log file's data blocks that count, in these columns; those of deletes are none."""
+    """The rows of a log file's data blocks that count, in these columns; those of deletes are none.  ids: of the columns."""
     log_name = parse_log_file(file_name_of(path))
     assert log_name is not None, "only data files are asked about"
     blocks, _, _ = find_blocks(storage, [LogFile(path, log_name, size_bytes)], validity, skip_compacted=False)
@@ -187,10 +193,14 @@ def log_batches(
             continue
         text = found.block.required(HeaderKey.SCHEMA)
         content = found.block.read_content(lambda offset, size: storage.read_range(path, offset, size))
-        wanted = set(schema.names)
+        time = found.block.required(HeaderKey.INSTANT_TIME)
+        places = None if ids is None or not ids.elsewhere(time, schema.names) else ids.places(time)
+        wanted = set(names_in_file(places, schema.names))
         names = [name for name in avro_to_arrow(text).names if name in wanted]
         try:
             for batch in decode_content(found.block.kind, text, content, names, hfile_entries, RECORD_KEY):
+                if places is not None and names:
+                    batch = as_batch(by_ids(pa.Table.from_batches([batch]), places, schema))
                 yield conform(batch, schema)
         except CorruptData as error:
             raise error.with_path(storage.absolute(path)) from error

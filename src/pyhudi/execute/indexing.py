@@ -26,7 +26,9 @@ import pyarrow.parquet as pq
 
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.format.paths import SIDE_FOLDER, join_path
+from pyhudi.format.names import parse_base_file
+from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
+from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
 from pyhudi.records.columns import field_at
 from pyhudi.records.conform import conform_table
 from pyhudi.records.hashing import shard_of_keys
@@ -140,19 +142,32 @@ def base_file_ranges(
     metadata: pq.FileMetaData,
     schema: pa.Schema,
     columns: Sequence[str],
+    *,
     nan_columns: Iterable[str] | None = None,
+    ids: ColumnIds | None = None,
 ) -> Ranges:
     """The range of every column in a base file.
 
     schema: the table's, canonical.  nan_columns: which of them hold NaN; None when nobody knows, then floating point columns are
-    read.  Columns that the file does not have are null throughout.  Raises as `open_base_file` where the file is read.
+    read.  ids: of the columns, by which they are found in a file that was there before.  Columns that the file does not have are
+    null throughout.  Raises as `open_base_file` where the file is read.
     """
-    found = footer_ranges(metadata, schema, columns)
+    name_of_file = parse_base_file(file_name_of(path))
+    instant_time = name_of_file.instant_time if name_of_file is not None else ""
+    heads = {name.split(".")[0] for name in columns}
+    elsewhere = frozenset[str]() if ids is None else ids.elsewhere(instant_time, heads)
+    places = None if ids is None or not elsewhere else ids.places(instant_time)
+    found = footer_ranges(metadata, schema, [name for name in columns if name.split(".")[0] not in elsewhere])
     count = metadata.num_rows
     present = {metadata.schema.column(index).path for index in range(metadata.num_columns)}
     nan = set(nan_columns or ())
     unknown = []
     for name in columns:
+        if places is not None and name.split(".")[0] in elsewhere:
+            found[name] = ColumnRange(null_count=count, value_count=count)
+            if name.split(".")[0] in places:
+                unknown.append(name)
+            continue
         if name not in present:
             found[name] = ColumnRange(null_count=count, value_count=count)
             continue
@@ -160,7 +175,7 @@ def base_file_ranges(
         if may_hide_nan or (found[name].min is None and not found[name].is_all_null):
             unknown.append(name)
     if unknown:
-        for name, exact in _read_ranges(storage, path, schema, unknown).items():
+        for name, exact in _read_ranges(storage, path, schema, unknown, places).items():
             before = found[name]
             sizes = before.total_size_bytes, before.total_uncompressed_size_bytes
             found[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
@@ -177,12 +192,15 @@ def check_complete(ranges: Ranges, columns: Sequence[str]) -> bool:
     return [name for name, _ in ranges] == list(columns) and all(r.min is not None or r.is_all_null for _, r in ranges)
 
 
-def _read_ranges(storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, ColumnRange]:
+def _read_ranges(
+    storage: Storage, path: str, schema: pa.Schema, columns: Sequence[str], places: Mapping[str, Origin] | None
+) -> Mapping[str, ColumnRange]:
     heads = list(dict.fromkeys(name.split(".")[0] for name in columns))
     wanted = pa.schema([schema.field(name) for name in heads])
     collector = RangeCollector(columns)
     with open_base_file(storage, path) as file:
         for group in range(file.metadata.num_row_groups):
-            rows = conform_table(file.read_row_group(group, columns=heads, use_threads=False), wanted)
+            stored = file.read_row_group(group, columns=names_in_file(places, heads), use_threads=False)
+            rows = conform_table(by_ids(stored, places, wanted), wanted)
             collector.add(as_batch(rows))
     return collector.ranges()

@@ -46,6 +46,7 @@ from pyhudi.format.metadata.secondary_index import encode_secondary_values
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.plan.metadata import MetadataRecords, records_of
+from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange, RangeCollector
@@ -155,6 +156,7 @@ class FilesToIndex:
     """Files of the table that are there already.
 
     files: (partition path, path, bytes) of each.  schema: the table's, with meta columns; validity: which log blocks count.
+    ids: of the columns, None where they go by names.
     """
 
     storage: StorageSpec
@@ -162,6 +164,7 @@ class FilesToIndex:
     schema: pa.Schema
     indexing: FileIndexing
     validity: InstantValidity
+    ids: ColumnIds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +300,7 @@ def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str,
     if wanted.bloom_filters:
         text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
         bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
-    ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns) if wanted.columns else ()
+    ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns, ids=task.ids) if wanted.columns else ()
     return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
 
 
@@ -308,7 +311,7 @@ def _ranges_of_log(storage: Storage, task: FilesToIndex, path: str, size_bytes: 
     heads = {column.split(".")[0] for column in task.indexing.columns}
     schema = pa.schema([field.with_nullable(True) for field in task.schema if field.name in heads])
     row_count = 0
-    for batch in log_batches(storage, path, size_bytes, schema, task.validity):
+    for batch in log_batches(storage, path, size_bytes, schema, task.validity, task.ids):
         collector.add(batch)
         row_count += batch.num_rows
     return log_ranges(collector, row_count)

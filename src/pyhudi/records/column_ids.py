@@ -74,12 +74,27 @@ class ColumnIds:
         """
         return _origins(self.at(instant_time).columns, self.asked.columns)
 
+    def places(self, instant_time: str) -> Mapping[str, Origin]:
+        """As `origins`, also where every column stands under its own name."""
+        plain = {name: Origin(name, True) for name in _names(self.at(instant_time)) & _names(self.asked)}
+        return self.origins(instant_time) or plain
+
+    def elsewhere(self, instant_time: str, names: Iterable[str]) -> frozenset[str]:
+        """Those of top-level columns that files of an instant do not have under their names, as they are; one that is not asked
+        for is a column that comes, which no file has yet.
+        """
+        return self.moved(instant_time).intersection(names) | frozenset(names) - _names(self.asked)
+
     def moved(self, instant_time: str | None = None) -> frozenset[str]:
         """The top-level columns asked for that stand under other names or types in files of an instant, at any depth; or that do
         not stand there, while another column has their name.  None: of any instant.
         """
         schemas = set(self.schemas) if instant_time is None else {self.at(instant_time)}
         return frozenset(column.name for schema in schemas for column in self.asked.columns if _has_moved(schema, column))
+
+
+def _names(schema: VersionedSchema) -> frozenset[str]:
+    return frozenset(column.name for column in schema.columns)
 
 
 def _has_moved(schema: VersionedSchema, asked: Column) -> bool:
@@ -263,6 +278,13 @@ def reconciled(held: VersionedSchema, schema: pa.Schema, version_id: int, first_
     counter = _Counter(held.max_column_id + 1 if first_id is None else first_id)
     columns = _match_columns(held.columns, list(schema), counter)
     return VersionedSchema(version_id, max(held.max_column_id, counter.next - 1), columns)
+
+
+def new_columns(fields: Sequence[pa.Field], first_id: int) -> tuple[tuple[Column, ...], int]:
+    """Columns that no schema had before, and the highest id that they were given.  first_id: where these begin."""
+    counter = _Counter(first_id)
+    columns = _match_columns((), fields, counter)
+    return columns, counter.next - 1
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from pyhudi.format.instants import Action, Instant, State, parse_instant_file
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER, join_path
 from pyhudi.format.schema_history import VersionedSchema, decode_schema, decode_schema_history, encode_schema_history
-from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, identified, reconciled, same_columns
+from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, identified, numbered, reconciled, same_columns
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
@@ -45,13 +45,14 @@ class WrittenColumns:
     """The columns of a write, of which its commit has to speak.
 
     basis: what held when the write was planned; schema: what its commit carries; changes: whether the write makes another schema
-    of it.  ids: by which its tasks read.
+    of it.  ids: by which its tasks read.  gives_ids: the table had none, so its history begins with this change.
     """
 
     basis: VersionedSchema
     schema: VersionedSchema
     changes: bool
     ids: ColumnIds
+    gives_ids: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,21 @@ class ColumnHistory:
 
     ids: for whoever reads files.  entries: the schemas of the history that count, newest first.  found: aligned with the starts
     of `ids`, the same schemas as the table's files say them.  held: the newest that stands in the history or a commit.
+    by_names: the newest write carries none.  is_new: the table has no history yet, and this is what it would begin with.
     """
 
     ids: ColumnIds
     entries: tuple[VersionedSchema, ...]
     found: tuple[VersionedSchema, ...]
     held: VersionedSchema
+    by_names: bool = False
+    is_new: bool = False
+
+    @classmethod
+    def first(cls, data_schema: pa.Schema) -> ColumnHistory:
+        """What a table without a history has before its first change.  data_schema: its columns, without meta columns."""
+        columns = numbered(with_meta_fields(data_schema))
+        return cls(ColumnIds(columns, ("",), (columns,)), (columns,), (columns,), columns, is_new=True)
 
     def at(self, instant_time: str) -> VersionedSchema:
         """The schema that held at a request time, as the table's files say it."""
@@ -73,19 +83,23 @@ class ColumnHistory:
 
     def written(self, instant_time: str, data_schema: pa.Schema) -> WrittenColumns:
         """What a write at an instant is to say that leaves the table with these columns, without meta columns."""
-        # An id that was ever given is not given again, whatever the newest schema says.
-        highest = max(schema.max_column_id for schema in (self.held, *self.entries))
         basis = self.at(instant_time)
-        own = reconciled(replace(self.held, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
+        own = self.numbered(instant_time, data_schema)
         if own.columns == basis.columns:
             return WrittenColumns(basis, self.held, False, self.ids)
         return self.changed(instant_time, own)
+
+    def numbered(self, instant_time: str, data_schema: pa.Schema) -> VersionedSchema:
+        """Columns, given without meta columns, with the ids that they have from an instant on."""
+        # An id that was ever given is not given again, whatever the newest schema says.
+        highest = max(schema.max_column_id for schema in (self.held, *self.entries))
+        return reconciled(replace(self.held, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
 
     def changed(self, instant_time: str, own: VersionedSchema) -> WrittenColumns:
         """What an instant is to say that gives the table another schema."""
         distinct = identified((*self.found, own))
         ids = ColumnIds(distinct[-1], (*self.ids.starts, instant_time), distinct)
-        return WrittenColumns(self.at(instant_time), own, True, ids)
+        return WrittenColumns(self.at(instant_time), own, True, ids, self.is_new)
 
 
 def load_column_history(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnHistory | None:
@@ -104,15 +118,16 @@ def load_column_history(context: TableContext, timeline: Timeline | None, read: 
         return None
     starts: list[str] = []
     schemas: list[VersionedSchema] = []
-    known = history[0]
+    known, is_known = history[0], True
     for start, schema, is_known in _over_time(context.timeline, timeline, history, read):
         known = schema if is_known else known
-        if not schemas or not same_columns(schemas[-1], schema):
+        # Their order and comments count: a write that leaves them as they are changes nothing.
+        if not schemas or schemas[-1].columns != schema.columns:
             starts.append(start)
             schemas.append(schema)
     distinct = identified(schemas)
     entries = tuple(history[version] for version in sorted(history, reverse=True))
-    return ColumnHistory(ColumnIds(distinct[-1], tuple(starts), distinct), entries, tuple(schemas), known)
+    return ColumnHistory(ColumnIds(distinct[-1], tuple(starts), distinct), entries, tuple(schemas), known, not is_known)
 
 
 def store_history(held: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]) -> None:

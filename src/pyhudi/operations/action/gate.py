@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.metadata.partitions import EXPRESSION_INDEX_PREFIX, SECONDARY_INDEX_PREFIX
-from pyhudi.format.versions import written_versions
+from pyhudi.format.versions import TableVersion, written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.table.closed import check_not_bootstrapped, check_omission, check_open
 from pyhudi.table.column_history import load_column_history
+from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_path_fields, load_schema, read_commit
 
@@ -58,16 +59,38 @@ def check_goes_by_names(context: TableContext) -> None:
         )
 
 
+def check_may_go_by_ids(context: TableContext) -> None:
+    """Raises Unsupported for a table whose columns may not be given ids: it could not be written then, or is not of version 8."""
+    config = context.config
+    without = _lacking_for_ids(config, keeps_indexes=True)
+    if config.version is not TableVersion.EIGHT:
+        without = f"it has version {int(config.version)}, and the history of columns is written as in version 8"
+    if without is not None:
+        raise Unsupported(
+            f"the columns of the table at {context.storage.uri} cannot be changed by ids (ALTER TABLE): {without}; a write may "
+            "change columns, with pyhudi.schema.mode=evolve"
+        )
+
+
 def _check_ids_kept(context: TableContext, *, keeps_indexes: bool) -> None:
     """Raises Unsupported for a table whose columns go by ids, where PyHudi would go by names.  keeps_indexes: as given to the
     gate.
     """
     if load_column_history(context, None, read_commit) is None:
         return
-    config = context.config
+    without = _lacking_for_ids(context.config, keeps_indexes=keeps_indexes)
+    if without is not None:
+        raise Unsupported(
+            f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable): its columns go by ids, and "
+            f"{without}; such tables are read, and not written"
+        )
+
+
+def _lacking_for_ids(config: TableConfig, *, keeps_indexes: bool) -> str | None:
+    """Why a table cannot be written by ids; None where it can."""
     partitions = (*config.metadata_partitions, *config.metadata_partitions_inflight)
     by_name = [name for name in partitions if name.startswith((SECONDARY_INDEX_PREFIX, EXPRESSION_INDEX_PREFIX))]
-    without = (
+    return (
         "it has no meta columns"
         if not config.populate_meta_fields
         else f"it has the index {by_name[0]}, which goes by names (Table.index.drop() removes it)"
@@ -76,8 +99,3 @@ def _check_ids_kept(context: TableContext, *, keeps_indexes: bool) -> None:
         if config.path_columns
         else None
     )
-    if without is not None:
-        raise Unsupported(
-            f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable): its columns go by ids, and "
-            f"{without}; such tables are read, and not written"
-        )

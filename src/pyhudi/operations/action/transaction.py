@@ -25,7 +25,9 @@ from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro.container import seal_container
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import is_shared_file_id
 from pyhudi.format.schema_history import VersionedSchema, encode_schema
 from pyhudi.operations.action.foreign_writers import refuse_late_foreign_writers, wait_for_foreign_writers
@@ -43,6 +45,7 @@ from pyhudi.plan.conflicts import (
     schema_to_commit,
     taken_groups,
 )
+from pyhudi.records.column_ids import reconciled, same_columns
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
@@ -293,6 +296,8 @@ class Transaction:
         and the newest request time says what the columns are, so nothing may stand behind one that changes them.
         """
         columns, history = self.columns, self._column_history(now)
+        if history is None and columns is not None and columns.gives_ids:
+            history = self._first_history(now)
         present = None if history is None else history.at(self.instant_time)
         if history is None or present is None:
             if columns is not None:
@@ -303,6 +308,8 @@ class Transaction:
             return replace(metadata, extra_metadata={**extra, LATEST_SCHEMA_KEY: encode_schema(present)}), ()
         if columns is None and present.version_id == 0:
             # It began before the first change, and goes by the names of then, which are those of version 0.
+            if not _has_columns(metadata, present):
+                raise self._columns_conflict(now, "were changed meanwhile, and given ids")
             return metadata, ()
         if columns is None or columns.basis != present:
             raise self._columns_conflict(now, "were changed meanwhile")
@@ -321,6 +328,11 @@ class Transaction:
             if not any(LATEST_SCHEMA_KEY in metadata.extra_metadata for metadata in since):
                 return None
         return load_column_history(self.context, now, lambda _, instant: self._commit_of(instant))
+
+    def _first_history(self, now: Timeline) -> ColumnHistory | None:
+        """What the table's columns are before the first change by ids; None where none are left."""
+        schema = load_schema(self.context.timeline, now, self.context.config)
+        return None if schema is None else ColumnHistory.first(schema.arrow)
 
     def _setting_columns(self, now: Timeline) -> Iterator[Instant]:
         for instant in reversed(now.completed_writes()):
@@ -434,6 +446,12 @@ class Transaction:
             ) from error
         if not landed:
             raise TableState(f"{self.context.storage.absolute(path)} exists already; another process completed this instant")
+
+
+def _has_columns(metadata: CommitMetadata, present: VersionedSchema) -> bool:
+    """Whether a commit that goes by names leaves the columns as they are."""
+    text = metadata.extra_metadata.get(SCHEMA_KEY)
+    return not text or same_columns(present, reconciled(present, with_meta_fields(avro_to_arrow(text)), 0))
 
 
 def written_groups(metadata: CommitMetadata) -> set[FileGroupId]:

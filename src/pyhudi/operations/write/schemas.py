@@ -78,7 +78,7 @@ class WriteSchemas:
                 current.arrow if current else None,
                 columns,
                 settings.schema_mode,
-                fixed=_fixed_columns(config),
+                fixed=fixed_columns(config),
                 null_for_missing=settings.null_for_missing or settings.partial,
                 allow_drop=settings.allow_drop and not settings.partial,
             )
@@ -123,10 +123,10 @@ def _placing(snapshot: Snapshot, columns: pa.Schema) -> pa.Schema:
     given = normalise(pa.schema([columns.field(name) for name in snapshot.config.omitted_columns]))
     stated = [field for field in snapshot.path_fields if not pa.types.is_string(field.type)]
     typed = pa.schema([next((field for field in stated if field.name == own.name), own) for own in given])
-    return evolve(typed, given, SchemaMode.STRICT, fixed=_fixed_columns(snapshot.config))
+    return evolve(typed, given, SchemaMode.STRICT, fixed=fixed_columns(snapshot.config))
 
 
-def _fixed_columns(config: TableConfig) -> Mapping[str, str]:
+def fixed_columns(config: TableConfig) -> Mapping[str, str]:
     """The columns by which records are found and compared, and what each is: another type would make other keys of them, and
     another order.
     """

@@ -22,6 +22,7 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import STATISTICS_OF_FILES, TYPED_STATISTICS_OF_FILES, MergeRule
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
+from pyhudi.format.actions.commit import Operation
 from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition, format_index_definitions
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
@@ -39,11 +40,12 @@ from pyhudi.records.columns import field_at
 from pyhudi.records.indexed_columns import indexed_columns
 from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.table.column_history import load_column_history
 from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_column_stats, find_partitions, hashes_of_partitions, partition_hashes
 from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
-from pyhudi.table.snapshot import load_schema
+from pyhudi.table.snapshot import load_schema, read_commit
 
 _LOG = logging.getLogger("pyhudi.operations.metadata")
 
@@ -132,7 +134,7 @@ class ColumnStats(OfColumns):
         types = {name: field_at(table.schema, name).type for name in columns}
         stored = stored_ranges(table.metadata, table.partitions, types)
         spec = table.context.storage.spec()
-        tasks = [FooterTask(spec, path, table.schema, columns) for path in table.chosen]
+        tasks = [FooterTask(spec, path, table.schema, table.under_own_names(path, columns)) for path in table.chosen]
         bare = 0
         for path, inside in zip(table.chosen, table.engine.map(run_footer, tasks), strict=True):
             if isinstance(inside, str):
@@ -170,7 +172,7 @@ class Statistics:
             return
         self._has_begun = True
         asked = commit.asked.columns
-        if self._columns_join(asked) or self._types_change():
+        if self._columns_join(asked) or self._types_change() or self._columns_leave():
             commit.drop({COLUMN_STATS, PARTITION_STATS}.intersection(commit.partitions))
         defined = defined_columns(commit.context)
         self.left_columns = tuple(name for name in defined if name not in asked)
@@ -214,6 +216,21 @@ class Statistics:
                 context.storage.uri,
             )
         return bool(changed)
+
+    def _columns_leave(self) -> bool:
+        """Whether a column with statistics is dropped or renamed by its id; they would be those of another that gets its name."""
+        context = self._commit.context
+        names = columns_there(load_index_definitions(context).get(COLUMN_STATS), self._before)
+        gone = [name for name in names if not _has_column(self.schema, name)]
+        if self._commit.operation is not Operation.ALTER_SCHEMA or not gone:
+            return False
+        _LOG.warning(
+            "%s of %s: its statistics stand under its name; dropped column_stats and partition_stats, to be built anew by the "
+            "next write",
+            ", ".join(gone),
+            context.storage.uri,
+        )
+        return True
 
     @lazy_property
     def _before(self) -> pa.Schema:
@@ -296,7 +313,9 @@ class Statistics:
         commit = self._commit
         asked, validity = FileIndexing(self.columns), InstantValidity.of(commit.now)
         added: list[FileRanges] = []
-        for file in run_index_files(FilesToIndex(commit.context.storage.spec(), files, self.schema, asked, validity)):
+        history = load_column_history(commit.context, commit.now, read_commit)
+        ids = None if history is None else history.ids
+        for file in run_index_files(FilesToIndex(commit.context.storage.spec(), files, self.schema, asked, validity, ids)):
             there = stored.get((file.partition, file.name), {})
             every[file.partition, file.name] = dict(file.indexed.ranges)
             fresh = tuple((column, range_) for column, range_ in file.indexed.ranges if column not in there)

@@ -316,9 +316,9 @@ class BuiltFrom:
     def look(self, indexing: FileIndexing, *, logs: bool) -> tuple[FoundFile, ...]:
         """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
         if indexing not in self._found:
-            files, spec = self.files(logs=logs), self.table.storage.spec()
+            files, spec, ids = self.files(logs=logs), self.table.storage.spec(), self.snapshot.ids
             tasks = [
-                FilesToIndex(spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity)
+                FilesToIndex(spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity, ids)
                 for start in range(0, len(files), FILES_PER_TASK)
             ]
             self._found[indexing] = tuple(f for part in self.engine.map(run_index_files, tasks) for f in part)

@@ -141,7 +141,8 @@ def _ranges_inside(table: CheckedTable, columns: Sequence[str]) -> dict[str, lis
     leave those out that a file from before a column was added stands for.
     """
     asked = FileIndexing(tuple(columns))
-    task = FilesToIndex(table.context.storage.spec(), tuple(table.files), table.schema, asked, table.validity)
+    ids = table.snapshot.ids
+    task = FilesToIndex(table.context.storage.spec(), tuple(table.files), table.schema, asked, table.validity, ids)
     result: dict[str, list[Mapping[str, ColumnRange]]] = {}
     for file in run_index_files(task) if columns else ():
         bounds = {name: ColumnRange(range_.min, range_.max) for name, range_ in file.indexed.ranges if range_.min is not None}
