@@ -176,7 +176,12 @@ def _find(columns: Sequence[Column], name: str, path: str) -> Column:
 
 def _find_path(columns: Sequence[Column], path: str) -> Column:
     found: list[Column] = []
-    _edited(columns, path, lambda siblings, name: (found.append(_find(siblings, name, path)), siblings)[1])
+
+    def look(siblings: tuple[Column, ...], name: str) -> tuple[Column, ...]:
+        found.append(_find(siblings, name, path))
+        return siblings
+
+    _edited(columns, path, look)
     return found[0]
 
 
