@@ -22,6 +22,9 @@ _.amplification
 _.to_polars
 _.to_spark
 _.forget_memory
+_.alter
+_.rename
+_.reorder
 
 # Called by Spark, by notebooks and by Python: their protocols.
 _.signum
