@@ -11,7 +11,7 @@ help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
 	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
-	@echo 'make test          every test, in one run'
+	@echo 'make test          every test but the wide combinations, in one run'
 	@echo 'make test-wide     the same with every combination and more seeds: an hour or two'
 	@echo 'make test-lowest   the unit tests on the lowest versions that pyproject.toml allows'
 	@echo 'make test-python VERSION=3.13   the unit tests on another Python'

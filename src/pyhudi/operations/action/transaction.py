@@ -52,7 +52,7 @@ from pyhudi.storage.markers import Markers
 from pyhudi.table.column_history import ColumnHistory, WrittenColumns, drop_older_histories, load_column_history, store_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
-from pyhudi.table.snapshot import load_archived_commits, load_rollback_targets, load_schema, read_commit
+from pyhudi.table.snapshot import Snapshot, load_archived_commits, load_rollback_targets, load_schema, read_commit
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
@@ -147,6 +147,10 @@ class Transaction:
                 heartbeat.stop(delete=isinstance(error, TableState))
             raise
         return cls(context, settings, time, action, heartbeat, timeline)
+
+    def planned_on(self, snapshot: Snapshot) -> None:
+        """Remember, of the state on which this was planned, whether columns had ids there."""
+        self.without_ids = snapshot.timeline if snapshot.history is None else None
 
     def start(self, content: bytes = b"") -> None:
         """Write the inflight file; data files may follow."""

@@ -83,7 +83,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
     transaction = Transaction.begin(context, action, settings.commit)
     with taken_back_on_error(transaction):
         snapshot = load_snapshot(context, timeline=transaction.begun_on)
-        transaction.without_ids = snapshot.timeline if snapshot.history is None else None
+        transaction.planned_on(snapshot)
         planned = _planned(snapshot, change, transaction.instant_time)
         transaction.columns = planned.written
         inflight = CommitMetadata(operation_type=Operation.ALTER_SCHEMA.value)

@@ -55,7 +55,7 @@ def _delete_partitions(
     )
     with taken_back_on_error(transaction):
         snapshot = load_snapshot(context, timeline=transaction.begun_on)
-        transaction.without_ids = snapshot.timeline if snapshot.history is None else None
+        transaction.planned_on(snapshot)
         there = snapshot.listing.partitions()
         replaced = live_file_ids(snapshot, [path for path in there if any(form.fullmatch(path) for form in forms)])
         groups = groups_of(replaced)

@@ -222,7 +222,7 @@ class _Write:
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
             with outdated_where_files_are_gone(snapshot):
                 transaction.columns = self._columns_after(snapshot, transaction)
-                transaction.without_ids = snapshot.timeline if snapshot.history is None else None
+                transaction.planned_on(snapshot)
                 ids = None if transaction.columns is None else transaction.columns.ids
                 spec = writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction, ids=ids)
                 attempt = Attempt(
