@@ -52,7 +52,7 @@ types: .venv/.done
 	$(PY) -m mypy
 
 unit: .venv/.done
-	$(PY) -m pytest -n auto -m 'not spark and not interop and not slow' tests
+	$(PY) -m pytest -n auto -m 'not slow' tests/unit tests/conformance tests/test_*.py
 
 test-lowest: .venv/.done
 	scripts/setup.sh lowest

@@ -24,6 +24,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests.needs import WIDE
+from tests.slow import SLOW_FOLDERS, name_of, slow_tests
 
 # The workers of a run and what the tests start hash texts alike, so that sets have the same order in every run; others by hand:
 # PYTHONHASHSEED=random.
@@ -41,34 +42,6 @@ if _PROFILE == "same":
     patch.object(providers, "_get_local_constants", Constants).start()
 
 _TESTS = Path(__file__).resolve().parent
-_SLOW_FOLDERS = {"simulation", "model", "checker", "servers", "attack"}
-# Each takes more than 7 processor seconds, most of them 10 to 40.
-_SLOW_MODULES = {
-    "test_golden_reads.py",
-    "unit/engines/test_log_scan_memory.py",
-    "unit/engines/test_memory.py",
-    "unit/engines/test_write_indexes.py",
-    "unit/execute/test_compact.py",
-    "unit/operations/test_background.py",
-    "unit/operations/test_changed_types.py",
-    "unit/operations/test_changes.py",
-    "unit/operations/test_float_filters.py",
-    "unit/operations/test_index.py",
-    "unit/operations/test_metadata.py",
-    "unit/operations/test_overwrite.py",
-    "unit/operations/test_partial_updates.py",
-    "unit/operations/test_payloads.py",
-    "unit/operations/test_required_parts.py",
-    "unit/operations/test_resizing.py",
-    "unit/operations/test_savepoint.py",
-    "unit/operations/test_skipping.py",
-    "unit/operations/test_trees.py",
-    "unit/operations/test_upgrade.py",
-    "unit/operations/test_upgrade_9.py",
-    "unit/operations/test_validate_indexes.py",
-    "unit/operations/test_writing_version_9.py",
-    "unit/test_gate.py",
-}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -84,16 +57,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """A test in spark/, interop/ or servers/ carries the marker of its folder.  Those of spark/ and interop/ come last, so that
     quick failures show first.
 
-    Simulations and models run for minutes, servers start for S3 and for locks, and some modules go through many whole tables:
-    `make check` leaves them to `make test`.
+    Simulations and models run for minutes, servers start for S3 and for locks, and some tests go through many whole tables
+    (tests/slow.py says which): `make check` leaves them to `make test`.
     """
+    slow = slow_tests()
     ranks = {}
     for item in items:
         module = item.path.relative_to(_TESTS).as_posix() if item.path.is_relative_to(_TESTS) else ""
         folder = module.split("/")[0]
         if folder in {"spark", "interop", "servers"}:
             item.add_marker(folder)
-        if folder in _SLOW_FOLDERS or module in _SLOW_MODULES or "s3_endpoint" in getattr(item, "fixturenames", ()):
+        if folder in SLOW_FOLDERS or name_of(item.nodeid) in slow or "s3_endpoint" in getattr(item, "fixturenames", ()):
             item.add_marker("slow")
         ranks[item] = 2 if item.get_closest_marker("interop") else 1 if item.get_closest_marker("spark") else 0
     items.sort(key=lambda item: ranks[item])

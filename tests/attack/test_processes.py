@@ -15,8 +15,6 @@ from tests.checker.kept import excused
 from tests.checker.quick import quickly
 from tests.needs import WIDE
 
-pytestmark = pytest.mark.slow
-
 
 def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
     assert killed(tmp_path, 1, writers=2, turns=2) == []

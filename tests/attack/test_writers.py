@@ -11,7 +11,6 @@ from benchmarks.writers.judge import Figures, Told, judge
 from benchmarks.writers.run import Plan, run
 
 
-@pytest.mark.slow
 def test_three_processes_count_and_nothing_is_lost(tmp_path: Path) -> None:
     outcome = run(Plan({"pyhudi": 3}, 6, "mor", "overlapping"), tmp_path, timeout_s=3_600)
     assert outcome.wrong == ()

@@ -83,7 +83,6 @@ def test_carrying_out_while_inserts_go_on() -> None:
     assert killed_everywhere(world, execute, goes_on) >= 6
 
 
-@pytest.mark.slow
 def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
     world = grown("cow")
     context, storage = world.copy().context()
@@ -94,7 +93,6 @@ def test_the_end_of_a_dead_attempt_dies_as_well() -> None:
     assert killed_everywhere(dead, cluster, goes_on) >= 8
 
 
-@pytest.mark.slow
 def test_dropping_a_plan_that_a_dead_executor_had_begun() -> None:
     world = grown("cow")
     context, storage = world.copy().context()

@@ -78,7 +78,6 @@ def goes_on(run: World) -> None:
     every_file_counts(run)
 
 
-@pytest.mark.slow
 def test_compaction() -> None:
     assert killed_everywhere(grown(), compact, goes_on) >= 10
 
@@ -90,7 +89,6 @@ def test_scheduling_alone() -> None:
     assert killed_everywhere(grown(), schedule, goes_on) >= 1
 
 
-@pytest.mark.slow
 def test_carrying_out_while_writers_go_on() -> None:
     world = grown()
     planned = schedule_compaction(world.table.context, settings(world)).planned
@@ -104,7 +102,6 @@ def test_carrying_out_while_writers_go_on() -> None:
     assert killed_everywhere(world, execute, goes_on) >= 8
 
 
-@pytest.mark.slow
 def test_log_compaction() -> None:
     def check(run: World) -> None:
         assert run.scanned() == run.rows
@@ -118,7 +115,6 @@ def test_log_compaction() -> None:
     assert killed_everywhere(grown(), log_compact, check) >= 10
 
 
-@pytest.mark.slow
 def test_upsert_and_delete() -> None:
     world = grown(2)
     data = pa.table({"id": ["k1", "k2", "k9"], "part": ["b", "a", "b"], "ts": [1 << 50] * 3, "value": [1, 2, 9]})
@@ -149,7 +145,6 @@ def test_upsert_and_delete() -> None:
     assert killed_everywhere(world, delete, either(gone)) >= 8
 
 
-@pytest.mark.slow
 def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
     world = grown()
     context, storage = world.copy().context()
@@ -160,7 +155,6 @@ def test_the_rollback_of_a_dead_compaction_dies_as_well() -> None:
     assert killed_everywhere(dead, compact, goes_on) >= 12
 
 
-@pytest.mark.slow
 def test_rollback_of_a_completed_delta_commit_and_of_a_completed_compaction() -> None:
     world = grown()
     before = dict(world.rows)
@@ -411,7 +405,6 @@ def test_a_write_that_began_before_the_plan_and_ends_after_it_plans_again() -> N
     assert world.scanned() == world.rows
 
 
-@pytest.mark.slow
 def test_a_death_stops_nobody_who_replaces_the_file_groups() -> None:
     def compact(run: World, context: TableContext) -> object:
         return run_compaction(context, ENGINE, settings(run))

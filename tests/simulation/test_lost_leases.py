@@ -222,11 +222,11 @@ SOME = 1 if WIDE else 3
         (restore, "cow", PLAIN, 1),
         (savepoint, "cow", PLAIN, 1),
         (metadata_table, "cow", PLAIN, 1),
-        pytest.param(indexing, "cow", INDEXED, 3 * SOME, marks=pytest.mark.slow),
-        pytest.param(index_rebuilding, "cow", INDEXED, 7 * SOME, marks=pytest.mark.slow),
-        pytest.param(index_dropping, "cow", INDEXED, 3 * SOME, marks=pytest.mark.slow),
-        pytest.param(clean, "cow", INDEXED, 3 * SOME, marks=pytest.mark.slow),
-        pytest.param(rollback, "mor", INDEXED, 7 * SOME, marks=pytest.mark.slow),
+        pytest.param(indexing, "cow", INDEXED, 3 * SOME),
+        pytest.param(index_rebuilding, "cow", INDEXED, 7 * SOME),
+        pytest.param(index_dropping, "cow", INDEXED, 3 * SOME),
+        pytest.param(clean, "cow", INDEXED, 3 * SOME),
+        pytest.param(rollback, "mor", INDEXED, 7 * SOME),
     ],
 )
 def test_suspended_past_the_lease(act: Act, kind: str, options: dict[str, object], every: int) -> None:

@@ -106,7 +106,6 @@ def test_a_resize_that_a_write_went_on_beside() -> None:
     assert killed_everywhere(world, execute, goes_on) >= 7
 
 
-@pytest.mark.slow
 def test_a_write_beside_a_resize() -> None:
     world, _ = pending()
     before, after = dict(world.rows), {**world.rows, **WRITTEN}
@@ -119,7 +118,6 @@ def test_a_write_beside_a_resize() -> None:
     assert killed_everywhere(world, write, check) >= 6
 
 
-@pytest.mark.slow
 def test_a_resize_that_is_dropped() -> None:
     world, planned = pending()
 
@@ -129,7 +127,6 @@ def test_a_resize_that_is_dropped() -> None:
     assert killed_everywhere(world, drop, goes_on) >= 5
 
 
-@pytest.mark.slow
 def test_the_rollback_of_a_write_beside_a_resize() -> None:
     world, _ = pending()
     before = dict(world.rows)

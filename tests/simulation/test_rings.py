@@ -56,7 +56,7 @@ def settled(run: World, after: Rows) -> None:
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("operation", [WriteOperation.UPSERT, pytest.param(WriteOperation.BULK_INSERT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("operation", [WriteOperation.UPSERT, pytest.param(WriteOperation.BULK_INSERT)])
 def test_the_first_write_of_a_partition(operation: WriteOperation) -> None:
     world = World("mor", OPTIONS)
     world.upsert({"k0": 1})

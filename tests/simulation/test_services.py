@@ -24,7 +24,7 @@ OPTIONS = {
     "hoodie.timeline.compaction.batch.size": 2,
     "hoodie.parquet.small.file.limit": 0,
 }
-KINDS = ("cow", pytest.param("mor", marks=pytest.mark.slow))
+KINDS = ("cow", pytest.param("mor"))
 
 
 def clean(world: World, context: TableContext) -> object:

@@ -126,7 +126,6 @@ def _elsewhere(table: Table, scan: Scan) -> list[str]:
     return seen
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table", ["mor"], indirect=True)
 def test_another_process_reads_and_writes_what_arrives(table: Table) -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -221,7 +220,6 @@ def test_a_child_of_fork_that_unwinds_a_write_of_its_parent_takes_nothing_back(
     assert names(table.scan()) == ["a", "b", "c", "d"]
 
 
-@pytest.mark.slow
 def test_a_child_of_fork_is_told_that_its_parents_object_store_is_of_no_use() -> None:
     # Port 1 answers nobody: what counts is that a request was sent.
     options = {"endpoint": "http://127.0.0.1:1", "allow_http": "true", "anonymous": "true", "region": "x", "max_retries": "0"}

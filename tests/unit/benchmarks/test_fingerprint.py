@@ -20,7 +20,6 @@ def test_columns_are_those_of_the_table() -> None:
     assert list(fingerprint.COLUMNS) == SCHEMA.names
 
 
-@pytest.mark.slow
 @given(st.permutations(range(ROWS.num_rows)), st.integers(1, 40))
 def test_neither_order_nor_batches_matter(order: list[int], batch_rows: int) -> None:
     assert fingerprint.of_batches(ROWS.take(order).to_batches(max_chunksize=batch_rows)) == of(ROWS)

@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 
 from pyhudi import Table
 from tests.needs import WIDE
@@ -77,7 +76,6 @@ def measured(work: str, path: Path, by_position: bool) -> tuple[int, int, int]:
     return count, changed, peak
 
 
-@pytest.mark.slow
 def test_a_million_log_records_stay_below_the_budget(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = Table.create(path, name="t", record_key="id", ordering="ts", table_type="mor", options=OPTIONS)

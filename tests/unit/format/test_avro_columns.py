@@ -149,7 +149,6 @@ def comparable(value: Any) -> Any:
     return [comparable(item) for item in value] if isinstance(value, list) else value
 
 
-@pytest.mark.slow
 @settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(tables())
 def test_what_fastavro_writes_is_read_and_written_back(table: tuple[dict[str, Any], list[dict[str, Any]]]) -> None:
@@ -337,7 +336,6 @@ def test_every_truncation_is_an_error() -> None:
             wide().decode_values(pa.array([encoded[2][:end], *encoded[:2]], pa.binary()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 30])
 def test_flipped_bits_give_rows_or_an_error(count: int) -> None:
     encoded = fast(WIDE, wide_rows(count))

@@ -172,7 +172,6 @@ def serve(table: hp.Table, *arguments: str, program: tuple[str, str] = ("-m", "p
     )
 
 
-@pytest.mark.slow
 def test_processes_take_different_plans(served: hp.Table) -> None:
     before = served.scan(["id", "ts"]).to_arrow().sort_by("id")
     plans = {i.request_time for i in served.timeline().pending(Action.COMPACTION, Action.CLUSTERING)}
@@ -191,7 +190,6 @@ def test_processes_take_different_plans(served: hp.Table) -> None:
     assert served.validate().ok
 
 
-@pytest.mark.slow
 def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
     process = serve(served, "--rest", "600", "--no-plan")
     assert process.stdout is not None
@@ -204,7 +202,6 @@ def test_a_signal_ends_a_process_between_plans(served: hp.Table) -> None:
     assert served.scan().count() == 20
 
 
-@pytest.mark.slow
 def test_what_a_killed_process_was_at_is_taken_up_by_the_next(served: hp.Table) -> None:
     process = serve(served, "--once", "--no-plan", program=("-c", DIES))
     _, err = process.communicate(timeout=1200)

@@ -87,7 +87,6 @@ STEP = st.tuples(
 )
 
 
-@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["cow", "mor"]), st.sampled_from(MODES), st.lists(STEP, min_size=3, max_size=7))
 def test_the_changes_lead_to_the_present_state(

@@ -63,7 +63,6 @@ def true(table: Table) -> MetadataTable:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_every_operation_is_mirrored(tmp_path: Path, kind: str) -> None:
     table = create(tmp_path, kind)
@@ -260,7 +259,6 @@ def test_bounds_that_footers_do_not_tell(tmp_path: Path, kind: str) -> None:
     assert table.scan(filter=f"note = '{long}'").count() == 1
 
 
-@pytest.mark.slow
 def test_services_of_the_metadata_table(tmp_path: Path) -> None:
     options = {
         "hoodie.clean.commits.retained": 2,
@@ -292,7 +290,6 @@ def test_services_of_the_metadata_table(tmp_path: Path) -> None:
     true(table)
 
 
-@pytest.mark.slow
 def test_two_writers_at_once(tmp_path: Path) -> None:
     options = {
         "hoodie.write.concurrency.mode": "optimistic_concurrency_control",

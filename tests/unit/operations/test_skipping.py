@@ -74,7 +74,6 @@ def filters(rows: pa.Table) -> st.SearchStrategy[Expr]:
     return st.recursive(leaves(rows), grow, max_leaves=5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_METADATA)
 @settings(
     max_examples=20 if WIDE else 6,
@@ -93,7 +92,6 @@ def test_no_filter_loses_a_row(name: str, tables: dict[str, Table], data: st.Dat
     assert_same_rows(found, optimized.filter(to_arrow(condition, rows.schema)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_METADATA)
 def test_the_past_is_not_pruned_by_the_present(name: str, tables: dict[str, Table]) -> None:
     table = tables[name]
@@ -242,7 +240,6 @@ def ours(rows: list[dict[str, Any]], ts: int) -> pa.Table:
     return pa.Table.from_pylist(full, OURS)
 
 
-@pytest.mark.slow
 @settings(
     max_examples=12 if WIDE else 5,
     deadline=None,

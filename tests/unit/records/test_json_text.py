@@ -51,7 +51,6 @@ def meant(value: dict[str, Any] | None) -> Any:
     }
 
 
-@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.none() | VALUES, max_size=6), st.integers(0, 3))
 def test_it_reads_back(values: list[dict[str, Any] | None], skip: int) -> None:

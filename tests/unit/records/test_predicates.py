@@ -312,7 +312,6 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
     return pa.record_batch({name: column(name) for name in VALUES})
 
 
-@pytest.mark.slow
 @settings(max_examples=400)
 @given(EXPRS, BATCHES)
 def test_filters_mean_the_same_on_rows_values_and_ranges(expr: Expr, rows: list[dict[str, Any]]) -> None:

@@ -32,7 +32,6 @@ def range_column(ranges: list[ColumnRange], kind: pa.DataType) -> RangeColumn:
     )
 
 
-@pytest.mark.slow
 @given(EXPRS, st.lists(BATCHES, min_size=1, max_size=5), st.data())
 def test_many_files_at_once_are_as_one_by_one(expr: Expr, files: list[list[dict[str, Any]]], data: st.DataObject) -> None:
     bound = bind(expr, SCHEMA)

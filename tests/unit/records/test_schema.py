@@ -70,7 +70,6 @@ def test_the_schema_text_of_a_real_table_is_reproduced(table: str) -> None:
         assert arrow_to_avro(schema, name.split("/")[0]) == text
 
 
-@pytest.mark.slow
 @given(SCHEMAS)
 def test_every_schema_comes_back_and_is_valid_avro(schema: pa.Schema) -> None:
     text = arrow_to_avro(schema, "t")
@@ -80,7 +79,6 @@ def test_every_schema_comes_back_and_is_valid_avro(schema: pa.Schema) -> None:
         fastavro.parse_schema(json.loads(text))
 
 
-@pytest.mark.slow
 @given(SCHEMAS, SCHEMAS)
 def test_a_changed_schema_keeps_valid_avro(before: pa.Schema, after: pa.Schema) -> None:
     text = arrow_to_avro(after, "t", arrow_to_avro(before, "t"))
@@ -175,7 +173,6 @@ def test_text_that_is_no_schema_is_corrupt(text: str) -> None:
         avro_to_arrow(text)
 
 
-@pytest.mark.slow
 @given(SCHEMAS, st.data())
 def test_a_damaged_schema_text_gives_a_schema_or_one_of_two_errors(schema: pa.Schema, data: st.DataObject) -> None:
     text = arrow_to_avro(schema, "t")
@@ -575,7 +572,6 @@ def test_what_may_not_be_null_is_checked() -> None:
     assert conform(pa.record_batch({"l": pa.array([[None], [1]]).slice(1)}), items).to_pylist() == [{"l": [1]}]
 
 
-@pytest.mark.slow
 @given(SCHEMAS, SCHEMAS)
 def test_what_evolves_also_conforms(table: pa.Schema, incoming: pa.Schema) -> None:
     try:

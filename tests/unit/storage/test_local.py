@@ -323,7 +323,6 @@ def _increment(path: str, rounds: int) -> None:
                 break
 
 
-@pytest.mark.slow
 def test_put_if_matches_holds_among_processes(tmp_path: Path) -> None:
     open_storage(tmp_path).put("n", b"0")
     context = multiprocessing.get_context("spawn")
@@ -336,7 +335,6 @@ def test_put_if_matches_holds_among_processes(tmp_path: Path) -> None:
     assert open_storage(tmp_path).read("n") == b"150"
 
 
-@pytest.mark.slow
 def test_a_process_killed_while_it_replaces_does_not_block_the_next(tmp_path: Path) -> None:
     script = (
         "import os, signal, sys\n"

@@ -136,7 +136,6 @@ RECORDS = st.builds(lambda b, d, t: record(*b, deleted=d, tight=t), BOUNDS, st.b
 STATS = st.dictionaries(st.sampled_from(KEYS), RECORDS, max_size=3)
 
 
-@pytest.mark.slow
 @given(STATS, st.lists(STATS | st.lists(st.sampled_from(KEYS), max_size=2), max_size=4))
 def test_column_ranges(base: dict[str, ColumnStats], layers: list[Any]) -> None:
     merged = dict(base)
