@@ -43,7 +43,7 @@ from pyhudi.operations.metadata.settings import METADATA_TABLE
 from pyhudi.operations.services.archive import ArchiveSettings
 from pyhudi.operations.services.clean import CleanSettings, preview_clean
 from pyhudi.operations.services.compact import CompactSettings
-from pyhudi.operations.services.resizing import leaves_buckets
+from pyhudi.operations.services.resizing import leaves_nodes
 from pyhudi.operations.services.settings import COMPACT_INLINE
 from pyhudi.options import Options, parse_options
 from pyhudi.plan.archival import MAX_COMMITS, MIN_COMMITS, reason_not_to_archive
@@ -342,7 +342,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
         lost = False
         with suppress(HudiError):
             # A plan that cannot be read is told of by the state.
-            lost = instant.action is Action.CLUSTERING and leaves_buckets(context, instant)
+            lost = instant.action is Action.CLUSTERING and leaves_nodes(context, instant)
         if lost:
             finding = (
                 f"clustering {instant.request_time} would take records out of the file groups of their buckets, where no write "

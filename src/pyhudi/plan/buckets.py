@@ -30,6 +30,9 @@ from pyhudi.table.slices import FileSlice
 MAX_BUCKETS = 99_999_999
 """As many as eight digits can number."""
 
+_FEW_BUCKETS = 100_000
+"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with so few."""
+
 
 BUCKET_ENGINE = Option(
     "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
@@ -152,6 +155,12 @@ def shared_file_id(partition: str, bucket: int, replaced: Collection[tuple[str, 
     """
     names = (format_shared_file_id(bucket, index) for index in itertools.count())
     return next(file_id for file_id in names if (partition, file_id) not in replaced)
+
+
+def are_buckets(file_ids: Iterable[str]) -> bool:
+    """Whether file groups are buckets, as far as file ids tell: all of them begin with the number of one.  False for none."""
+    numbers = [parse_bucket(file_id) for file_id in file_ids]
+    return bool(numbers) and all(number is not None and number < _FEW_BUCKETS for number in numbers)
 
 
 def in_buckets(file_id: str, numbers: Collection[int]) -> bool:

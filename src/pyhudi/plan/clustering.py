@@ -5,7 +5,7 @@
     3. grouping       by size as Hudi does it; with sort columns, slices whose ranges of them overlap first; or those slices
                       alone; or neighbours by record key range or by commit time; or in random order; or each slice by itself
     4. groups         closed when the next slice would exceed the group's byte cap; their number is capped too
-    5. output         as many file groups as the target size calls for
+    5. output         as many file groups as the target size calls for; of buckets, one for each
 
 When a clustering follows commits by itself is here too: by the number of writes since the last one.
 
@@ -18,11 +18,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from hashlib import md5
 from typing import Annotated, Any
 
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.format.names import parse_bucket
+from pyhudi.plan.buckets import are_buckets
 from pyhudi.plan.resizing import NodeChange
 from pyhudi.settings import Option
 from pyhudi.table.slices import FileSlice
@@ -158,12 +161,17 @@ class SliceRange:
 
 @dataclass(frozen=True, slots=True)
 class ClusterGroup:
-    """Slices of one partition that are rewritten together.  change: what becomes of their nodes, in a resize of its ring."""
+    """Slices of one partition that are rewritten together.
+
+    change: what becomes of their nodes, in a resize of its ring.  bounds: smallest and largest number of each sort column over
+    all slices, of those columns and groups of which both are known.
+    """
 
     partition: str
     slices: tuple[FileSlice, ...]
     output_count: int
     change: NodeChange | None = None
+    bounds: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -231,11 +239,33 @@ def plan_groups(
         for run in _runs(candidates[partition], ranges, settings):
             in_partition.extend(_closed_groups(partition, run, settings))
         groups.extend(in_partition[: settings.max_group_count])
-    return tuple(groups[: settings.max_group_count])
+    return tuple(replace(group, bounds=_bounds(group, ranges, settings)) for group in groups[: settings.max_group_count])
+
+
+def stay_in_buckets(groups: Iterable[ClusterGroup], *, known: bool) -> bool:
+    """Whether the file groups of a plan are buckets, out of which no record may be taken.  known: the caller says so.
+
+    Where nobody does, file ids tell.  Raises TableState for a table that is called bucketed and has a file group that is none.
+    """
+    slices = [slice_ for group in groups for slice_ in group.slices]
+    stray = next((slice_ for slice_ in slices if parse_bucket(slice_.file_id) is None), None)
+    if known and stray is not None:
+        raise TableState(
+            f"file group {stray.file_id} in {stray.partition or 'the table'} was not written with a bucket index: its id names "
+            "no bucket"
+        )
+    return known or are_buckets(slice_.file_id for slice_ in slices)
+
+
+def bucket_by_bucket(groups: Iterable[ClusterGroup]) -> tuple[ClusterGroup, ...]:
+    """The groups of a plan over buckets as they are rewritten: each slice by itself."""
+    return tuple(ClusterGroup(group.partition, (slice_,), 1) for group in groups for slice_ in group.slices)
 
 
 def group_metrics(group: ClusterGroup, settings: ClusteringRules) -> dict[str, float]:
-    """The metrics that a plan records for a group: megabytes read and written, log files and their bytes."""
+    """The metrics that a plan records for a group: megabytes read and written, log files and their bytes, and bounds of sort
+    columns as `MIN_<column>` and `MAX_<column>`, for who looks into plans: nothing goes by them.
+    """
     read_mb = sum(file.size_bytes for s in group.slices for file in (*((s.base,) if s.base else ()), *s.logs)) >> 20
     write_mb = sum(_base_bytes(s, settings) for s in group.slices) >> 20
     return {
@@ -244,7 +274,20 @@ def group_metrics(group: ClusterGroup, settings: ClusteringRules) -> dict[str, f
         "TOTAL_IO_READ_MB": float(read_mb),
         "TOTAL_IO_WRITE_MB": float(write_mb),
         "TOTAL_IO_MB": float(read_mb + write_mb),
+        **{f"{word}_{name}": bound for name, *both in group.bounds for word, bound in zip(("MIN", "MAX"), both, strict=True)},
     }
+
+
+def _bounds(
+    group: ClusterGroup, ranges: Mapping[tuple[str, str], SliceRange], settings: ClusteringRules
+) -> tuple[tuple[str, float, float], ...]:
+    found: list[tuple[str, float, float]] = []
+    known = [_range_of(slice_, ranges).columns for slice_ in group.slices]
+    for index, name in enumerate(settings.sort_columns):
+        column = [bounds for columns in known if index < len(columns) and (bounds := columns[index]) is not None]
+        if len(column) == len(known) and all(isinstance(bound, (int, float, Decimal)) for both in column for bound in both):
+            found.append((name, float(min(low for low, _ in column)), float(max(high for _, high in column))))
+    return tuple(found)
 
 
 def _runs(

@@ -91,8 +91,42 @@ def test_buckets_know_no_keys(uri: str) -> None:
     table = create(uri, **BUCKET)
     with pytest.raises(Unsupported, match="looks no keys up"):
         table.insert(rows(1), options={"hoodie.datasource.insert.dup.policy": "drop"})
-    with pytest.raises(Unsupported, match="buckets"):
-        table.cluster()
+
+
+@pytest.mark.parametrize("said", [True, False])
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_clustering_leaves_records_in_their_buckets(uri: str, table_type: str, said: bool) -> None:
+    """Also where nobody says that the table is bucketed, and through one planned by somebody who puts buckets together."""
+    table = create(uri, table_type, **BUCKET)
+    table.bulk_insert(rows(*range(8)))
+    table.upsert(rows(2, 5, ts=2))
+    order = {"hoodie.clustering.plan.strategy.sort.columns": "ts"}
+    clustering = hp.Table(uri, options={**order, **(BUCKET if said else {})})
+    planned = clustering.schedule_clustering()
+    with pytest.raises(TableState, match="pending clustering"):
+        table.upsert(rows(2, ts=3))
+    assert planned.instant is not None
+    done = clustering.cluster(planned.instant)
+    assert (done.file_groups_read, done.file_groups_written, done.rows) == (2, 2, 8)
+    slices = table.inspect.file_slices().to_pylist()
+    assert sorted(row["file_id"][:9] for row in slices) == ["00000000-", "00000001-"]
+    table.upsert(rows(*range(4), ts=3))
+    table.delete(["k7"])
+    found = table.scan(["id", "ts"]).to_arrow().sort_by("id").to_pylist()
+    assert [(row["id"], row["ts"]) for row in found] == [
+        ("k0", 3), ("k1", 3), ("k2", 3), ("k3", 3), ("k4", 1), ("k5", 2), ("k6", 1)
+    ]  # fmt: skip
+    assert table.scan(["id"], filter="id = 'k3'").to_arrow()["id"].to_pylist() == ["k3"]
+    assert table.validate().ok
+
+
+def test_a_table_that_is_called_bucketed_and_is_not_is_not_clustered(uri: str) -> None:
+    table = create(uri)
+    table.bulk_insert(rows(*range(8)))
+    if not table.inspect.file_slices()["file_id"][0].as_py()[:8].isdigit():
+        with pytest.raises(TableState, match="names no bucket"):
+            table.cluster(options=BUCKET)
+    assert not table.timeline().pending()
 
 
 def test_a_filter_on_the_key_reads_one_bucket_of_a_partition(uri: str) -> None:

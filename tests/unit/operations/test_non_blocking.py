@@ -308,11 +308,13 @@ def test_tables_that_are_refused(kind: str, made_with: dict[str, object], error:
     assert len(world.table.timeline().instants) == 1
 
 
-def test_clustering_is_refused_as_it_is_planned(world: World) -> None:
-    world.table.upsert(rows(1, k0=1))
-    with pytest.raises(Unsupported, match="BUCKET"):
-        world.table.schedule_clustering()
-    assert not world.table.timeline().pending()
+def test_clustering_keeps_buckets_and_writers_go_on(world: World) -> None:
+    world.table.upsert(rows(1, **{f"k{number}": number for number in range(6)}))
+    planned = world.table.cluster()
+    assert planned.rows == 6 and planned.file_groups_read == planned.file_groups_written
+    world.table.upsert(rows(2, k0=7, k9=9))
+    assert world.scanned() == {"k0": 7, "k1": 1, "k2": 2, "k3": 3, "k4": 4, "k5": 5, "k9": 9}
+    assert world.table.validate().ok
 
 
 def test_another_number_of_buckets_is_found_out_in_logs_too(world: World) -> None:

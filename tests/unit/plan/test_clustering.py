@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -133,6 +134,18 @@ def test_metrics_count_logs_and_megabytes() -> None:
         "TOTAL_IO_WRITE_MB": 150.0,
         "TOTAL_IO_MB": 300.0,
     }
+
+
+def test_metrics_tell_the_bounds_of_sort_columns_where_they_are_known_and_numbers() -> None:
+    slices = [piece("a", 100), piece("b", 50)]
+    ranges = {
+        ("p", "a"): SliceRange(((1, 10), ("x", "y"), None)),
+        ("p", "b"): SliceRange(((Decimal("-2.5"), 4), ("x", "z"), (1, 2))),
+    }
+    settings = replace(SETTINGS, sort_columns=("n", "text", "half"), grouping="size")
+    (group,) = plan_groups({"p": slices}, ranges, settings)
+    told = {name: value for name, value in group_metrics(group, settings).items() if name.startswith("M")}
+    assert told == {"MIN_n": -2.5, "MAX_n": 10.0}
 
 
 @pytest.mark.parametrize("bad", [{"grouping": "best"}, {"layout": "SPIRAL"}, {"filter_mode": "SOME"}, {"grouping": "overlap"}])

@@ -1,5 +1,6 @@
 """Clustering: rewrite file groups in a better order and size, or into other nodes of rings (resizing.py).  Planning and
-execution are two steps that two processes may take.
+execution are two steps that two processes may take.  What stands in a bucket of the simple bucket index stays in it: each such
+file group is rewritten by itself, into one whose file id names the same bucket, whoever planned it.
 
     schedule   lock: choose partitions, slices and groups; `<t>.clustering.requested` holds the plan
     execute    `<t>.clustering.inflight` (one executor); one task a group; lock: did anybody write to the groups meanwhile? then
@@ -28,7 +29,7 @@ from pyhudi.format.actions.commit import Operation
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action, Instant
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import WriteToken
+from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.claim import drop_plan, settle_plan
 from pyhudi.operations.action.gate import check_writable
@@ -61,10 +62,12 @@ from pyhudi.plan.clustering import (
     ClusteringDue,
     ClusteringRules,
     SliceRange,
+    bucket_by_bucket,
     choose_partitions,
     clustering_due,
     eligible_slices,
     plan_groups,
+    stay_in_buckets,
 )
 from pyhudi.plan.resizing import ResizeRules
 from pyhudi.records.columns import field_at
@@ -101,8 +104,8 @@ _ASYNC_COMMITS = Option(
 class ClusterSettings:
     """What a clustering needs beside its plan.
 
-    bucketed: the table is bucketed by the options.  resize: how its rings change, under CONSISTENT_HASHING.  hash_fields: by
-    which rows go to nodes of rings, as of `RingSettings`.
+    bucketed: the table is bucketed by number, as the options say; without them its file ids tell.  resize: how its rings change,
+    under CONSISTENT_HASHING.  hash_fields: by which rows go to nodes of rings, as of `RingSettings`.
     """
 
     plan: ClusteringRules
@@ -111,7 +114,7 @@ class ClusterSettings:
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
     metadata: MetadataSettings
     max_commits: Annotated[int, INLINE, _INLINE_COMMITS, _ASYNC_COMMITS]
-    bucketed: Annotated[bool, INDEX_TYPE] = False
+    bucketed: Annotated[bool, INDEX_TYPE, BUCKET_ENGINE] = False
     resize: Annotated[ResizeRules | None, INDEX_TYPE, BUCKET_ENGINE] = None
     hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
 
@@ -141,7 +144,7 @@ class ClusterSettings:
                 FileSettings.of(options), max_file_size_bytes=_file_limit(options, plan.target_file_bytes, resizes=resizes)
             ),
             max_commits=options.integer(_INLINE_COMMITS if options.flag(INLINE) else _ASYNC_COMMITS),
-            bucketed=options.word(INDEX_TYPE) == "BUCKET",
+            bucketed=options.word(INDEX_TYPE) == "BUCKET" and not resizes,
             resize=ResizeRules.of(options) if resizes else None,
         )
 
@@ -188,7 +191,8 @@ def schedule_clustering(
 
     Clusterings that nobody will carry out are dropped before.
     if_due: only when enough writes completed since the last one was planned.
-    Raises Unsupported when the options say that the table is bucketed: its records would leave the groups that their keys name.
+    Raises InvalidRequest for a table with rings when the options do not say so, and TableState for one that the options call
+    bucketed and whose file ids name no buckets.
     """
     action = Clustering(context, engine, options)
     planned = schedule(action, if_due=if_due)
@@ -253,7 +257,7 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
         if self.options.resize is None:
-            self._refuse_buckets()
+            self._refuse_rings()
         if if_due:
             due = due_now(self.context, self.context.timeline.load(), self.options)
             if not due.due:
@@ -264,10 +268,8 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
             rollback_failed_writes(self.context, self.commit)
         return None
 
-    def _refuse_buckets(self) -> None:
+    def _refuse_rings(self) -> None:
         """Raises what forbids a clustering that is no resize.  The table tells of rings by itself, whatever the options name."""
-        if self.options.bucketed:
-            raise Unsupported(f"clustering takes records out of the file groups of their buckets ({INDEX_TYPE}=BUCKET)")
         if partitions_with_rings(self.context):
             raise InvalidRequest(
                 f"{self.context.storage.uri} has rings (consistent hashing), and clustering it is resizing these: say how it is "
@@ -299,8 +301,10 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
         rings = rings_after(snapshot, work, request_time)
         for ring in rings.values():
             store_ring(context, ring)
-        spec = _writer_spec(context, snapshot, request_time, self.options, resizes=bool(rings))
-        tasks = _tasks(context, spec, timeline, work, self.options)
+        by_bucket = not rings and stay_in_buckets(work.groups, known=self.options.bucketed)
+        # A node or a bucket is one file, whatever its size.
+        spec = _writer_spec(context, snapshot, request_time, self.options, whole=bool(rings) or by_bucket)
+        tasks = _tasks(context, spec, timeline, work, self.options, by_bucket=by_bucket)
         replaced: dict[str, list[str]] = {}
         for group in work.groups:
             replaced.setdefault(group.partition, []).extend(s.file_id for s in group.slices)
@@ -397,15 +401,16 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
         tasks = [RangeTask(context.storage.spec(), s, schema, columns) for s in slices]
         found_ranges = engine.map(run_range, tasks)
         ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
-    return plan_groups(candidates, ranges, settings)
+    groups = plan_groups(candidates, ranges, settings)
+    by_bucket = stay_in_buckets(groups, known=options.bucketed)
+    return tuple(replace(group, output_count=len(group.slices)) for group in groups) if by_bucket else groups
 
 
 def _writer_spec(
-    context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings, *, resizes: bool
+    context: TableContext, snapshot: Snapshot, request_time: str, options: ClusterSettings, *, whole: bool
 ) -> WriterSpec:
     config = context.config
-    # A node is one file, whatever its size.
-    files = replace(options.files, max_file_size_bytes=_UNLIMITED_BYTES) if resizes else options.files
+    files = replace(options.files, max_file_size_bytes=_UNLIMITED_BYTES) if whole else options.files
     assert snapshot.schema is not None, "whoever carries plans out has looked"
     schema = snapshot.schema.arrow
     return WriterSpec(
@@ -423,7 +428,13 @@ def _writer_spec(
 
 
 def _tasks(
-    context: TableContext, spec: WriterSpec, timeline: Timeline, work: ClusteringWork, options: ClusterSettings
+    context: TableContext,
+    spec: WriterSpec,
+    timeline: Timeline,
+    work: ClusteringWork,
+    options: ClusterSettings,
+    *,
+    by_bucket: bool,
 ) -> list[ClusterTask]:
     validity = InstantValidity.of(timeline)
     # The file ids of a resize are those of its plan: attempts differ by their write tokens alone.
@@ -433,18 +444,21 @@ def _tasks(
             spec=spec,
             partition=group.partition,
             slices=group.slices,
-            output_prefixes=_output_prefixes(context, group),
+            output_prefixes=_output_prefixes(context, group, by_bucket=by_bucket),
             sort_columns=work.order,
             layout=work.layout,
             validity=validity,
             token=WriteToken(number, 0 if group.change is None else attempt, number),
             memory_budget_bytes=options.memory_budget_bytes,
         )
-        for number, group in enumerate(work.groups)
+        for number, group in enumerate(bucket_by_bucket(work.groups) if by_bucket else work.groups)
     ]
 
 
-def _output_prefixes(context: TableContext, group: ClusterGroup) -> tuple[str, ...]:
+def _output_prefixes(context: TableContext, group: ClusterGroup, *, by_bucket: bool) -> tuple[str, ...]:
+    if by_bucket:
+        numbers = (parse_bucket(slice_.file_id) for slice_ in group.slices)
+        return tuple(format_bucket_prefix(number, context.env.uuid4()) for number in numbers if number is not None)
     if group.change is None:
         return tuple(context.env.uuid4() for _ in range(group.output_count))
     return tuple(node.prefix for node in group.change.coming if node.prefix is not None)

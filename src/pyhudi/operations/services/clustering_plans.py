@@ -107,9 +107,11 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
     written = load_written_sizes(context.timeline, timeline, logs)
     for document in plan.input_groups or ():
         slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
-        if slices:
-            change = _change_of(document)
-            groups.append(ClusterGroup(slices[0].partition, slices, document.num_output_file_groups or 1, change))
+        # A file group lies in one partition, whatever a strategy of somebody's own puts together.
+        for partition in dict.fromkeys(slice_.partition for slice_ in slices):
+            own = tuple(slice_ for slice_ in slices if slice_.partition == partition)
+            outputs = -(-(document.num_output_file_groups or 1) * len(own) // len(slices))
+            groups.append(ClusterGroup(partition, own, outputs, _change_of(document)))
     return ClusteringWork(tuple(groups), columns, parameters.get(LAYOUT.key, "LINEAR").upper())
 
 

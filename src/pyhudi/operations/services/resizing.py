@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 
 from pyhudi.errors import TableState
 from pyhudi.format.instants import Action, Instant
-from pyhudi.format.names import parse_bucket
 from pyhudi.format.rings import Ring
 from pyhudi.operations.action.claim import PlanOvertaken
 from pyhudi.operations.action.outcome import NotDue
@@ -27,9 +26,6 @@ from pyhudi.plan.rings import RingLayout, check_groups
 from pyhudi.table.context import TableContext
 from pyhudi.table.rings import check_seen, load_ring, partitions_with_rings, prefixes_of
 from pyhudi.table.snapshot import Snapshot
-
-_FEW_BUCKETS = 100_000
-"""More buckets than a partition has.  One UUID in forty begins with eight digits by chance, one in forty thousand with so few."""
 
 
 def reason_not_to_resize(snapshot: Snapshot) -> NotDue | None:
@@ -96,15 +92,12 @@ def check_is_resize(context: TableContext, ringed: Iterable[str], work: Clusteri
         )
 
 
-def leaves_buckets(context: TableContext, instant: Instant) -> bool:
-    """Whether a pending clustering would take rows out of the file groups that their keys name: it is no resize, and its file
-    groups are nodes of rings, or all of them begin with the number of a bucket, as those of the simple index do.
+def leaves_nodes(context: TableContext, instant: Instant) -> bool:
+    """Whether a pending clustering would take rows out of the nodes of rings that their keys name: it is no resize.
 
     Nobody should carry it out, and writes to these file groups wait for it.
     """
     groups = touched_groups(context, instant)
-    plain = {(p, file_id) for p, file_id in groups if p not in load_node_changes(context, instant.request_time)}
+    changes = load_node_changes(context, instant.request_time)
     ringed = partitions_with_rings(context)
-    numbers = [parse_bucket(file_id) for _, file_id in plain]
-    numbered = bool(numbers) and all(number is not None and number < _FEW_BUCKETS for number in numbers)
-    return numbered or any(partition in ringed for partition, _ in plain)
+    return any(partition in ringed and partition not in changes for partition, _ in groups)
