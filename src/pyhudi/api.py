@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 
@@ -24,9 +24,9 @@ from pyhudi.format.versions import parse_table_version
 from pyhudi.given_keys import keys_to_delete, keys_to_look_up
 from pyhudi.indexes import Indexes
 from pyhudi.inspect import Inspection
-from pyhudi.merge import Merge
+from pyhudi.merge import Merge, update_on_spark
 from pyhudi.notebook import facts_as_html
-from pyhudi.opened import OpenTable
+from pyhudi.opened import OpenTable, is_of_spark
 from pyhudi.operations.action.results import (
     RestoreResult,
     SavepointResult,
@@ -101,7 +101,7 @@ from pyhudi.timeline.timeline import Timeline
 from pyhudi.verbs import VERBS, verb_of
 
 if TYPE_CHECKING:
-    from pyhudi.engines.spark.convert import DataFrame, SparkSession
+    from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession
 
 __all__ = ["Filter", "Indexes", "Merge", "Scan", "Services", "Table"]
 
@@ -433,21 +433,24 @@ class Table:
     def update(
         self,
         set: Mapping[str, Any],
-        where: Filter | None = None,
+        where: Filter | Column | None = None,
         *,
+        spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> WriteResult:
         """Give the records for which `where` is true other values in some columns.
 
-        A record keeps its key and its partition.  The changed rows, which are held in memory, are upserted, so the table's merge
-        mode decides as between any two rows of a key: with the ordering value that it had, or a later one, the changed row wins;
-        with an earlier one it loses.  When another writer changes one of the file groups meanwhile, the rows
-        are searched and changed anew.
+        A record keeps its key and, but on Spark, its partition.  The changed rows are upserted, so the table's merge mode
+        decides as between any two rows of a key: with the ordering value that it had, or a later one, the changed row wins; with
+        an earlier one it loses.  When another writer changes one of the file groups meanwhile, the rows are searched and changed
+        anew.  Without `spark` the changed rows are held in memory.
 
         Args:
             set: Values by column.  Text is a literal as filters write it (`"'done'"`, `"1.5"`, `"DATE '2024-05-06'"`,
                 `"NULL"`) or the name of another column; other values of Python are literals as they are.
             where: SQL text or tuples, as the filter of `scan`; all records when left out.
+            spark: The records are searched and changed on the cluster: values and `where` are Spark SQL text or Columns, as of
+                `pyhudi.spark.update`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -459,16 +462,18 @@ class Table:
             Unsupported: A value is another expression, or the table generates its record keys.
         """
         parsed = self._open.parse(VERBS["update"], options)
-        engine = self._open.engine(None, parsed)
+        if spark is not None:
+            return update_on_spark(self._open, parsed, spark, set, where)
+        engine, found = self._open.engine(None, parsed), _filter_of(where)
         return self._open.write(
-            lambda settings: run_update(self._open.now(parsed), engine, set, where, settings),
+            lambda settings: run_update(self._open.now(parsed), engine, set, found, settings),
             WriteSettings.of(parsed, WriteOperation.UPSERT),
         )
 
     def merge(
         self,
         source: Any,
-        on: str | Sequence[str],
+        on: str | Sequence[str] | Column,
         *,
         schema_mode: str | None = None,
         options: Mapping[str, object] | None = None,
@@ -479,7 +484,8 @@ class Table:
 
         Args:
             source: Rows: anything with the Arrow PyCapsule interface (PyArrow, Polars, pandas, DuckDB).  They are held in memory,
-                and so are the rows of the table that they match.
+                and so are the rows of the table that they match.  A Spark DataFrame makes it a merge on Spark, as of
+                `pyhudi.spark.merge`.
             on: Columns that have equal values in a row of the source and in the row of the table that it matches; nulls match
                 nothing.  The record key finds the rows by the table's indexes; for other columns all rows are read.
             schema_mode: What the source may change of the table's columns, as of `upsert`.
@@ -982,6 +988,13 @@ def _engine_for(data: Any, options: Options) -> Engine:
 
         return SparkEngine(data.sparkSession)
     return LocalEngine(options.integer(THREADS))
+
+
+def _filter_of(where: Filter | Column | None) -> Filter | None:
+    """Raises InvalidRequest for a Column of Spark's, which says nothing to the embedded engine."""
+    if is_of_spark(where):
+        raise InvalidRequest("where is a Column of Spark: give spark= too, and the cluster does the work")
+    return cast("Filter | None", where)
 
 
 def _reader_on(spark: SparkSession) -> Callable[[Query], DataFrame]:

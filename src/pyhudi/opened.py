@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.execute.engine import Engine
@@ -108,3 +108,8 @@ class OpenTable:
         result = write(replace(settings, services=settings.services.left_to_thread(beside.names)))
         beside.wake()
         return result
+
+
+def is_of_spark(value: Any) -> bool:
+    """Whether a value is of PySpark: a DataFrame or Column, classic or of Connect.  Asked without importing it."""
+    return type(value).__module__.startswith("pyspark.sql.")

@@ -3,6 +3,9 @@
     from pyhudi import spark as hs
     df = hs.read(spark, path)                             # spark.read.format("hudi").load(path)
     hs.write(df, path, mode="append", options={...})      # df.write.format("hudi").options(...).mode("append").save(path)
+    hs.update(spark, path, {"fare": "fare * 2"}, where="city = 'sf'")
+    hs.delete(spark, path, where="fare IS NULL")
+    hs.merge(spark, path, df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     hs.write_stream(stream, path, {...}, checkpoint=...)  # stream.writeStream.format("hudi")
     hs.call(spark, "show_commits", path=path, limit=10)   # CALL show_commits(table => 't', limit => 10)
     hs.enable(spark, alias="hudi")                        # spark.read.format("hudi") reads through PyHudi
@@ -18,11 +21,14 @@ from typing import Any
 
 from pyhudi import procedures
 from pyhudi.api import Filter, Table
-from pyhudi.engines.spark.convert import DataFrame, SparkSession, StreamingQuery, table_location
+from pyhudi.engines.spark.change import SparkDelete, run_spark_delete
+from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register
 from pyhudi.errors import HudiError, InvalidRequest, TableExists
+from pyhudi.merge import Merge, update_on_spark
+from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
 from pyhudi.operations.read.query import COLUMNS, FILTER
@@ -41,7 +47,7 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.stream import StreamSink, start
 from pyhudi.verbs import VERBS, check_standing, spark_write_verb
 
-__all__ = ["StreamSink", "call", "enable", "read", "write", "write_stream"]
+__all__ = ["Merge", "StreamSink", "call", "delete", "enable", "merge", "read", "update", "write", "write_stream"]
 
 _MODES = {
     "append": "append",
@@ -153,6 +159,108 @@ def write(
             except HudiError as failure:
                 error.add_note(f"the table that was made for this write is still there, without rows ({failure})")
         raise
+
+
+def update(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    set: Mapping[str, Any],
+    where: str | Column | None = None,
+    *,
+    alias: str | None = None,
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """Give the records for which `where` is true other values in some columns, in one commit.
+
+    The changed rows are upserted, so the table's merge mode decides as between any two rows of a key: with the ordering value
+    that it had, or a later one, the changed row wins; with an earlier one it loses.  A partition column that changes moves the
+    record; a record key that would change is refused.  When another writer changes one of the file groups
+    meanwhile, the rows are searched and changed anew.
+
+    Args:
+        spark: The session, whose cluster does the work.
+        path: Where the table lies.
+        set: Values by column: Spark SQL text (`"fare * 1.1"`, `"'done'"`) or Columns, over the columns of the row as it is; other
+            values of Python are literals.  A value becomes one of its column's type as in an INSERT of Spark's.
+        where: Spark SQL text or a Column; all records when left out.
+        alias: A name by which `set` and `where` may qualify the columns (`t.fare`).
+        options: `hoodie.*` options.
+        storage_options: Credentials for PyHudi's own access.
+
+    Returns:
+        The instant of the write, and what it changed.
+
+    Raises:
+        InvalidRequest: A column is not there or cannot have its value's type, or the key of a record would change.
+        WriteConflict: Other writers won more often than retries are allowed.
+        Unsupported: The table generates its record keys.
+    """
+    table = OpenTable(path, storage_options, options, None)
+    return update_on_spark(table, table.parse(VERBS["pyhudi.spark.update"], None), spark, set, where, alias)
+
+
+def delete(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    where: str | Column | None,
+    *,
+    alias: str | None = None,
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> WriteResult:
+    """Delete the records for which `where` is true, in one commit.
+
+    Args:
+        spark: The session, whose cluster does the work.
+        path: Where the table lies.
+        where: Spark SQL text or a Column; None deletes all records.
+        alias: A name by which `where` may qualify the columns.
+        options: `hoodie.*` options.
+        storage_options: Credentials for PyHudi's own access.
+
+    Returns:
+        The instant of the write, and what it changed.
+    """
+    table = OpenTable(path, storage_options, options, None)
+    parsed = table.parse(VERBS["pyhudi.spark.delete"], None)
+    return table.write(
+        lambda settings: run_spark_delete(table.now(parsed), SparkDelete(spark, where, alias), settings),
+        WriteSettings.of(parsed, WriteOperation.DELETE),
+    )
+
+
+def merge(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    source: DataFrame,
+    on: str | Sequence[str] | Column,
+    *,
+    target_alias: str = "target",
+    source_alias: str = "source",
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Merge:
+    """Let the rows of a source meet those of the table: say what becomes of them, and then `execute()`.
+
+    Nothing is read or written before that; then it is one commit.  No row comes to the driver.
+
+    Args:
+        spark: The session of the source.
+        path: Where the table lies.
+        source: The rows.
+        on: Names of columns that both sides have, or a condition over both aliases (`"target.id = source.key"`, or a Column).
+            Nulls match nothing.  Equal record keys, or partition fields, leave the files outside of the source's ranges unread.
+        target_alias: What conditions and values call the table.
+        source_alias: What they call the source.
+        options: `hoodie.*` options; `pyhudi.schema.mode` says what `when_matched_update_all` and `when_not_matched_insert_all`
+            may change of the table's columns.
+        storage_options: Credentials for PyHudi's own access.
+    """
+    table = OpenTable(path, storage_options, options, None)
+    return Merge(
+        table, table.parse(VERBS["pyhudi.spark.merge"], None), source, on, target_alias=target_alias, source_alias=source_alias
+    )
 
 
 def write_stream(

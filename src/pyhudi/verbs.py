@@ -16,7 +16,7 @@ The reasons stand in docs/decisions/0011-where-an-option-acts.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
@@ -227,6 +227,9 @@ VERBS: Mapping[str, Verb] = {
             Family.WRITE,
             _ANY_WRITE | {OPERATION, PARTITIONS_TO_DELETE},
         ),
+        _change("pyhudi.spark.update"),
+        replace(_write("delete", WriteOperation.DELETE), name="pyhudi.spark.delete"),
+        _change("pyhudi.spark.merge"),
         Verb("pyhudi.spark.write_stream", Family.WRITE, _ANY_WRITE | {OPERATION} | options_of(SinkSettings)),
     )
 }

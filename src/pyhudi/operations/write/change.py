@@ -71,13 +71,26 @@ class Outcome(StrEnum):
     INSERT = "insert"
 
 
+class Rows(StrEnum):
+    """The rows of which a clause of a merge speaks: pairs that match, or rows of one side that match none of the other."""
+
+    MATCHED = "matched"
+    OF_SOURCE = "not matched"
+    OF_TARGET = "not matched by source"
+
+
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One clause of a merge.  values: what is assigned, None for all columns of the source.  where: of which rows it speaks."""
+    """One clause of a merge.
+
+    values: what is assigned, None for all columns of the source.  where: of which of the rows it speaks, None for all of them: a
+    filter, or what the engine's own expressions are.
+    """
 
     outcome: Outcome
     values: Mapping[str, Any] | None = None
-    where: Filter | None = None
+    where: Any = None
+    rows: Rows = Rows.MATCHED
 
 
 @observed("update")
@@ -254,6 +267,8 @@ def _check_on(
     missing = [name for name in on if name not in source.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the source are {', '.join(source.names)}")
+    if any(clause.rows is Rows.OF_TARGET for clause in clauses):
+        raise Unsupported("clauses of rows that no row of the source matches; a Spark DataFrame as source has them carried out")
     if not any(clause.outcome is Outcome.INSERT for clause in clauses):
         return
     if not keys <= set(on) <= keys | places:
