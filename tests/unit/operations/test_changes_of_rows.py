@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyhudi import Table
+from pyhudi.api import Merge
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 
 OPTIONS = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False, "pyhudi.threads": 1}
@@ -226,6 +227,12 @@ def test_merges_that_are_refused(merge: Callable[[Table], Any], said: str) -> No
         merge(table).execute()
     assert held(table, "city", "ts", "fare") == before
     assert len(table.timeline().completed_writes()) == 1
+
+
+def test_clauses_of_rows_that_the_source_does_not_match_are_refused_embedded() -> None:
+    for clause in (Merge.when_not_matched_by_source_delete, lambda m: m.when_not_matched_by_source_update({"fare": 1})):
+        with pytest.raises(Unsupported, match="no row of the source matches"):
+            clause(new_table().merge(SOURCE, on="id")).execute()
 
 
 def test_one_of_two_rows_may_be_of_no_clause(table: Table) -> None:
