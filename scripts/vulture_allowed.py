@@ -12,6 +12,8 @@ _.when_matched_update_all
 _.when_matched_delete
 _.when_not_matched_insert
 _.when_not_matched_insert_all
+_.when_not_matched_by_source_update
+_.when_not_matched_by_source_delete
 _.execute
 _.plot
 _.read_optimized
