@@ -16,9 +16,7 @@ and lists at once (all three stores are strongly consistent).  What each guarant
 3. `open_input` fetches the last 64 KiB when it opens, because that is where Parquet and HFile begin to read; then what is asked
    for, with read-ahead for small reads and several requests at once for large ones.
 
-Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case, and the Hadoop names
-that `_HADOOP_OPTIONS` lists, with or without `spark.hadoop.`.  Unnamed credentials come from the environment or the machine's
-role.  An option that nobody knows is InvalidRequest.
+Options: `object_options`.
 
 Tested against an S3 server.  For GCS and Azure only the construction is tested.
 
@@ -29,16 +27,13 @@ the AWS command line are read, and stores that lack conditional PUTs cannot hold
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import timedelta
-from types import TracebackType
 from typing import Any
 
 import obstore
@@ -46,112 +41,28 @@ import pyarrow as pa
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
-    InvalidPathError,
     NotFoundError,
-    NotSupportedError,
-    PermissionDeniedError,
     PreconditionError,
-    UnauthenticatedError,
     UnknownConfigurationKeyError,
 )
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.format.paths import join_path
-from pyhudi.format.properties import shown
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.uris import Location, without_secrets
+from pyhudi.storage.object_errors import first_line, lacks_bucket, status_of, store_error
+from pyhudi.storage.object_files import ObjectOutput, RangeReader
+from pyhudi.storage.object_options import KINDS, RETRY_TIMEOUT, store_settings, store_target
+from pyhudi.storage.uris import Location
 
-_PART_BYTES = 8 * 1024 * 1024
-_PARTS_AT_ONCE = 4
-_TAIL_BYTES = 64 * 1024
 _LISTINGS_AT_ONCE = 8
-_READ_AHEAD_BYTES = 128 * 1024
 _DELETE_BATCH = 1000
-
-# Long enough for a part over a slow line; the client's own default of 30 seconds is not.
-_TIMEOUT = "120s"
-_CONNECT_TIMEOUT = "10s"
-_RETRY_TIMEOUT = timedelta(seconds=60)
 
 # Conditional writes are repeated by us, not by the client.
 _MARK = "pyhudiput"
 _CONDITIONAL_ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.05
 _PROBE_NAME = ".pyhudi-probe-"
-
-_KINDS = {
-    "s3": "s3",
-    "s3a": "s3",
-    "s3n": "s3",
-    "gs": "gcs",
-    "gcs": "gcs",
-    "az": "azure",
-    "abfs": "azure",
-    "abfss": "azure",
-}
-OBJECT_SCHEMES = tuple(_KINDS)
-
-_PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
-
-# Names that people know from other tools -> obstore's.
-_ALIASES = {
-    "s3": {
-        "endpoint_url": "endpoint",
-        "anonymous": "skip_signature",
-        "anon": "skip_signature",
-        "token": "session_token",
-    },
-    "gcs": {
-        "endpoint": "base_url",
-        "endpoint_url": "base_url",
-        "anonymous": "skip_signature",
-        "anon": "skip_signature",
-        "token": "bearer_token",
-        "service_account_path": "service_account",
-    },
-    "azure": {
-        "anonymous": "skip_signature",
-        "anon": "skip_signature",
-        "access_key": "account_key",
-        "sas_token": "sas_key",
-        "endpoint_url": "endpoint",
-    },
-}
-
-# Settings of the HTTP client, not of the store.
-_CLIENT_OPTIONS = frozenset(
-    {
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "timeout",
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_url",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "root_certificate",
-        "user_agent",
-    }
-)
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-# Hadoop's name -> (our name, what becomes of the value).
-_HADOOP_OPTIONS: dict[str, tuple[str, Callable[[str], str]]] = {
-    "fs.s3a.access.key": ("access_key_id", str),
-    "fs.s3a.secret.key": ("secret_access_key", str),
-    "fs.s3a.session.token": ("session_token", str),
-    "fs.s3a.endpoint": ("endpoint", str),
-    "fs.s3a.endpoint.region": ("region", str),
-    "fs.s3a.connection.ssl.enabled": ("allow_http", lambda value: _negated("fs.s3a.connection.ssl.enabled", value)),
-    "fs.s3a.path.style.access": (
-        "virtual_hosted_style_request",
-        lambda value: _negated("fs.s3a.path.style.access", value),
-    ),
-    "fs.s3a.aws.credentials.provider": ("skip_signature", lambda value: _is_anonymous(value)),
-    "fs.gs.auth.service.account.json.keyfile": ("service_account", str),
-}
 
 
 class ObjectStorage:
@@ -197,7 +108,7 @@ class ObjectStorage:
         except (BaseError, OSError, ValueError) as error:
             # Stores refuse a range that begins at the end of the object or beyond; whether it does, the size tells.
             if isinstance(error, FileNotFoundError | NotFoundError) or not self._ends_before(path, offset):
-                raise _translate(error, "read", self.absolute(path)) from error
+                raise store_error(error, "read", self.absolute(path)) from error
             return b""
         self._require(path)
         return b""
@@ -209,14 +120,14 @@ class ObjectStorage:
         except (FileNotFoundError, NotFoundError):
             return None
         except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "look at", self.absolute(path)) from error
+            raise store_error(error, "look at", self.absolute(path)) from error
 
     def list(self, folder: str) -> Listing:
         prefix = join_path(self._location.path, check_path(folder))
         try:
             found = obstore.list_with_delimiter(self._stores.patient, prefix or None)
         except (BaseError, OSError, ValueError) as error:
-            translated = _translate(error, "list", self.absolute(folder))
+            translated = store_error(error, "list", self.absolute(folder))
             if isinstance(translated, TableState):
                 return Listing()
             raise translated from error
@@ -244,7 +155,7 @@ class ObjectStorage:
         try:
             obstore.put(self._stores.patient, key, data, use_multipart=False)
         except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "write", self.absolute(path)) from error
+            raise store_error(error, "write", self.absolute(path)) from error
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         return self._put_on_condition(path, data, "create")
@@ -282,10 +193,10 @@ class ObjectStorage:
         check_path(path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(_RangeReader(self._stores.patient, self._key(path), self.absolute(path)), mode="r")
+        return pa.PythonFile(RangeReader(self._stores.patient, self._key(path), self.absolute(path)), mode="r")
 
-    def open_output(self, path: str) -> _ObjectOutput:
-        return _ObjectOutput(self._stores.patient, self._key(path), self.absolute(path))
+    def open_output(self, path: str) -> ObjectOutput:
+        return ObjectOutput(self._stores.patient, self._key(path), self.absolute(path))
 
     def set_modified(self, path: str, modified_ms: int) -> bool:
         return False
@@ -311,7 +222,7 @@ class ObjectStorage:
             found = obstore.get(self._stores.patient, key)
             return bytes(found.bytes()), found.meta
         except (BaseError, OSError, ValueError) as error:
-            translated = _translate(error, "read", self.absolute(path))
+            translated = store_error(error, "read", self.absolute(path))
             if isinstance(translated, TableState):
                 return None
             raise translated from error
@@ -333,7 +244,7 @@ class ObjectStorage:
     def _send(self, key: str, where: str, data: bytes, mode: Any) -> bool:
         """A conditional PUT with its repeats; False when its condition does not hold, for another writer's sake."""
         attributes = {_MARK: uuid.uuid4().hex}
-        deadline = time.monotonic() + _RETRY_TIMEOUT.total_seconds()
+        deadline = time.monotonic() + RETRY_TIMEOUT.total_seconds()
         # Whether a request may have landed without our hearing of it.
         unsure = False
         for attempt in range(self._stores.attempts):
@@ -344,11 +255,11 @@ class ObjectStorage:
                 refused = _refuses(error, mode)
                 if refused:
                     return unsure and self._bears(key, where, attributes)
-                failure = _translate(error, "write", where)
+                failure = store_error(error, "write", where)
                 if refused is False or not isinstance(failure, StorageUnavailable):
                     raise failure from error
                 # S3 answers 409 while another conditional write of the name is under way: nobody has won yet.
-                unsure = unsure or _status(error) != 409
+                unsure = unsure or status_of(error) != 409
                 if attempt + 1 == self._stores.attempts or time.monotonic() > deadline:
                     if unsure and self._bears(key, where, attributes):
                         return True
@@ -363,7 +274,7 @@ class ObjectStorage:
         except (FileNotFoundError, NotFoundError):
             return False
         except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "look at", where) from error
+            raise store_error(error, "look at", where) from error
         return found.get(_MARK) == attributes[_MARK]
 
     def _probe(self) -> None:
@@ -402,9 +313,9 @@ class ObjectStorage:
                 except (FileNotFoundError, NotFoundError):
                     continue
                 except (BaseError, OSError, ValueError) as error:
-                    raise _translate(error, "delete", key) from error
+                    raise store_error(error, "delete", key) from error
         except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "delete", f"{len(keys)} objects of {self.uri}") from error
+            raise store_error(error, "delete", f"{len(keys)} objects of {self.uri}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,14 +364,14 @@ _probe_mutex = threading.Lock()
 def _refuses(error: Exception, mode: Any) -> bool | None:
     """True when an answer says that the condition of a PUT does not hold, None when it says nothing about it."""
     if isinstance(error, AlreadyExistsError | PreconditionError):
-        if _lacks_bucket(error):
+        if lacks_bucket(error):
             return False
-        return None if _status(error) == 409 else True
+        return None if status_of(error) == 409 else True
     if mode == "create":
         return None
-    if _status(error) == 412:
+    if status_of(error) == 412:
         return True
-    absent = isinstance(error, FileNotFoundError | NotFoundError) and isinstance(_translate(error, "write", ""), TableState)
+    absent = isinstance(error, FileNotFoundError | NotFoundError) and isinstance(store_error(error, "write", ""), TableState)
     return True if absent else None
 
 
@@ -469,9 +380,9 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
 
     Raises InvalidRequest for an option that the store does not know, or that is missing to reach it.
     """
-    kind = _KINDS[location.scheme]
-    config, client, retry = _settings(kind, location, options)
-    target, config = _target(kind, location, config)
+    kind = KINDS[location.scheme]
+    config, client, retry = store_settings(kind, location, options)
+    target, config = store_target(kind, location, config)
     build = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}[kind]
     try:
         stores = _Stores(
@@ -481,269 +392,7 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
             (kind, str(target), *(str(config.get(name, "")) for name in ("endpoint", "base_url", "account_name"))),
         )
     except UnknownConfigurationKeyError as error:
-        raise InvalidRequest(f"{location.uri}: {_first_line(error)}") from error
+        raise InvalidRequest(f"{location.uri}: {first_line(error)}") from error
     except (BaseError, ValueError, TypeError) as error:
-        raise InvalidRequest(f"{location.uri}: cannot be opened with these storage options: {_first_line(error)}") from error
+        raise InvalidRequest(f"{location.uri}: cannot be opened with these storage options: {first_line(error)}") from error
     return ObjectStorage(location, tuple(sorted(options.items())), stores)
-
-
-class _RangeReader(io.RawIOBase):
-    """A seekable file over ranged reads.  Arrow wraps it and never calls it from two threads at once.
-
-    It keeps the file's tail and one window: a read that neither holds costs one request.
-    """
-
-    def __init__(self, store: Any, key: str, uri: str) -> None:
-        super().__init__()
-        self._store = store
-        self._key = key
-        self._uri = uri
-        self._position = 0
-        self._size_bytes, self._tail = self._open()
-        self._tail_start = self._size_bytes - len(self._tail)
-        self._window = memoryview(b"")
-        self._window_start = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._size_bytes
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def read(self, length: int | None = -1) -> bytes:
-        remaining = max(0, self._size_bytes - self._position)
-        length = remaining if length is None or length < 0 else min(length, remaining)
-        if not length:
-            return b""
-        data = self._range(self._position, length)
-        self._position += length
-        return data
-
-    def readall(self) -> bytes:
-        return self.read(-1)
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _range(self, start: int, length: int) -> bytes:
-        if start >= self._tail_start:
-            return bytes(self._tail[start - self._tail_start :][:length])
-        offset = start - self._window_start
-        if not (offset >= 0 and offset + length <= len(self._window)):
-            if length >= _READ_AHEAD_BYTES:
-                return self._fetch(start, length)
-            self._window = memoryview(self._fetch(start, min(_READ_AHEAD_BYTES, self._size_bytes - start)))
-            self._window_start, offset = start, 0
-        return bytes(self._window[offset : offset + length])
-
-    def _fetch(self, start: int, length: int) -> bytes:
-        starts = list(range(start, start + length, _PART_BYTES))
-        ends = [min(begin + _PART_BYTES, start + length) for begin in starts]
-        try:
-            # Without coalescing, because the parts are one range that was cut to be fetched at once.
-            parts = obstore.get_ranges(self._store, self._key, starts=starts, ends=ends, coalesce=0)
-        except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "read", self._uri) from error
-        data = b"".join(parts) if len(parts) > 1 else bytes(parts[0])
-        if len(data) != length:
-            raise StorageUnavailable(f"{self._uri}: asked for {length} bytes at {start}, got {len(data)}")
-        return data
-
-    def _open(self) -> tuple[int, memoryview]:
-        try:
-            try:
-                found = obstore.get(self._store, self._key, options={"range": {"suffix": _TAIL_BYTES}})
-                return found.meta["size"], memoryview(bytes(found.bytes()))
-            except (FileNotFoundError, NotFoundError):
-                raise
-            except (BaseError, OSError, ValueError):
-                # An empty object has no last bytes, and Azure knows no request for them.  A real failure comes again.
-                size_bytes = obstore.head(self._store, self._key)["size"]
-                return size_bytes, memoryview(b"")
-        except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "read", self._uri) from error
-
-
-class _PartWriter(io.RawIOBase):
-    """What Arrow writes into: hands bytes on to the upload, and leaves its end to `_ObjectOutput`."""
-
-    def __init__(self, upload: Any, uri: str) -> None:
-        super().__init__()
-        self._upload = upload
-        self._uri = uri
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any) -> int:
-        # Arrow's buffers say that they hold signed bytes, which the upload does not take.
-        block = memoryview(data).cast("B")
-        try:
-            self._upload.write(block)
-        except (BaseError, OSError, ValueError) as error:
-            raise _translate(error, "write", self._uri) from error
-        self._position += block.nbytes
-        return block.nbytes
-
-
-class _ObjectOutput:
-    """The `with` block of `open_output`: a multipart upload that is completed at a clean end only."""
-
-    def __init__(self, store: Any, key: str, uri: str) -> None:
-        self._store = store
-        self._key = key
-        self._uri = uri
-        self._upload: Any = None
-        self._sink: pa.NativeFile | None = None
-
-    def __enter__(self) -> pa.NativeFile:
-        self._upload = obstore.open_writer(self._store, self._key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
-        self._sink = pa.PythonFile(_PartWriter(self._upload, self._uri), mode="w")
-        return self._sink
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._sink is not None
-        upload, self._upload = self._upload, None
-        self._sink.close()
-        if kind is None:
-            try:
-                upload.close()
-            except (BaseError, OSError, ValueError) as failure:
-                raise _translate(failure, "write", self._uri) from failure
-
-
-def _settings(kind: str, location: Location, options: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Sort options into those of the store, of the HTTP client and of the repeats."""
-    named: dict[str, tuple[str, str]] = {}
-    for given, value in options.items():
-        name, meant = _named(kind, location, given, value)
-        if name in named and named[name][1] != meant:
-            raise InvalidRequest(f"storage options {named[name][0]!r} and {given!r} both set {name}, to different values")
-        named[name] = (given, meant)
-    config: dict[str, Any] = {}
-    client: dict[str, Any] = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
-    retry: dict[str, Any] = {"retry_timeout": _RETRY_TIMEOUT}
-    for name, (given, value) in named.items():
-        if name in ("allow_http", "allow_invalid_certificates"):
-            client[name] = _truth(given, value)
-        elif name in _CLIENT_OPTIONS:
-            client[name] = value
-        elif name == "max_retries":
-            retry[name] = _count(given, value)
-        elif name == "skip_signature":
-            config[name] = _truth(given, value)
-        else:
-            config[name] = value
-    endpoint = config.get("endpoint") or config.get("base_url") or ""
-    if endpoint and "://" not in endpoint:
-        # Hadoop writes the host alone, and says by another option whether it speaks TLS.
-        endpoint = f"{'http' if client.get('allow_http') else 'https'}://{endpoint}"
-        config["endpoint"] = endpoint
-    if endpoint.startswith("http://"):
-        client.setdefault("allow_http", True)
-    return config, client, retry
-
-
-def _named(kind: str, location: Location, given: str, value: str) -> tuple[str, str]:
-    name = given.lower().removeprefix("spark.hadoop.")
-    if kind == "s3":
-        name = name.replace(f"fs.s3a.bucket.{location.authority}.", "fs.s3a.")
-    if kind == "azure" and name.startswith("fs.azure.account.key"):
-        return "account_key", value
-    if name in _HADOOP_OPTIONS:
-        name, convert = _HADOOP_OPTIONS[name]
-        return name, convert(value)
-    if name.startswith("fs."):
-        known = ", ".join(sorted(_HADOOP_OPTIONS))
-        raise InvalidRequest(f"{location.uri}: storage option {given!r} is not one of the Hadoop options known here: {known}")
-    for prefix in _PREFIXES[kind]:
-        name = name.removeprefix(prefix)
-    return _ALIASES[kind].get(name, name), value
-
-
-def _target(kind: str, location: Location, config: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The bucket or container, and the account that an Azure URI may name."""
-    if kind != "azure" or "@" not in location.authority:
-        return location.authority, config
-    container, _, host = location.authority.partition("@")
-    account = host.partition(".")[0]
-    if config.get("account_name", account) != account:
-        raise InvalidRequest(f"{location.uri} names the account {account!r}, the options {config['account_name']!r}")
-    return container, {**config, "account_name": account}
-
-
-def _truth(name: str, value: str) -> bool:
-    truth = _TRUTH.get(value.lower())
-    if truth is None:
-        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write true or false")
-    return truth
-
-
-def _negated(name: str, value: str) -> str:
-    return "false" if _truth(name, value) else "true"
-
-
-def _is_anonymous(provider: str) -> str:
-    if provider.endswith("AnonymousAWSCredentialsProvider"):
-        return "true"
-    if provider.endswith(("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")):
-        return "false"
-    raise Unsupported(
-        f"fs.s3a.aws.credentials.provider={provider}: only the Simple, Temporary and Anonymous providers are known here; "
-        "leave it out to take credentials from the environment or the machine's role"
-    )
-
-
-def _count(name: str, value: str) -> int:
-    if not value.isdecimal():
-        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write a number")
-    return int(value)
-
-
-def _first_line(error: BaseException) -> str:
-    # What follows is the debug form of the same error, twenty lines long.
-    return without_secrets(str(error).partition("\n")[0].strip())
-
-
-def _status(error: BaseException) -> int | None:
-    """The HTTP status that the store answered with, as far as the message tells."""
-    _, found, rest = str(error).partition("status code: ")
-    return int(rest[:3]) if found and rest[:3].isdecimal() else None
-
-
-def _lacks_bucket(error: BaseException) -> bool:
-    return any(code in str(error) for code in ("NoSuchBucket", "ContainerNotFound", "The specified bucket does not exist"))
-
-
-def _translate(error: BaseException, verb: str, uri: str) -> HudiError:
-    line = _first_line(error)
-    if _lacks_bucket(error):
-        return InvalidRequest(f"cannot {verb} {uri}: its bucket does not exist")
-    if isinstance(error, FileNotFoundError | NotFoundError):
-        return TableState(f"{uri}: no such file")
-    if isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError) or _status(error) in (401, 403):
-        return InvalidRequest(f"cannot {verb} {uri}: the store refuses these credentials; check storage_options: {line}")
-    if isinstance(error, NotSupportedError | NotImplementedError):
-        return Unsupported(f"cannot {verb} {uri}: the store has no such operation: {line}")
-    if isinstance(error, InvalidPathError | ValueError):
-        return InvalidRequest(f"cannot {verb} {uri}: {line}")
-    if "builder error" in line:
-        return InvalidRequest(f"cannot {verb} {uri}: set allow_http=true to reach an endpoint without TLS: {line}")
-    return StorageUnavailable(f"cannot {verb} {uri}: {line}")

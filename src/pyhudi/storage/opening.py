@@ -23,7 +23,8 @@ from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.faults import FAULT_OPTION, FaultyStorage, rejoin
 from pyhudi.storage.local import LocalStorage, open_local
 from pyhudi.storage.memory import MemoryStorage, open_memory
-from pyhudi.storage.objects import OBJECT_SCHEMES, ObjectStorage, open_objects
+from pyhudi.storage.object_options import OBJECT_SCHEMES
+from pyhudi.storage.objects import ObjectStorage, open_objects
 from pyhudi.storage.uris import Location, parse_uri
 
 _OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {

@@ -19,14 +19,14 @@ from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.locks import StorageLock
-from pyhudi.storage.objects import _settings
+from pyhudi.storage.object_options import store_settings
 from pyhudi.storage.uris import parse_uri
 
 S3 = parse_uri("s3a://bucket/t")
 
 
 def config_of(options: dict[str, str], kind: str = "s3") -> dict[str, object]:
-    config, client, retry = _settings(kind, S3, options)
+    config, client, retry = store_settings(kind, S3, options)
     for name, value in (("timeout", "120s"), ("connect_timeout", "10s")):
         assert client.pop(name) == value
     retry.pop("retry_timeout")

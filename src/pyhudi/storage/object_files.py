@@ -1,0 +1,164 @@
+"""Files in object stores as Arrow reads and writes them: ranges with read-ahead, and multipart uploads."""
+
+from __future__ import annotations
+
+import io
+from types import TracebackType
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore.exceptions import (
+    BaseError,
+    NotFoundError,
+)
+
+from pyhudi.errors import StorageUnavailable
+from pyhudi.storage.object_errors import store_error
+
+_PART_BYTES = 8 * 1024 * 1024
+_PARTS_AT_ONCE = 4
+_TAIL_BYTES = 64 * 1024
+_READ_AHEAD_BYTES = 128 * 1024
+
+
+class RangeReader(io.RawIOBase):
+    """A seekable file over ranged reads.  Arrow wraps it and never calls it from two threads at once.
+
+    It keeps the file's tail and one window: a read that neither holds costs one request.
+    """
+
+    def __init__(self, store: Any, key: str, uri: str) -> None:
+        super().__init__()
+        self._store = store
+        self._key = key
+        self._uri = uri
+        self._position = 0
+        self._size_bytes, self._tail = self._open()
+        self._tail_start = self._size_bytes - len(self._tail)
+        self._window = memoryview(b"")
+        self._window_start = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def size(self) -> int:
+        return self._size_bytes
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, length: int | None = -1) -> bytes:
+        remaining = max(0, self._size_bytes - self._position)
+        length = remaining if length is None or length < 0 else min(length, remaining)
+        if not length:
+            return b""
+        data = self._range(self._position, length)
+        self._position += length
+        return data
+
+    def readall(self) -> bytes:
+        return self.read(-1)
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _range(self, start: int, length: int) -> bytes:
+        if start >= self._tail_start:
+            return bytes(self._tail[start - self._tail_start :][:length])
+        offset = start - self._window_start
+        if not (offset >= 0 and offset + length <= len(self._window)):
+            if length >= _READ_AHEAD_BYTES:
+                return self._fetch(start, length)
+            self._window = memoryview(self._fetch(start, min(_READ_AHEAD_BYTES, self._size_bytes - start)))
+            self._window_start, offset = start, 0
+        return bytes(self._window[offset : offset + length])
+
+    def _fetch(self, start: int, length: int) -> bytes:
+        starts = list(range(start, start + length, _PART_BYTES))
+        ends = [min(begin + _PART_BYTES, start + length) for begin in starts]
+        try:
+            # Without coalescing, because the parts are one range that was cut to be fetched at once.
+            parts = obstore.get_ranges(self._store, self._key, starts=starts, ends=ends, coalesce=0)
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "read", self._uri) from error
+        data = b"".join(parts) if len(parts) > 1 else bytes(parts[0])
+        if len(data) != length:
+            raise StorageUnavailable(f"{self._uri}: asked for {length} bytes at {start}, got {len(data)}")
+        return data
+
+    def _open(self) -> tuple[int, memoryview]:
+        try:
+            try:
+                found = obstore.get(self._store, self._key, options={"range": {"suffix": _TAIL_BYTES}})
+                return found.meta["size"], memoryview(bytes(found.bytes()))
+            except (FileNotFoundError, NotFoundError):
+                raise
+            except (BaseError, OSError, ValueError):
+                # An empty object has no last bytes, and Azure knows no request for them.  A real failure comes again.
+                size_bytes = obstore.head(self._store, self._key)["size"]
+                return size_bytes, memoryview(b"")
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "read", self._uri) from error
+
+
+class _PartWriter(io.RawIOBase):
+    """What Arrow writes into: hands bytes on to the upload, and leaves its end to `ObjectOutput`."""
+
+    def __init__(self, upload: Any, uri: str) -> None:
+        super().__init__()
+        self._upload = upload
+        self._uri = uri
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        # Arrow's buffers say that they hold signed bytes, which the upload does not take.
+        block = memoryview(data).cast("B")
+        try:
+            self._upload.write(block)
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "write", self._uri) from error
+        self._position += block.nbytes
+        return block.nbytes
+
+
+class ObjectOutput:
+    """The `with` block of `open_output`: a multipart upload that is completed at a clean end only."""
+
+    def __init__(self, store: Any, key: str, uri: str) -> None:
+        self._store = store
+        self._key = key
+        self._uri = uri
+        self._upload: Any = None
+        self._sink: pa.NativeFile | None = None
+
+    def __enter__(self) -> pa.NativeFile:
+        self._upload = obstore.open_writer(self._store, self._key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        self._sink = pa.PythonFile(_PartWriter(self._upload, self._uri), mode="w")
+        return self._sink
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._sink is not None
+        upload, self._upload = self._upload, None
+        self._sink.close()
+        if kind is None:
+            try:
+                upload.close()
+            except (BaseError, OSError, ValueError) as failure:
+                raise store_error(failure, "write", self._uri) from failure
