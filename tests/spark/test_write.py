@@ -276,6 +276,19 @@ def test_global_index_moves_records(spark: SparkSession, tmp_path: Path, lookups
     assert rows_of(spark, tmp_path / "t") == sorted(expected.values())
 
 
+def test_no_column_of_a_users_is_taken_for_one_of_our_own(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
+    names = ["delete", "file", "FILES", "group", "order", "home", "path", "stored_key"]
+    schema = SCHEMA + "".join(f", _pyhudi_{name} boolean" for name in names)
+    own = (True,) * len(names)
+    rows = [("a", "sf", 1, 1.0, *own), ("b", "ny", 2, 2.0, *own), ("c", "sf", 3, 3.0, *own)]
+    write = {**OPTIONS, "hoodie.index.type": "GLOBAL_SIMPLE"}
+    hs.write(frame_of(spark, rows, schema), str(tmp_path / "t"), options=write)
+    newer = [("a", "ny", 4, 4.0, *own), ("b", "ny", 5, 5.0, *own), ("d", "ny", 6, 6.0, *own)]
+    hs.write(frame_of(spark, newer, schema), str(tmp_path / "t"), options=write)
+    found = rows_of(spark, tmp_path / "t", "id, city, ts, fare, " + ", ".join(f"_pyhudi_{name}" for name in names))
+    assert found == sorted([*newer, rows[2]])
+
+
 def test_global_index_may_keep_records_in_place(spark: SparkSession, tmp_path: Path, lookups: str) -> None:
     options = {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.partition.path": "false"}
     stored(tmp_path / "t", FIRST, **options)

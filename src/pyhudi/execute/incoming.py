@@ -3,7 +3,7 @@
     _hoodie_record_key       string, never null
     _hoodie_partition_path   string, never null; `PLACEHOLDER_PARTITION` while it is not known (deletes by key alone)
     <data columns>           as the table's schema; absent when the rows only delete
-    _pyhudi_delete           boolean, only where some rows delete their key without being a row of the table
+    #delete                  boolean, only where some rows delete their key without being a row of the table
 
 Also here: what becomes of a record that a global index finds in another partition.
 

@@ -1,10 +1,14 @@
-"""Names of the columns that PyHudi adds to rows on their way, and tables seen as batches."""
+"""Names of the columns that PyHudi adds to rows on their way, and tables seen as batches.
+
+Each of them, here and in the engines, has a character that the name of a table's column may not have (`check_name`), so that no
+column of a user's is taken for one: `#` in front, or a null character where only Arrow in this process sees it.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-DELETE_COLUMN = "_pyhudi_delete"
+DELETE_COLUMN = "#delete"
 """True in incoming rows that only delete their key."""
 
 PLACEHOLDER_PARTITION = "\x00?"

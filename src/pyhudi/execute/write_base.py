@@ -2,7 +2,7 @@
 the old one.
 
 Incoming rows have the layout `_hoodie_record_key`, `_hoodie_partition_path`, the table's data columns in order, and last, when
-there are deletes without a row, `_pyhudi_delete` (boolean, true for such a delete, whose data columns are null).
+there are deletes without a row, `#delete` (boolean, true for such a delete, whose data columns are null).
 
 A merge streams the old file by row group.  In memory are one row group, and the incoming rows of this one file group; rows that
 were spilled stay on disk, memory-mapped, and only their keys are held.

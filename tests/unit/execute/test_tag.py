@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyhudi.execute import tag
+from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.tag import ByKeyColumns, ByKeyFilters, Place, TagHits, TagTask, run_tag
 from pyhudi.execute.write_base import CreateTask, MergeTask, run_create, run_merge
 from pyhudi.format.names import WriteToken, parse_base_file
@@ -54,7 +55,7 @@ def one() -> pa.Table:
 
 def emptied(storage: Storage, populate: bool, path: str, number: int) -> str:
     made = spec(storage, SCHEMA, "20260102000000000", populate=populate)
-    gone = pa.table({"_hoodie_record_key": ["x"], "_hoodie_partition_path": [""], "_pyhudi_delete": [True]})
+    gone = pa.table({"_hoodie_record_key": ["x"], "_hoodie_partition_path": [""], DELETE_COLUMN: [True]})
     return run_merge(made, MergeTask("", f"g{number}-0", path, WriteToken(0, 0, 0)), gone, made.rule).stat.path or ""
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.base_file import BaseFileWriter
+from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.open_base import footer_filter, open_base_file
 from pyhudi.execute.write_base import CreateTask, MergeTask, WriteStatus, run_create, run_merge
 from pyhudi.format.arrow_to_avro import arrow_to_avro
@@ -217,7 +218,7 @@ def test_deletes_of_both_kinds() -> None:
     merged = merge(storage, old, incoming(newer), schema=schema)
     assert data(storage, merged) == [("a", 5, "a"), ("d", 9, "x"), ("e", 5, "e"), ("f", 5, "f")]
     assert (merged.stat.num_deletes, merged.stat.num_update_writes, merged.stat.num_inserts) == (2, 1, 0)
-    keys = pa.table({"_hoodie_record_key": ["a", "q"], "_hoodie_partition_path": ["", ""], "_pyhudi_delete": [True, True]})
+    keys = pa.table({"_hoodie_record_key": ["a", "q"], "_hoodie_partition_path": ["", ""], DELETE_COLUMN: [True, True]})
     gone = merge(storage, merged, keys, schema=schema)
     assert [row[0] for row in data(storage, gone)] == ["d", "e", "f"]
     # Deletes without a row among rows.
@@ -229,7 +230,7 @@ def test_deletes_of_both_kinds() -> None:
 def test_all_rows_deleted_leave_an_empty_file() -> None:
     storage = new_storage()
     (old,) = create(spec(storage, SCHEMA, OLD), rows(("a", 5, "a"), ("b", 5, "b")))
-    keys = pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_partition_path": ["", ""], "_pyhudi_delete": [True, True]})
+    keys = pa.table({"_hoodie_record_key": ["a", "b"], "_hoodie_partition_path": ["", ""], DELETE_COLUMN: [True, True]})
     empty = merge(storage, old, keys)
     assert (empty.stat.num_writes, empty.stat.num_deletes) == (0, 2)
     table = read(storage, empty.stat.path)

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus, run_create
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.meta_columns import with_meta_fields
@@ -55,7 +56,7 @@ def incoming(rows: pa.Table, partition: str = "", deletes: Sequence[bool] | None
     columns: dict[str, Any] = {"_hoodie_record_key": keys, "_hoodie_partition_path": paths}
     columns |= {name: rows.column(name) for name in rows.column_names}
     if deletes is not None:
-        columns["_pyhudi_delete"] = pa.array(deletes)
+        columns[DELETE_COLUMN] = pa.array(deletes)
     return pa.table(columns)
 
 

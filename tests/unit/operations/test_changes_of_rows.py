@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyhudi import Table
 from pyhudi.api import Merge
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.execute.layout import DELETE_COLUMN
 
 OPTIONS = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False, "pyhudi.threads": 1}
 _names = itertools.count()
@@ -290,3 +291,32 @@ def test_a_row_that_is_stored_under_another_key_is_not_written_back(monkeypatch:
     )
     with pytest.raises(TableState, match="id:a"):
         table.update({"fare": 1}, where="id = 'a'")
+
+
+# Names of columns
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_no_column_of_a_users_is_taken_for_one_of_our_own(kind: str) -> None:
+    names = ["_pyhudi_delete", "delete", "place", "source", "target", "key", "row"]
+
+    def flagged(*records: tuple[Any, ...]) -> pa.Table:
+        data = rows(*records)
+        for name in names:
+            data = data.append_column(name, pa.array([True] * len(records)))
+        return data
+
+    first = flagged(("a", "x", 1, 1.0), ("b", "y", 2, 2.0), ("c", "x", 3, 3.0))
+    table = new_table(kind, first, options={**OPTIONS, "hoodie.index.type": "GLOBAL_SIMPLE"})
+    table.upsert(flagged(("a", "x", 4, 4.0), ("b", "x", 5, 5.0), ("d", "x", 6, 6.0)))
+    table.update({"fare": 9.0}, where="id = 'a'")
+    table.merge(flagged(("c", "x", 7, 7.0)), ["id"]).when_matched_delete(where="source.place").execute()
+    expected = {"a": ("x", 9.0, True), "b": ("x", 5.0, True), "d": ("x", 6.0, True)}
+    assert held(table, "city", "fare", "_pyhudi_delete") == expected
+
+
+@pytest.mark.parametrize("name", [DELETE_COLUMN, "\x00target"])
+def test_the_columns_of_our_own_are_named_as_no_column_of_a_table_may_be(name: str) -> None:
+    table = new_table()
+    with pytest.raises(InvalidRequest, match="a name may hold letters, digits and underscores"):
+        table.upsert(rows(("a", "x", 4, 4.0)).append_column(name, pa.array([True])))

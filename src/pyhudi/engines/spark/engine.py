@@ -99,7 +99,7 @@ A = TypeVar("A")
 _TASKS_A_CORE = 4
 """Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
 
-_CELL = "_pyhudi_cell"
+_CELL = "#cell"
 
 _LONGEST_FEW_KEY = 256
 """Bytes of one key beyond which the keys count as many, however few they are: what comes to the driver is bounded beforehand."""
@@ -640,11 +640,11 @@ def _placed(rows: DataFrame, groups: _Groups, labels: Ints) -> DataFrame:
         files = pa.table(
             {
                 FILE: pa.array(range(len(groups.of_places)), pa.int32()),
-                "_pyhudi_update": pa.array(labels[groups.of_places], pa.int32()),
+                "#update": pa.array(labels[groups.of_places], pa.int32()),
             }
         )
         rows = rows.join(F.broadcast(session.createDataFrame(files)), FILE, "left")
-        group = column("_pyhudi_update")
+        group = column("#update")
     else:
         group = F.lit(None).cast("int")
     if groups.inserts:
@@ -652,17 +652,17 @@ def _placed(rows: DataFrame, groups: _Groups, labels: Ints) -> DataFrame:
         places = pa.table(
             {
                 PARTITION_PATH: pa.array(list(groups.inserts), pa.string()),
-                "_pyhudi_ends": pa.array([(end[:-1] / max(1, end[-1])).tolist() for end in ends], pa.list_(pa.float64())),
-                "_pyhudi_inserts": pa.array(
+                "#ends": pa.array([(end[:-1] / max(1, end[-1])).tolist() for end in ends], pa.list_(pa.float64())),
+                "#inserts": pa.array(
                     [labels[[n for n, _ in targets]].tolist() for targets in groups.inserts.values()], pa.list_(pa.int32())
                 ),
             }
         )
         rows = rows.join(F.broadcast(session.createDataFrame(places)), PARTITION_PATH, "left")
         share = F.xxhash64(RECORD_KEY).bitwiseAND(F.lit((1 << 52) - 1)) / F.lit(float(1 << 52))
-        passed = F.size(F.filter("_pyhudi_ends", lambda end: end <= share))
+        passed = F.size(F.filter("#ends", lambda end: end <= share))
         insert = F.when(
-            column(FILE).isNull() & column("_pyhudi_inserts").isNotNull(), F.element_at("_pyhudi_inserts", passed + 1)
+            column(FILE).isNull() & column("#inserts").isNotNull(), F.element_at("#inserts", passed + 1)
         )
         group = F.coalesce(group, insert)
     return rows.withColumn(GROUP, group).where(column(GROUP).isNotNull())
@@ -692,7 +692,7 @@ def _with_delete(schema: pa.Schema) -> pa.Schema:
 
 
 def _with_path(rows: DataFrame, path: Column) -> DataFrame:
-    return rows.withColumn("_pyhudi_path", path).drop(PARTITION_PATH).withColumnRenamed("_pyhudi_path", PARTITION_PATH)
+    return rows.withColumn("#path", path).drop(PARTITION_PATH).withColumnRenamed("#path", PARTITION_PATH)
 
 
 def _files_by_key(keys: KeyTable, pair_row: Ints, pair_place: Ints) -> pa.Table:

@@ -60,7 +60,7 @@ FEW_KEYS = 1_000_000
 FEW_KEY_BYTES = 48 << 20
 """Up to both of these the incoming keys are few."""
 
-HOMES = "_pyhudi_homes"
+HOMES = "#homes"
 """Partition paths of all files that hold a key."""
 
 _LOOKUPS_A_CORE = 4
@@ -191,8 +191,8 @@ def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup
     count = len(lookup.index.slices)
     shard = shard_column(count)
     tasks = min(count, _LOOKUPS_A_CORE * parallelism(session))
-    asked = rows.select(RECORD_KEY).distinct().select(RECORD_KEY, shard.alias("_pyhudi_shard"))
-    by_shard = asked.repartitionById(tasks, F.pmod("_pyhudi_shard", F.lit(tasks))).sortWithinPartitions("_pyhudi_shard")
+    asked = rows.select(RECORD_KEY).distinct().select(RECORD_KEY, shard.alias("#shard"))
+    by_shard = asked.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
     job = AskRecordIndex(lookup.index)
     found = by_shard.select(RECORD_KEY).mapInArrow(job, ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string")))
     table = pa.table(
@@ -266,7 +266,7 @@ def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) ->
         none = asked.limit(0).withColumn(FILES, F.lit(None).cast("array<int>"))
         return none.withColumn(HOMES, F.lit(None).cast("array<string>")) if request.global_keys else none
     stored = functools.reduce(DataFrame.unionByName, frames)
-    on = asked[RECORD_KEY] == stored["_pyhudi_stored_key"]
+    on = asked[RECORD_KEY] == stored["#stored_key"]
     if not request.global_keys:
         on = on & (asked[PARTITION_PATH] == stored[HOME])
     hits = stored.join(asked.distinct(), on)
@@ -275,7 +275,7 @@ def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) ->
 
 
 def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
-    """The keys that stand in base files: `_pyhudi_stored_key`, HOME and FILE (its number).  None without files."""
+    """The keys that stand in base files: `#stored_key`, HOME and FILE (its number).  None without files."""
     if not numbers:
         return None
     storage = open_storage(request.spec.storage)
@@ -289,7 +289,7 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
         key = key_column(spec.keys, schema)
     table = pa.table(
         {
-            "_pyhudi_name": pa.array([place.base.name.text for place in places], pa.string()),
+            "#name": pa.array([place.base.name.text for place in places], pa.string()),
             HOME: pa.array([place.partition for place in places], pa.string()),
             FILE: pa.array(list(numbers), pa.int32()),
         }
@@ -300,8 +300,8 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
         .option(PAGES_COMPARED, "true")
         .parquet(*[storage.absolute(place.base.path) for place in places])
     )
-    named = scan.select(key.alias("_pyhudi_stored_key"), column("_metadata.file_name").alias("_pyhudi_name"))
-    return named.join(F.broadcast(session.createDataFrame(table)), "_pyhudi_name").select("_pyhudi_stored_key", HOME, FILE)
+    named = scan.select(key.alias("#stored_key"), column("_metadata.file_name").alias("#name"))
+    return named.join(F.broadcast(session.createDataFrame(table)), "#name").select("#stored_key", HOME, FILE)
 
 
 def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
@@ -311,7 +311,7 @@ def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
         return None
     tasks = [_LogTask(number, request.places[number]) for number in numbered]
     return task_rows(
-        session, _LogKeys(request.log_reader), tasks, ddl(("_pyhudi_stored_key", "string"), (HOME, "string"), (FILE, "int"))
+        session, _LogKeys(request.log_reader), tasks, ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
     )
 
 
@@ -334,7 +334,7 @@ class _LogKeys:
             if len(keys):
                 home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
                 number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
-                yield pa.record_batch([keys.cast(pa.string()), home, number], names=["_pyhudi_stored_key", HOME, FILE])
+                yield pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", HOME, FILE])
 
 
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:

@@ -43,22 +43,22 @@ from pyhudi.records.runs import by_code, runs
 from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.metadata.indexes import find_records
 
-GROUP = "_pyhudi_group"
+GROUP = "#group"
 """Number of the file group that takes the row."""
 
-FILES = "_pyhudi_files"
+FILES = "#files"
 """Numbers of the files that hold the row's key."""
 
-FILE = "_pyhudi_file"
+FILE = "#file"
 """Number of the one file that the row goes to; null for an insert."""
 
-ORDER = "_pyhudi_order"
+ORDER = "#order"
 """Position of the row in the input: of two equal records the later one is newer."""
 
-HOME = "_pyhudi_home"
+HOME = "#home"
 """Partition path of a file group that holds a key."""
 
-FILE_ID = "_pyhudi_file_id"
+FILE_ID = "#file_id"
 """Id of a file group that holds a key."""
 
 STATUS_SCHEMA = "`status` binary"
