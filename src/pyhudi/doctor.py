@@ -36,7 +36,8 @@ from pyhudi.format.instants import Action, State, format_instant_time, parse_ins
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.gate import check_goes_by_names
-from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX
+from pyhudi.operations.action.settings import CONCURRENCY, FAILED_WRITES, METADATA_PREFIX, CommitSettings
+from pyhudi.operations.admin.at_rest import look_at_rest
 from pyhudi.operations.admin.create import ORDERING
 from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
 from pyhudi.operations.metadata.settings import METADATA_TABLE
@@ -51,7 +52,9 @@ from pyhudi.plan.cleaning import COMMITS_RETAINED
 from pyhudi.plan.compaction import compaction_due
 from pyhudi.plan.write import MAX_FILE_SIZE, SMALL_FILE_LIMIT
 from pyhudi.records.merge_mode import MergeMode
+from pyhudi.storage.liveness import is_alive
 from pyhudi.table.closed import check_open
+from pyhudi.table.context import TableContext
 from pyhudi.timeline.timeline import SERVICE_ACTIONS
 
 PACKAGES = {"pyarrow": (18,), "numpy": (1, 26), "pyroaring": (1, 0), "xxhash": (3, 4), "obstore": (0, 6)}
@@ -116,7 +119,7 @@ def diagnose(table: Table | None = None, options: Mapping[str, object] | None = 
         found += findings
     if table is not None:
         parsed, findings = _parsed(options)
-        found += [*findings, *_settings(table, parsed), *_services(table, parsed), *_state(table, parsed)]
+        found += [*findings, *_of_table(table, parsed)]
         checks.append(("table", repr(table)))
     return Diagnosis(tuple(checks), tuple(found))
 
@@ -264,6 +267,19 @@ def _parsed(options: Mapping[str, object] | None) -> tuple[Options, list[Finding
             return parse_options(), found
 
 
+def _of_table(table: Table, options: Options) -> list[Finding]:
+    """What is wrong with a table that others may write meanwhile."""
+
+    def look(_: TableContext) -> list[Finding]:
+        return [*_settings(table, options), *_services(table, options), *_state(table, options)]
+
+    def errors(found: list[Finding]) -> frozenset[Finding]:
+        return frozenset(one for one in found if one.severity is Severity.ERROR)
+
+    found, lasting = look_at_rest(table.context.reloaded(), look, errors)
+    return [one for one in found if one.severity is Severity.WARNING or one in lasting]
+
+
 def _settings(table: Table, options: Options) -> Iterator[Finding]:
     context = table.context.reloaded()
     config = context.config
@@ -311,7 +327,11 @@ def _settings(table: Table, options: Options) -> Iterator[Finding]:
         if useless:
             finding = f"the table has no meta columns, and {', '.join(useless)}, which is made from them"
             yield warn(finding, f"drop it: Table.drop_index({useless[0]!r})")
-    if config.metadata_partitions_inflight:
+    building = context.timeline.load().pending(Action.INDEXING)
+    heartbeats = CommitSettings.of(options).heartbeats
+    if config.metadata_partitions_inflight and not any(
+        is_alive(context.storage, context.env, instant.request_time, heartbeats) for instant in building
+    ):
         names = ", ".join(config.metadata_partitions_inflight)
         yield warn(f"the index {names} was begun and never finished: it is not used", "drop it, and create it again")
 

@@ -208,6 +208,7 @@ class Inspection:
         ]
         return pa.Table.from_pylist(rows, schema=TIMELINE_SCHEMA)
 
+    @planned_anew
     def commits(self, limit: int | None = None) -> pa.Table:
         """COMMITS_SCHEMA: the completed writes of the active timeline; limit: only so many, the newest.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,18 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.doctor import diagnose, java_version, worker_findings
+from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import TableState
 from pyhudi.format.actions.clustering import ClusteringGroup, ClusteringPlan, ClusteringStrategy, SliceInfo
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import Action
+from pyhudi.format.paths import PROPERTIES_BACKUP
+from pyhudi.operations.services.index import create_index, index_request
+from pyhudi.operations.services.indexing import IndexSettings
+from pyhudi.options import parse_options
+from pyhudi.storage import liveness
 from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import Call, FaultyStorage, SimulatedCrash
 
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1]})
 QUIET = {"hoodie.compact.inline": False, "hoodie.clean.automatic": False, "hoodie.archive.automatic": False}
@@ -80,6 +89,31 @@ def test_a_plan_that_nobody_runs(tmp_path: Path) -> None:
     planned = table.schedule_compaction().planned
     assert planned is not None
     assert any(f"{planned} was planned" in one for one in of_table(Table(table.uri, options=QUIET)))
+
+
+def test_an_index_that_is_being_built(tmp_path: Path) -> None:
+    """Only where its builder is gone was it begun and never finished."""
+    table = make(tmp_path / "t")
+    seen: list[list[str]] = []
+
+    def watch(number: int, call: Call) -> None:
+        changing = table.context.storage.stat(PROPERTIES_BACKUP) is not None
+        if not seen and not changing and table.context.reloaded().config.metadata_partitions_inflight:
+            seen.append(of_table(table))
+            if dies:
+                raise SimulatedCrash
+
+    for dies in (False, True):
+        seen.clear()
+        context = replace(table.context, storage=FaultyStorage(table.context.storage, watch=watch))
+        settings, request = IndexSettings.of(parse_options({})), index_request("bloom_filters")
+        with pytest.raises(SimulatedCrash) if dies else nullcontext():
+            create_index(context, LocalEngine(1), settings, request)
+        assert seen == [[]]
+        if not dies:
+            table.index.drop("bloom_filters")
+    liveness.forget(table.context.storage, table.timeline().pending(Action.INDEXING)[0].request_time)
+    assert of_table(table) == ["settings: the index bloom_filters was begun and never finished: it is not used"]
 
 
 def test_what_died(tmp_path: Path) -> None:

@@ -263,14 +263,14 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
 
 
 def planned_anew(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that loads a state, lists its files and changes nothing.  It is called again where the state was outdated then;
-    only when that happens again and again is SnapshotOutdated raised.
+    """A function that loads a state, lists its files and changes nothing.  It is called again where the state was outdated then
+    or one of its instants gone; only when that happens again and again is SnapshotOutdated or InstantNotFound raised.
     """
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         for _ in range(_RELOADS):
-            with suppress(SnapshotOutdated):
+            with suppress(SnapshotOutdated, InstantNotFound):
                 return function(*args, **kwargs)
         return function(*args, **kwargs)
 

@@ -661,9 +661,7 @@ def _placed(rows: DataFrame, groups: _Groups, labels: Ints) -> DataFrame:
         rows = rows.join(F.broadcast(session.createDataFrame(places)), PARTITION_PATH, "left")
         share = F.xxhash64(RECORD_KEY).bitwiseAND(F.lit((1 << 52) - 1)) / F.lit(float(1 << 52))
         passed = F.size(F.filter("#ends", lambda end: end <= share))
-        insert = F.when(
-            column(FILE).isNull() & column("#inserts").isNotNull(), F.element_at("#inserts", passed + 1)
-        )
+        insert = F.when(column(FILE).isNull() & column("#inserts").isNotNull(), F.element_at("#inserts", passed + 1))
         group = F.coalesce(group, insert)
     return rows.withColumn(GROUP, group).where(column(GROUP).isNotNull())
 

@@ -11,6 +11,7 @@
 
 Steps are found and carried out in this order, each on the state that the one before left.  Files are listed before the timeline
 is read: a file that is seen then belongs to an instant that is seen too, so no file of a writer at work looks like an orphan.
+Whatever is found is so, and not the doing of another process at that moment, see `at_rest`.
 Data rows are never changed.  What this does not do: bring lost data files back.
 
 Source: docs/formats/writing.md, "Rollback"; docs/formats/timeline.md, "Other files of a table"; docs/formats/metadata-table.md.
@@ -36,6 +37,7 @@ from pyhudi.operations.action.claim import is_abandoned
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
+from pyhudi.operations.admin.at_rest import look_at_rest
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.cluster import settle_clusterings
 from pyhudi.operations.services.clustering_plans import why_never
@@ -119,10 +121,28 @@ def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, 
     """
     steps: list[RepairStep] = []
     for kind in settings.kinds:
-        steps += _REPAIRS[kind](context, engine, settings, dry_run=dry_run)
-        if not dry_run:
-            context = context.reloaded()
+        found = _found(kind, context, engine, settings)
+        if dry_run or not (found or kind is RepairKind.PENDING):
+            steps += found
+            continue
+        done = list(_REPAIRS[kind](context.reloaded(), engine, settings, dry_run=False))
+        # Each thing that may have died is asked once more, under the lock, before anything is done about it.
+        steps += found if kind is RepairKind.PENDING else done
+        context = context.reloaded()
     return RepairResult(context.storage.uri, dry_run, tuple(steps))
+
+
+def _found(kind: RepairKind, context: TableContext, engine: Engine, settings: RepairSettings) -> list[RepairStep]:
+    """The steps of one kind that the table gives reason for."""
+
+    def look(context: TableContext) -> list[RepairStep]:
+        return list(_REPAIRS[kind](context, engine, settings, dry_run=True))
+
+    def found(steps: list[RepairStep]) -> frozenset[RepairStep]:
+        return frozenset(steps)
+
+    steps, lasting = look_at_rest(context, look, found)
+    return [step for step in steps if step in lasting]
 
 
 def _repair_properties(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:

@@ -13,6 +13,7 @@
 Nothing is changed.  Directories are listed whatever the table's properties say; every other check reads as queries read.  An
 error is something that makes a reader miss rows, see too many or fail; a warning is something that the next writer sorts out.
 What is there and cannot be checked is passed over: nothing is known to be wrong with it, and the table is not called in order.
+Others may write meanwhile: what they are doing is not found wrong, see `at_rest`.
 
 Memory: names and sizes of all files, and the keys of one file slice, or of one partition when doubled keys are looked for.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
@@ -44,6 +45,7 @@ from pyhudi.format.names import parse_base_file, parse_data_file_instant, parse_
 from pyhudi.format.paths import file_name_of
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.observe import observed
+from pyhudi.operations.admin.at_rest import look_at_rest
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.admin.validate_indexes import checks_of
 from pyhudi.operations.admin.validate_rings import REWRITE, check_rings
@@ -142,7 +144,6 @@ class ValidationResult(ShownInNotebooks):
 
 
 @observed("validate")
-@planned_anew
 def run_validate(context: TableContext, engine: Engine, *, sample: int | None = None, keys: bool = False) -> ValidationResult:
     """Make every check that the table gives reason for.
 
@@ -151,6 +152,17 @@ def run_validate(context: TableContext, engine: Engine, *, sample: int | None = 
     """
     if sample is not None and sample < 0:
         raise InvalidRequest(f"a sample of {sample} files")
+    look = planned_anew(partial(_validated, engine=engine, sample=sample, keys=keys))
+    result, lasting = look_at_rest(context, look, _more_than_warnings)
+    return replace(result, found=tuple(one for one in result.found if one.severity is Severity.WARNING or one in lasting))
+
+
+def _more_than_warnings(result: ValidationResult) -> frozenset[Finding]:
+    return frozenset(finding for finding in result.found if finding.severity is not Severity.WARNING)
+
+
+def _validated(context: TableContext, *, engine: Engine, sample: int | None, keys: bool) -> ValidationResult:
+    """One look at the table; what others do meanwhile may be among its findings."""
     snapshot = load_snapshot(context, directory_listing)
     work = _Validation(context, engine, snapshot, sample)
     work.check_timeline()
