@@ -67,6 +67,9 @@ UPDATE_MODE = "hoodie.table.partial.update.mode"
 MERGE_PROPERTY = "hoodie.record.merge.property."
 """What tables say that merge by modes: the update mode, and the prefix of the merge properties."""
 
+CHECKSUM = "hoodie.table.checksum"
+"""Every writer puts it in; ours puts it last.  What has none was changed by hand, or lost its end."""
+
 OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 """Whether files lack the partition columns."""
 
@@ -153,7 +156,7 @@ class TableConfig:
         if not name:
             raise CorruptData("hoodie.properties names no table", expected="hoodie.table.name")
         database = values.get("hoodie.database.name", "")
-        checksum = values.get("hoodie.table.checksum")
+        checksum = values.get(CHECKSUM)
         if checksum is not None and checksum.strip() != str(table_checksum(database, name)):
             raise CorruptData(
                 "the checksum in hoodie.properties does not fit the table's name",
@@ -225,21 +228,27 @@ def load_table_config(storage: Storage) -> TableConfig:
     """Read `hoodie.properties`, or its backup when the file is missing or damaged.
 
     Real Hudi removes the file and the backup one after the other while it changes them, so both are asked twice before there is
-    no table.
+    no table.  What has no checksum may have lost its end, and counts where nothing that has one is there, as in real Hudi.
 
     Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
     """
     damage: CorruptData | None = None
+    doubtful: TableConfig | None = None
     for path in (PROPERTIES_FILE, PROPERTIES_BACKUP) * 2:
         data = storage.read(path)
         if data is None:
             continue
         try:
-            return _config_of(data)
+            config = _config_of(data)
+            if config.property(CHECKSUM):
+                return config
+            doubtful = doubtful or config
         except CorruptData as error:
             damage = damage or error.with_path(storage.absolute(path))
         except Unsupported as error:
             raise Unsupported(f"{error} [{storage.absolute(path)}]") from error
+    if doubtful is not None:
+        return doubtful
     if damage is not None:
         raise damage
     raise TableNotFound(
@@ -247,14 +256,25 @@ def load_table_config(storage: Storage) -> TableConfig:
     )
 
 
+def missing_property(values: Mapping[str, str]) -> str | None:
+    """A property without which there is no table; None where all are there.
+
+    Where the checksum is missing, what else every table says of itself has to be there: readers would take an absent version for
+    the newest, and an absent type for copy on write.
+    """
+    needed = ["hoodie.table.name", "hoodie.timeline.layout.version"]
+    if CHECKSUM not in values:
+        needed += ["hoodie.table.version", "hoodie.table.type"]
+    return next((key for key in needed if key not in values), None)
+
+
 @lru_cache(maxsize=64)
 def _config_of(data: bytes) -> TableConfig:
     """What the file means.  A table that is opened again, before and after each write, has mostly the same bytes."""
     values = parse_properties(data)
-    for key in ("hoodie.timeline.layout.version", "hoodie.table.checksum"):
-        # Every writer puts the checksum in; ours puts it last, so that a file which lost its end is known by it.
-        if key not in values:
-            raise CorruptData(f"hoodie.properties has no {key}: this is not a usable Hudi table")
+    missing = missing_property(values)
+    if missing is not None:
+        raise CorruptData(f"hoodie.properties has no {missing}: this is not a usable Hudi table")
     config = TableConfig.from_properties(values)
     check_seal(data)
     return config
@@ -266,12 +286,12 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
     changes: new values; None removes the key.  Returns the settings as now stored.
     """
     current = dict(load_table_config(storage).properties)
-    for key, value in (*changes.items(), ("hoodie.table.checksum", None)):
+    for key, value in (*changes.items(), (CHECKSUM, None)):
         if value is None:
             current.pop(key, None)
         else:
             current[key] = value
-    current["hoodie.table.checksum"] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
+    current[CHECKSUM] = str(table_checksum(current.get("hoodie.database.name", ""), current["hoodie.table.name"]))
     config = TableConfig.from_properties(current)
     data = format_sealed_properties(current, format_updated_comments(env.now_ms()))
     storage.put(PROPERTIES_BACKUP, data)
@@ -305,8 +325,8 @@ def create_table_files(storage: Storage, values: Mapping[str, str], env: Environ
 
 
 def _with_checksum(values: Mapping[str, str]) -> dict[str, str]:
-    full = {key: value for key, value in values.items() if key != "hoodie.table.checksum"}
-    full["hoodie.table.checksum"] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
+    full = {key: value for key, value in values.items() if key != CHECKSUM}
+    full[CHECKSUM] = str(table_checksum(full.get("hoodie.database.name", ""), full["hoodie.table.name"]))
     return full
 
 

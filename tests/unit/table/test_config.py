@@ -122,6 +122,21 @@ def test_the_backup_stands_in() -> None:
         load_table_config(storage_with())
 
 
+def test_properties_without_a_checksum_count_where_nothing_better_is_there() -> None:
+    """As with the real Hudi.  They may have lost their end, so what else tells a table has to be there, and a whole backup comes
+    first.
+    """
+    bare = {key: value for key, value in MINIMAL.items() if key != "hoodie.table.checksum"}
+    storage = storage_with(main=bare)
+    assert load_table_config(storage).ordering_field == "ts"
+    assert store_table_config(storage, {"hoodie.own": "x"}, ENV).property("hoodie.table.checksum")
+    assert load_table_config(storage_with(main=bare, backup={**MINIMAL, "hoodie.table.type": "COPY_ON_WRITE"})).is_cow
+    assert not load_table_config(storage_with(main=bare, backup=b"hoodie.table.name=t\n")).is_cow
+    for key in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version", "hoodie.timeline.layout.version"):
+        with pytest.raises(CorruptData, match=key.replace(".", r"\.")):
+            load_table_config(storage_with(main={name: value for name, value in bare.items() if name != key}))
+
+
 def test_a_change_by_real_hudi_is_no_missing_table() -> None:
     """It removes the file, writes it, and removes the backup; a reader may look at each just when it is away."""
     storage = storage_with(backup=MINIMAL)

@@ -47,7 +47,7 @@ from pyhudi.settings import Options, read_settings
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.liveness import is_alive
 from pyhudi.storage.markers import files_under_way
-from pyhudi.table.config import store_table_config
+from pyhudi.table.config import CHECKSUM, missing_property, store_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, table_folders
 from pyhudi.table.metadata.indexes import scan_files
@@ -149,7 +149,7 @@ def _repair_properties(context: TableContext, engine: Engine, settings: RepairSe
     storage = context.storage
     data = storage.read(PROPERTIES_FILE)
     backup = storage.stat(PROPERTIES_BACKUP) is not None
-    damage = "is missing" if data is None else _damage(data)
+    damage = "is missing" if data is None else _damage(data, backed_up=backup)
     if damage is None:
         if backup:
             yield RepairStep(RepairKind.PROPERTIES, PROPERTIES_BACKUP, "an interrupted change left it", "it is deleted")
@@ -163,17 +163,15 @@ def _repair_properties(context: TableContext, engine: Engine, settings: RepairSe
             store_table_config(held.storage, {}, context.env)
 
 
-def _damage(data: bytes) -> str | None:
-    """What is wrong with the text of a properties file that readers passed over for its backup."""
+def _damage(data: bytes, *, backed_up: bool) -> str | None:
+    """What is wrong with the text of a properties file that readers passed over for its backup, where there is one."""
     try:
         values = parse_properties(data)
         check_seal(data)
     except CorruptData as error:
         return str(error)
-    missing = [
-        key for key in ("hoodie.table.name", "hoodie.timeline.layout.version", "hoodie.table.checksum") if key not in values
-    ]
-    return f"has no {missing[0]}" if missing else None
+    missing = missing_property(values) or (CHECKSUM if backed_up and CHECKSUM not in values else None)
+    return f"has no {missing}" if missing else None
 
 
 def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
