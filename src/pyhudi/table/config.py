@@ -70,6 +70,9 @@ MERGE_PROPERTY = "hoodie.record.merge.property."
 CHECKSUM = "hoodie.table.checksum"
 """Every writer puts it in; ours puts it last.  What has none was changed by hand, or lost its end."""
 
+INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
+"""Where the definitions of indexes lie; `table.metadata.definitions` says what it may hold."""
+
 OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
 """Whether files lack the partition columns."""
 
@@ -201,7 +204,7 @@ class TableConfig:
             create_schema=values.get("hoodie.table.create.schema") or None,
             metadata_partitions=partitions,
             metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),
-            index_definitions_path=values.get("hoodie.table.index.defs.path") or None,
+            index_definitions_path=values.get(INDEX_DEFINITIONS_PATH) or None,
             bootstrap_base_path=values.get("hoodie.bootstrap.base.path") or None,
             properties=tuple(sorted(values.items())),
         )

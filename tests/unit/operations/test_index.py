@@ -16,6 +16,8 @@ import pytest
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.instants import Action, State
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
+from pyhudi.format.properties import format_properties, parse_properties
 from pyhudi.table.metadata.records import MetadataTable
 from tests.metadata_truth import assert_metadata_is_true
 
@@ -256,3 +258,36 @@ def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:
             done.result()
     assert {"record_index", "secondary_index_note", "expr_index_to_date_moment"} < set(true(table).partitions)
     assert table.validate().ok
+
+
+@pytest.mark.parametrize(
+    "place", ["defs/mine.json", "{table}/.hoodie/mine.json", "file:{table}/mine.json", "{table}-beside/index.json"]
+)
+def test_definitions_lie_where_the_properties_say(tmp_path: Path, place: str) -> None:
+    """A change puts them back there.  Outside of the table they are read, and a change of them is refused."""
+    path = tmp_path / "t"
+    table = create(path)
+    table.upsert(rows(range(4)))
+    table.index.create("record_index")
+    table.index.create("secondary_index", "note")
+    named = place.format(table=path)
+    file = path / named if place.startswith("defs") else Path(named.removeprefix("file:"))
+    file.parent.mkdir(exist_ok=True)
+    (path / INDEX_DEFINITIONS_FILE).rename(file)
+    values = parse_properties((path / PROPERTIES_FILE).read_bytes())
+    (path / PROPERTIES_FILE).write_bytes(format_properties({**values, "hoodie.table.index.defs.path": named}))
+    table = Table(path, options=OPTIONS)
+    table.upsert(rows(range(2, 6), ts=2, note="m"))
+    assert table.lookup(["k003"]).to_arrow().num_rows == 1
+    assert_metadata_is_true(table)
+    if "beside" in place:
+        with pytest.raises(Unsupported, match="outside of the table"):
+            table.index.drop("secondary_index_note")
+        assert "secondary_index_note" in file.read_text()
+    else:
+        table.index.drop("secondary_index_note")
+        table.index.create("secondary_index", "part")
+        assert list(json.loads(file.read_text())["indexDefinitions"]) == ["column_stats", "secondary_index_part"]
+        assert not (path / INDEX_DEFINITIONS_FILE).exists()
+        table.upsert(rows(range(6, 8)))
+        assert_metadata_is_true(table)

@@ -14,7 +14,7 @@ from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
 from pyhudi.table.config import load_table_config, store_table_config
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions
 from tests.golden_tables import open_golden
 from tests.rows import assert_same_rows, without_meta
 

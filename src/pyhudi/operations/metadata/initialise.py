@@ -24,12 +24,11 @@ from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import BaseTask, KeyTask, MetadataFile, run_key_base, run_metadata_base
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
-from pyhudi.format.index_definitions import format_index_definitions
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX, encode_first_log
 from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, SIDE_FOLDER, join_path
+from pyhudi.format.paths import SIDE_FOLDER, join_path
 from pyhudi.operations.metadata.kinds import KINDS, check_computable, in_build_order, is_defined, kind_of, needing, open_indexes
 from pyhudi.operations.metadata.kinds.base import Index
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, first_columns
@@ -47,7 +46,7 @@ from pyhudi.operations.metadata.store import (
 )
 from pyhudi.plan.metadata import by_shard
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions, put_index_definitions
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 
 
@@ -89,7 +88,7 @@ def drop_for_new_columns(context: TableContext, settings: MetadataSettings, lock
         defined = definitions.get(COLUMN_STATS)
         if defined is not None and set(defined.source_fields) == set(first_columns(held, settings, before)):
             del definitions[COLUMN_STATS]
-            held.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
+            put_index_definitions(held, definitions.values())
         return replace(context, config=held.config)
 
 

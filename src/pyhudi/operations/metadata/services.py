@@ -36,7 +36,8 @@ from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.plan.cleaning import CleaningPolicy
 from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions
+from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 from pyhudi.table.written import check_size, load_written_sizes

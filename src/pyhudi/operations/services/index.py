@@ -50,7 +50,7 @@ from pyhudi.operations.services.indexing import (
     planned_definition,
 )
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 
 

@@ -44,7 +44,7 @@ from pyhudi.format.metadata.partitions import (
     PARTITION_STATS,
 )
 from pyhudi.format.names import parse_data_file_instant
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
+from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.outcome import NotDue
 from pyhudi.operations.action.planned import PlannedAction
@@ -52,7 +52,6 @@ from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, new_instant_time
 from pyhudi.operations.metadata.initialise import PartitionBuilder, build_partitions, planned_partitions
 from pyhudi.operations.metadata.kinds import is_defined, kind_of
-from pyhudi.operations.metadata.kinds.base import store_definitions
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, store_definition
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -66,7 +65,7 @@ from pyhudi.records.columns import field_at
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions, put_index_definitions, store_definitions
 from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
@@ -355,7 +354,7 @@ def forget_definition(context: TableContext, name: str) -> None:
     definitions = load_index_definitions(context)
     if is_defined(name) and name in definitions:
         del definitions[name]
-        context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
+        put_index_definitions(context, definitions.values())
 
 
 def columns_of(snapshot: Snapshot) -> pa.Schema:

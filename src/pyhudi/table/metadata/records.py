@@ -25,16 +25,17 @@ import pyarrow as pa
 from pyhudi.errors import CorruptData, InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
-from pyhudi.format.index_definitions import IndexDefinition, check_named_layout, parse_index_definitions
+from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.instants import Action
 from pyhudi.format.metadata.partitions import parse_file_group, parse_file_group_index
 from pyhudi.format.names import parse_base_file
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
+from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.lazy import lazy_property
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.definitions import load_index_definitions
 from pyhudi.table.metadata.files import MetadataFiles
 from pyhudi.table.metadata.groups import GroupReader, MetadataPartition, Wanted, lookup_tasks
 from pyhudi.table.metadata.merge import GroupCells
@@ -239,26 +240,3 @@ def load_rolled_back(context: TableContext, timeline: Timeline) -> frozenset[str
         except CorruptData as error:
             raise error.with_path(store.storage.absolute(store.path(instant))) from error
     return frozenset(found)
-
-
-def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
-    """The index definitions that the table's properties name; none without the property or the document.
-
-    Raises CorruptData naming the file.
-    """
-    named = context.config.index_definitions_path
-    if named is None:
-        return {}
-    # The property is relative to the table; a writer that follows the public specification stores it with the table's own path.
-    path = INDEX_DEFINITIONS_FILE if named.endswith(INDEX_DEFINITIONS_FILE) else named.strip("/")
-    data = context.storage.read(path)
-    if data is None:
-        return {}
-    try:
-        definitions = parse_index_definitions(data)
-        if context.config.version.has_index_versions:
-            for definition in definitions.values():
-                check_named_layout(definition)
-        return definitions
-    except CorruptData as error:
-        raise error.with_path(context.storage.absolute(path)) from error

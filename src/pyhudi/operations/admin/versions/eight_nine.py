@@ -34,9 +34,8 @@ from dataclasses import replace
 import pyarrow as pa
 
 from pyhudi.errors import TableNotFound, Unsupported
-from pyhudi.format.index_definitions import format_index_definitions
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS, RECORD_INDEX
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
+from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.format.versions import TableVersion
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.admin.versions.base import (
@@ -83,7 +82,7 @@ from pyhudi.table.config import (
     store_table_config,
 )
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions, put_index_definitions
 from pyhudi.table.snapshot import load_snapshot
 
 _VERSION = "hoodie.table.version"
@@ -215,7 +214,7 @@ def _name_layouts(held: TableContext) -> None:
     definitions = load_index_definitions(held)
     if not all(definition.names_layout for definition in definitions.values()):
         named = [definition.with_named_layout() for definition in definitions.values()]
-        held.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(named))
+        put_index_definitions(held, named)
 
 
 def _drop_later_layouts(held: TableContext) -> set[str]:
@@ -235,7 +234,7 @@ def _drop_later_layouts(held: TableContext) -> set[str]:
     drop_partitions(held, later)
     kept = [definition for name, definition in definitions.items() if name not in later]
     if len(kept) < len(definitions):
-        held.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(kept))
+        put_index_definitions(held, kept)
     return later
 
 

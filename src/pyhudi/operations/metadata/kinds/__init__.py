@@ -36,7 +36,8 @@ from pyhudi.operations.metadata.kinds.secondary import Secondary
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions
+from pyhudi.table.metadata.records import MetadataTable
 
 _Answer = TypeVar("_Answer")
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self
 
 import pyarrow as pa
@@ -34,9 +34,8 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.metadata_merge import MergeRule
 from pyhudi.execute.metadata_records import KeyRecords, KeySource
-from pyhudi.format.index_definitions import IndexDefinition, format_index_definitions
+from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.metadata.partitions import format_file_id
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
 from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FilesPassedOver, Filter
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
@@ -44,7 +43,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore
 from pyhudi.plan.metadata import MetadataRecords
 from pyhudi.records.stats import ColumnRange
-from pyhudi.table.config import TableConfig, store_table_config
+from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.groups import MetadataPartition
 from pyhudi.table.metadata.records import MetadataTable
@@ -314,15 +313,6 @@ class SaidOfPartitions:
     def records(self, schema: pa.Schema, *, is_tight: bool) -> MetadataRecords:
         """The records that say it; see `HasPartitionRanges.partition_records`."""
         return self.index.partition_records(self, schema, is_tight=is_tight)
-
-
-def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefinition]) -> TableContext:
-    """Store the index definitions, and name them in the properties.  The caller holds the lock."""
-    context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
-    if context.config.index_definitions_path is not None:
-        return context
-    changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
-    return replace(context, config=store_table_config(context.storage, changes, context.env))
 
 
 def one_column(definition: IndexDefinition | None, what: str) -> tuple[IndexDefinition, str]:

@@ -23,11 +23,11 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import STATISTICS_OF_FILES, TYPED_STATISTICS_OF_FILES, MergeRule
 from pyhudi.execute.metadata_records import FilesToIndex, run_index_files
 from pyhudi.format.actions.commit import Operation
-from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition, format_index_definitions
+from pyhudi.format.index_definitions import IndexDefinition, column_stats_definition
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import COLUMN_STATS, PARTITION_STATS
 from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of
+from pyhudi.format.paths import file_name_of
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
@@ -41,10 +41,10 @@ from pyhudi.records.indexed_columns import indexed_columns
 from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.records.stats import ColumnRange, merge_ranges
 from pyhudi.table.column_history import load_column_history
-from pyhudi.table.config import store_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.definitions import load_index_definitions, named_in_properties, put_index_definitions
 from pyhudi.table.metadata.indexes import find_column_stats, find_partitions, hashes_of_partitions, partition_hashes
-from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
+from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.snapshot import load_schema, read_commit
 
 _LOG = logging.getLogger("pyhudi.operations.metadata")
@@ -391,11 +391,8 @@ def store_definition(context: TableContext, columns: Sequence[str]) -> TableCont
         layout = layout_of_statistics(context) if context.config.version.has_index_versions else None
         made = column_stats_definition(columns, layout)
         definitions[COLUMN_STATS] = made if defined is None else replace(made, options=defined.options, other=defined.other)
-        context.storage.put(INDEX_DEFINITIONS_FILE, format_index_definitions(definitions.values()))
-    if context.config.index_definitions_path is None:
-        changes = {"hoodie.table.index.defs.path": INDEX_DEFINITIONS_FILE}
-        context = replace(context, config=store_table_config(context.storage, changes, context.env))
-    return context
+        put_index_definitions(context, definitions.values())
+    return named_in_properties(context)
 
 
 def _has_column(schema: pa.Schema, name: str) -> bool:

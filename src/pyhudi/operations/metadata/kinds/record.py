@@ -23,7 +23,7 @@ from pyhudi.format.index_definitions import IndexDefinition, record_index_defini
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import RECORD_INDEX
-from pyhudi.operations.metadata.kinds.base import Index, Said, store_definitions
+from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
 from pyhudi.operations.metadata.kinds.inputs import (
     Asking,
@@ -36,9 +36,10 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import in_threads
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.definitions import load_index_definitions, store_definitions
 from pyhudi.table.metadata.groups import MetadataPartition
 from pyhudi.table.metadata.indexes import find_records, scan_records
-from pyhudi.table.metadata.records import MetadataTable, load_index_definitions
+from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import FileSlice
 
 
