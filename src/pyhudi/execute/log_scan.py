@@ -2,7 +2,8 @@
 
     1. block headers of all files, in merge order; a block counts when its instant is complete and not newer than the query's
     2. a rollback block removes the blocks of its target that were found before it; a torn block is an error where a completed
-       instant wrote it (`format.log.whole`); blocks that a log compaction merged give way to its own
+       instant wrote it (`format.log.whole`); of a task that was tried again one attempt counts; blocks that a log compaction
+       merged give way to its own
     3. the blocks that are left are decoded to the wanted columns and handed to `LogMerger` in that order; when every one of them
        names the rows of the slice's own base file that its records stand for, by those rows instead of keys
 
@@ -25,7 +26,7 @@ from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.layout import as_batch
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.hfile.reader import open_hfile_bytes
-from pyhudi.format.log.commands import decode_command, without_compacted
+from pyhudi.format.log.commands import decode_command, of_one_attempt, without_compacted
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock, scan_blocks
@@ -251,6 +252,7 @@ def choose_blocks(
                 raise Unsupported(f"a change data block stands in a data log at byte {block.offset}")
             elif validity.counts(block.instant_time):
                 kept.append(FoundBlock(path, block))
+    kept = of_one_attempt(kept, lambda found: found.block)
     return (without_compacted(kept, lambda found: found.block) if skip_compacted else kept), corrupt, rollbacks
 
 

@@ -41,6 +41,30 @@ def test_delete_blocks_of_each_version() -> None:
         assert Slice(BASE, COMMIT).log(1, updates).log(2, old_delete(version, "kbe")).rows() == [("kay", 6, 10), ("kce", 5, 3)]
 
 
+def of_attempt(block: Block, attempt: int, number: int) -> Block:
+    kind, headers, content = block
+    return kind, {**headers, HeaderKey.BLOCK_IDENTIFIER: f"{attempt},{number}"}, content
+
+
+def test_a_task_that_was_tried_again_is_read_once() -> None:
+    """The attempt that came furthest, and of several the last; a block that names no attempt is nobody's duplicate."""
+    first = [of_attempt(data(1, ("kay", 6, 10)), 0, 0), of_attempt(data(1, ("kbe", 6, 11)), 0, 1)]
+    short = of_attempt(data(1, ("kay", 7, 99)), 1, 0)
+    assert Slice(BASE).log(1, *first, short).rows() == [("kay", 6, 10), ("kbe", 6, 11), BASE[2]]
+    assert Slice(BASE).log(1, short, *first).rows() == [("kay", 6, 10), ("kbe", 6, 11), BASE[2]]
+    last = [of_attempt(data(1, ("kay", 6, 20)), 1, 0), of_attempt(data(1, ("kce", 6, 21)), 1, 1)]
+    slice_ = Slice(BASE).log(1, *first, *last)
+    assert slice_.rows() == [("kay", 6, 20), BASE[1], ("kce", 6, 21)]
+    stat, _ = slice_.compact()
+    assert (stat.total_log_blocks, stat.total_log_records) == (2, 2)
+    # Another instant, another count; and no identifier, no attempt.
+    assert slice_.log(2, of_attempt(data(2, ("kbe", 9, 30)), 7, 0), data(2, ("kay", 9, 31))).rows() == [
+        ("kay", 9, 31),
+        ("kbe", 9, 30),
+        ("kce", 6, 21),
+    ]
+
+
 def test_a_rollback_takes_back_what_came_before_it() -> None:
     slice_ = Slice(BASE).log(1, data(1, ("kay", 6, 10))).log(2, data(2, ("kay", 7, 11)), plain_delete("kbe"))
     assert slice_.rows() == [("kay", 7, 11), ("kce", 5, 3)]

@@ -10,6 +10,8 @@ Tables of version 8 delete the log files of failed instants instead, so such blo
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -57,7 +59,7 @@ def surviving_blocks(
     blocks: all blocks of a slice, its files in their order, each with what the caller needs to find its content.
     counts: whether the blocks of an instant (its request time) are to be seen, as its timeline says; asked for data and
     delete blocks alone.  A rollback drops the blocks of its target that came before it, in this or an earlier file; blocks
-    of the same instant after it stay.  Damage is dropped.
+    of the same instant after it stay.  Damage is dropped, and what a task wrote that was tried again (see `of_one_attempt`).
     Raises Unsupported for CDC blocks, which have no place in an ordinary log file.
     """
     kept: list[tuple[Source, LogBlock]] = []
@@ -71,7 +73,36 @@ def surviving_blocks(
             raise Unsupported(f"a CDC block in an ordinary log file, at byte {block.offset}")
         elif counts(block.instant_time):
             kept.append((source, block))
-    return kept
+    return of_one_attempt(kept, lambda entry: entry[1])
+
+
+def of_one_attempt(kept: Sequence[Source], block_of: Callable[[Source], LogBlock]) -> list[Source]:
+    """The blocks that are left when a task that was tried again, and whose attempts all left their blocks, is read once.
+
+    kept: the blocks that count, of one slice, in whatever form `block_of` understands.  Releases before 1.0 say in a block's
+    identifier which attempt wrote it, as `<attempt>,<number of the block>`.  Of the attempts of an instant the one with the most
+    blocks came furthest; of several such, the last one.  Blocks without such an identifier all stay.  The real Hudi 1.0.2 means
+    to do this and leaves all of them.
+    """
+    attempts: dict[str, Counter[int]] = {}
+    for found in kept:
+        attempt = _attempt_of(block_of(found))
+        if attempt is not None:
+            attempts.setdefault(block_of(found).instant_time, Counter())[attempt] += 1
+    counted = {instant: max(counts, key=lambda n: (counts[n], n)) for instant, counts in attempts.items() if len(counts) > 1}
+    if not counted:
+        return list(kept)
+
+    def is_read(block: LogBlock) -> bool:
+        attempt = _attempt_of(block)
+        return attempt is None or counted.get(block.instant_time, attempt) == attempt
+
+    return [found for found in kept if is_read(block_of(found))]
+
+
+def _attempt_of(block: LogBlock) -> int | None:
+    matched = _IDENTIFIER.fullmatch(block.header(HeaderKey.BLOCK_IDENTIFIER) or "")
+    return int(matched[1]) if matched else None
 
 
 def without_compacted(kept: Sequence[Source], block_of: Callable[[Source], LogBlock]) -> list[Source]:
@@ -117,3 +148,4 @@ def without_compacted(kept: Sequence[Source], block_of: Callable[[Source], LogBl
 
 
 _ROLLBACK: Final = "0"
+_IDENTIFIER = re.compile(r"([0-9]{1,18}),([0-9]{1,18})")
