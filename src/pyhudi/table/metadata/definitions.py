@@ -4,7 +4,7 @@ The property is relative to the table.  A writer that follows the public specifi
 is another one once the table was moved: what ends as the usual place does is the usual place.  Definitions may also lie elsewhere
 in the table or outside of it; the latter are read and not changed.
 
-Source: docs/formats/metadata-table.md, "Indexes".
+Source: docs/formats/metadata-table.md, "Index definitions".
 """
 
 from __future__ import annotations
