@@ -364,7 +364,7 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
     keys = incoming.column(RECORD_KEY).combine_chunks()
     assert spec.partial is not None
     every = len(spec.partial.data_schema) == len(spec.data_schema)
-    if not (every or rule.by_commit_time or IS_DELETED in spec.data_schema.names):
+    if not (every or rule.by_commit_time or rule.filling is not None or IS_DELETED in spec.data_schema.names):
         if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
         live = _live_keys(key_reader(spec, task.validity), slice_, keys)

@@ -27,6 +27,7 @@ from pyhudi.records.conform import conform, conform_table, refuse_rounding, rela
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
 from pyhudi.records.keys.spec import partition_columns
+from pyhudi.records.merge import whole
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
 from pyhudi.records.zones import refuse_cut_nanoseconds
@@ -133,7 +134,9 @@ def resolve_moves(
     hold too little to be inserted: raises Unsupported.
 
     goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
-    incoming row is dropped; an incoming delete that wins deletes at the old place.  Returns the rows to write and their pairs.
+    incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode the record that both
+    make together moves to the partition that its columns name; one that stays is updated at its place.  Returns the rows to write
+    and their pairs.
     """
     if request.spec.partial is not None:
         row = int(pairs_row[goes][0])
@@ -151,8 +154,10 @@ def resolve_moves(
     wins = plain.copy()
     dead = plain.copy()
     data = [name for name in rows.column_names if name not in (RECORD_KEY, PARTITION_PATH, DELETE_COLUMN)]
+    filled = np.zeros(len(plain), dtype=np.bool_)
+    homes = pa.array([place.partition for place in request.places], pa.string()).take(pa.array(moving_files))
     if data:
-        if not request.rule.picks:
+        if not request.rule.picks and request.rule.filling is None:
             raise Unsupported(
                 "a custom merge rule cannot move records between partitions; set the index's update.partition.path to false"
             )
@@ -161,23 +166,46 @@ def resolve_moves(
         soft = request.rule.deletes(newer)
         if soft is not None:
             dead |= soft
-    homes = pa.array([place.partition for place in request.places], pa.string())
+        if request.rule.filling is not None:
+            made = _made_of_both(request, older.select(data), newer)
+            stays = np.asarray(pc.equal(made.column(PARTITION_PATH), homes), dtype=np.bool_)
+            filled, wins = stays & ~dead, np.where(dead, wins, ~stays)
+            rows = _with_rows(rows, moving_rows[wins & ~dead], made.filter(pa.array(wins & ~dead)))
     deletions = newer.filter(pa.array(wins))
-    deletions = _replaced(deletions, PARTITION_PATH, homes.take(pa.array(moving_files[wins])))
+    deletions = _replaced(deletions, PARTITION_PATH, homes.filter(pa.array(wins)))
     deletions = _replaced(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
+    at_home = _replaced(newer.filter(pa.array(filled)), PARTITION_PATH, homes.filter(pa.array(filled)))
+    settled = pa.concat_tables([relabel(deletions, rows.schema), relabel(at_home, rows.schema)])
     keep = np.ones(rows.num_rows, dtype=np.bool_)
     keep[moving_rows[~wins | dead]] = False
     keep[pairs_row[~goes]] = True
     kept = np.flatnonzero(keep)
     renumbered = np.cumsum(keep) - 1
     stays_row = renumbered[pairs_row[~goes]]
-    moved_row = len(kept) + np.arange(deletions.num_rows, dtype=np.int64)
-    result = pa.concat_tables([rows.filter(pa.array(keep)), relabel(deletions, rows.schema)])
+    moved_row = len(kept) + np.arange(settled.num_rows, dtype=np.int64)
     return (
-        result,
+        pa.concat_tables([rows.filter(pa.array(keep)), settled]),
         np.concatenate([stays_row, moved_row]).astype(np.int64),
-        np.concatenate([pairs_place[~goes], moving_files[wins]]),
+        np.concatenate([pairs_place[~goes], moving_files[wins], moving_files[filled]]),
     )
+
+
+def _made_of_both(request: TagRequest, older: pa.Table, newer: pa.Table) -> pa.Table:
+    """Incoming rows, each made one record with the stored one beside it, and the partition path that it has then."""
+    made = request.rule.combine(older, newer.select(older.column_names)).rows
+    paths = partition_paths(request.spec.keys, as_batch(made)).cast(pa.string())
+    for name in made.column_names:
+        newer = _replaced(newer, name, whole(made.column(name)))
+    return _replaced(newer, PARTITION_PATH, paths)
+
+
+def _with_rows(rows: pa.Table, at: Ints, others: pa.Table) -> pa.Table:
+    """The rows with those at some places replaced, in order."""
+    if not len(at):
+        return rows
+    order = np.arange(rows.num_rows, dtype=np.int64)
+    order[at] = rows.num_rows + np.arange(len(at), dtype=np.int64)
+    return pa.concat_tables([rows, relabel(others, rows.schema)]).take(pa.array(order))
 
 
 def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:

@@ -368,6 +368,8 @@ class _RowMerger:
             return replaced, wins & gone, values
         live = np.ones(newer.num_rows, dtype=np.bool_) if plain is None else ~plain
         every = self._spec.data_schema.names
+        if partial is not None and self._rule.filling is not None:
+            newer, data = completed_rows(self._spec, newer, older), every
         merge = self._rule.merge if len(data) == len(every) else functools.partial(partial_merge, self._rule)
         outcome: Merged = merge(older.select(every).filter(pa.array(live)), newer.select(data).filter(pa.array(live)))
         removed = np.ones(newer.num_rows, dtype=np.bool_)

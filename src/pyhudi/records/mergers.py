@@ -214,15 +214,13 @@ class PartialRows(CommonRule):
 
 
 def check_partial_merge(rule: MergeRule) -> None:
-    """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges."""
+    """Raises Unsupported for a rule that merges whole records alone: a payload class, or a merger without partial merges.
+
+    Under an update mode a partial update is completed from what is stored, and becomes a whole row.
+    """
     if isinstance(rule, MergerRule):
         _ = rule.partial_merger
-    elif rule.filling is not None:
-        raise Unsupported(
-            f"partial updates in a table whose update mode is {rule.filling.mode}, which tells by values what an update leaves "
-            "alone: upsert whole rows"
-        )
-    elif not rule.picks:
+    elif rule.filling is None and not rule.picks:
         raise Unsupported(
             "partial updates in a table whose records are merged by a payload class, as those know whole records alone; the real "
             "Hudi 1.0.2 refuses a MERGE INTO that leaves columns out there (MergeIntoFieldResolutionException): upsert whole rows"

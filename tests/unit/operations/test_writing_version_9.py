@@ -269,3 +269,85 @@ def test_new_indexes_have_the_second_form(tmp_path: Path) -> None:
     assert by_value.to_arrow()["id"].to_pylist() == ["a"]
     assert "secondary index" in str(by_value.explain())
     assert table.validate().ok, str(table.validate())
+
+
+RECORDS = pa.schema({"id": pa.string(), "city": pa.string(), "ts": pa.int64(), "v": pa.string(), "qty": pa.int32()})
+MOVING = {"hoodie.index.type": "RECORD_INDEX", "hoodie.record.index.update.partition.path": "true"}
+# What release 1.1.1 makes of the same writes, but for d and e: seen of the first class, copy on write and merge on read, and of
+# the second, merge on read.
+MOVED: dict[str, tuple[set[tuple[object, ...]], set[tuple[object, ...]]]] = {
+    "PartialUpdateAvroPayload": (
+        {
+            ("a", "y", 6, "a5", 9),
+            ("b", "x", 5, "b5", 2),
+            ("c", "y", 5, "c5", 3),
+            ("d", "x", 5, "late", 4),
+            ("e", "x", 6, "e6", 5),
+        },
+        {
+            ("a", "x", 7, "a5", 9),
+            ("b", "y", 8, "b5", 2),
+            ("c", "y", 5, "c5", 3),
+            ("d", "x", 5, "late", 4),
+            ("e", "x", 6, "e6", 5),
+        },
+    ),
+    "OverwriteNonDefaultsWithLatestAvroPayload": (
+        {
+            *{("a", "y", 6, "a5", 9), ("b", "y", 4, "late", 2), ("c", "y", 5, "c5", 3)},
+            *{("d", "y", 4, "late", 4), ("e", "x", 6, "e6", 5)},
+        },
+        {
+            *{("a", "x", 7, "a5", 9), ("b", "y", 8, "late", 2), ("c", "y", 5, "c5", 3)},
+            *{("d", "y", 4, "late", 4), ("e", "x", 6, "e6", 5)},
+        },
+    ),
+}
+
+
+def _records(*rows: tuple[str, str | None, int, str | None, int | None]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(RECORDS.names, row, strict=True)) for row in rows], RECORDS)
+
+
+def _found(table: Table) -> set[tuple[object, ...]]:
+    rows = table.scan([*RECORDS.names, "_hoodie_partition_path"]).to_arrow()
+    assert rows["city"].to_pylist() == rows["_hoodie_partition_path"].to_pylist()
+    assert table.validate().ok
+    return {tuple(row[name] for name in RECORDS.names) for row in rows.to_pylist()}
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("payload", MOVED)
+def test_records_that_move_are_filled_from_what_they_were(payload: str, kind: str, tmp_path: Path) -> None:
+    """The late d fills a gap where it stands; e, without a city, stays in the one that it is filled with."""
+    options = {**VERSION, **PARTITIONED, **MOVING, PAYLOAD: MODEL + payload, "hoodie.compact.inline": "false"}
+    table = Table.create(tmp_path / "t", record_key="id", ordering="ts", table_type=kind, options=options)
+    table.upsert(_records(("a", "x", 5, "a5", 1), ("b", "x", 5, "b5", 2), ("c", "x", 5, "c5", 3), ("e", "x", 5, "e5", 5)))
+    table.upsert(_records(("d", "x", 5, None, 4)))
+    table.upsert(
+        _records(
+            *(("a", "y", 6, None, 9), ("b", "y", 4, "late", None), ("c", "y", 5, None, None)),
+            *(("d", "y", 4, "late", None), ("e", None, 6, "e6", None)),
+        )
+    )
+    assert _found(table) == MOVED[payload][0]
+    table.upsert(_records(("a", "x", 7, None, None), ("b", "y", 8, None, None)))
+    assert _found(table) == MOVED[payload][1]
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("payload", MOVED)
+def test_partial_updates_under_update_modes(payload: str, kind: str, tmp_path: Path) -> None:
+    """As MERGE INTO of release 1.1.1, which writes whole rows there; a null that is given says as little as a column left out."""
+    options = {**VERSION, PAYLOAD: MODEL + payload, "hoodie.compact.inline": "false"}
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="city", ordering="ts", table_type=kind, options=options)
+    table.upsert(_records(*((key, "x", 5, None if key == "c" else f"{key}5", at) for at, key in enumerate("abcd", 1))))
+    news = _records(("a", "x", 6, None, 0), ("b", "x", 4, "late", 0), ("c", "x", 4, "late", 0), ("d", "x", 6, "d6", 0))
+    more = _records(("a", "x", 6, "twice", 0), ("new", "x", 6, "new", 0))
+    table.upsert(pa.concat_tables([news, more]).select(["id", "city", "ts", "v"]), partial=True)
+    late = {("b", "x", 5, "b5", 2), ("c", "x", 5, "late", 3)}
+    if payload.startswith("OverwriteNonDefaults"):
+        late = {("b", "x", 4, "late", 2), ("c", "x", 4, "late", 3)}
+    assert _found(table) == {("a", "x", 6, "twice", 1), *late, ("d", "x", 6, "d6", 4)}
+    table.upsert(_records(("a", "x", 7, None, 7), ("d", "x", 7, None, None)))
+    assert _found(table) == {("a", "x", 7, "twice", 7), *late, ("d", "x", 7, "d6", 4)}

@@ -104,7 +104,7 @@ class WriteSchemas:
         among_rows: MergeRule = rule
         if keys_only:
             among_rows = PickByCommitTime()
-        elif some and not rule.picks:
+        elif some and not rule.picks and rule.filling is None:
             among_rows = PartialRows(rule)
         changes = schema_changes(current.arrow, data_schema) if current else ()
         return cls(data_schema, text, config.keys, among_rows, rule, keys_only, unplaced, given, changes, placing)
