@@ -17,10 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.layout import as_batch
@@ -44,6 +46,8 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import LogFile
 from pyhudi.timeline.timeline import Timeline
+
+Entries = TypeVar("Entries", pa.Table, pa.RecordBatch)
 
 _DATA = (BlockType.AVRO, BlockType.PARQUET, BlockType.HFILE)
 _WHOLE_OR_ABSENT = ("s3:", "s3a:", "gs:", "gcs:", "az:", "abfs:", "abfss:", "memory:")
@@ -123,7 +127,8 @@ class LogsWanted:
 
     schema: the columns wanted, `_hoodie_record_key`, the ordering field and `_hoodie_is_deleted` (where the table has it) among
     them; key fields too when meta fields are not populated.  rule, validity: how records are merged and which blocks count.
-    ids: of the columns, where blocks are read by these; None where they are read by names.
+    ids: of the columns, where blocks are read by these; None where they are read by names.  only: the record keys wanted, None
+    for all.
     """
 
     schema: pa.Schema
@@ -132,13 +137,20 @@ class LogsWanted:
     validity: InstantValidity
     populate_meta_fields: bool
     ids: ColumnIds | None
+    only: pa.StringArray | None = None
+
+    def chosen(self, entries: Entries, name: str) -> Entries:
+        """The entries whose key, which stands in the column `name`, is wanted."""
+        if self.only is None:
+            return entries
+        return entries.filter(pc.is_in(entries.column(name).cast(pa.string()), value_set=self.only))
 
 
 def scan_logs(storage: Storage, logs: Sequence[LogFile], wanted: LogsWanted, *, base_instant: str | None = None) -> LogScan:
     """The merged records of a slice's logs.
 
     base_instant: that of the slice's base file, to merge by record positions where all blocks name rows of that file; None to
-    merge by key.
+    merge by key, which is the only way where some keys alone are wanted.
     Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
     """
     blocks, corrupt, rollbacks = find_blocks(storage, logs, wanted.validity)
@@ -269,7 +281,7 @@ def _add_block(
             count += deletes.num_rows
             if places is not None and len(places) != deletes.num_rows:
                 return None
-            _add_deletes(merger, deletes, wanted.schema, wanted.rule, places)
+            _add_deletes(merger, wanted.chosen(deletes, "record_key"), wanted.schema, wanted.rule, places)
         return count if positions is None or len(positions) == count else None
     if block.kind not in _DATA:
         raise Unsupported(f"a log block of type {block.kind.name} is not read")
@@ -289,7 +301,7 @@ def _add_block(
         if not wanted.populate_meta_fields:
             position = rows.schema.get_field_index(RECORD_KEY)
             rows = rows.set_column(position, rows.schema.field(position), record_keys(wanted.keys, as_batch(rows)))
-        merger.add_rows(rows, list(held) if block.is_partial else None, positions=places)
+        merger.add_rows(wanted.chosen(rows, RECORD_KEY), list(held) if block.is_partial else None, positions=places)
     return count if positions is None or len(positions) == count else None
 
 

@@ -1,9 +1,10 @@
 """Tasks that read file slices into Arrow.
 
-A slice without log files is its base file: only the wanted columns are read, row groups whose statistics exclude the filter are
-passed over, and the filter is applied to what is left.  A slice with log files is the merge of both: the logs are reduced to
-one record for each key, the base file streams past by row group, and the records that met no row come last; the filter is
-applied after merging.  Columns that a file lacks are null; columns whose type was widened since are cast.
+A slice without log files is its base file: only the wanted columns are read, row groups whose statistics exclude the filter
+are passed over, and the filter is applied to what is left.  A slice with log files is the merge of both: the logs are reduced
+to one record for each key, the base file streams past by row group, and the records that met no row come last; the filter is
+applied after merging, but that entries and rows of keys that it rules out need no merging: keys do not meet.  Columns that a
+file lacks are null; columns whose type was widened since are cast.
 
 Memory: the merged log records of one slice in the wanted columns, and one row group.
 
@@ -28,11 +29,13 @@ from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import file_name_of
+from pyhudi.plan.skipping import record_key_texts, with_other_spelling
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
 from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.filters.arrow import row_filter
+from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.pruning import prune_ranges
-from pyhudi.records.filters.tree import Expr
+from pyhudi.records.filters.tree import Expr, In
 from pyhudi.records.filters.walk import columns
 from pyhudi.records.keys.partition_paths import parse_partition_path, partition_value
 from pyhudi.records.keys.record_keys import record_keys
@@ -130,9 +133,11 @@ class ReadSpec:
             ids=ids,
         )
 
-    def of_logs(self, schema: pa.Schema) -> LogsWanted:
-        """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`)."""
-        return LogsWanted(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids)
+    def of_logs(self, schema: pa.Schema, only: pa.StringArray | None = None) -> LogsWanted:
+        """What is wanted of log files.  schema: the columns, those that merging needs among them (see `merge_columns`).  only: as
+        of `LogsWanted`.
+        """
+        return LogsWanted(schema, self.keys, self.rule, self.validity, self.populate_meta_fields, self.ids, only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +167,11 @@ def run_read(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Table]:
     constants = told_by_path(spec, slice_.partition, wanted)
     needed = pa.schema([field for field in wanted if field.name not in constants])
     condition = None if spec.condition is None else row_filter(spec.condition, wanted)
-    scan, parts = merge_slice(storage, spec, slice_, needed)
+    only = _keys_that_match(spec)
+    scan, parts = merge_slice(storage, spec, slice_, needed, only)
     if slice_.whole is not None and spec.past is not None and scan.records.lacks_columns:
         # Partial updates hold some columns; the others stand in the files before them.
-        scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed)
+        scan, parts = merge_slice(storage, replace(spec, validity=spec.past), slice_.whole, needed, only)
     empty = True
     for part in parts:
         rows = with_constants(part.rows, constants, wanted)
@@ -190,14 +196,26 @@ def read_live_keys(spec: ReadSpec, slice_: FileSlice) -> Iterator[pa.Array]:
             yield record_keys(spec.keys, as_batch(rows))
 
 
-def merge_slice(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> tuple[LogScan, Iterator[SlicePart]]:
+def merge_slice(
+    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, only: pa.StringArray | None = None
+) -> tuple[LogScan, Iterator[SlicePart]]:
     """The logs' records, scanned at once, and the slice's rows, merged while the iterator runs.
 
-    needed: the columns of the rows, those that merging needs among them (see `merge_columns`).
+    needed: the columns of the rows, those that merging needs among them (see `merge_columns`).  only: the record keys wanted,
+    None for all; of a table that stores keys.
     """
-    base_instant = slice_.base.name.instant_time if slice_.base is not None and spec.use_positions else None
-    scan = scan_logs(storage, slice_.logs, spec.of_logs(needed), base_instant=base_instant)
-    return scan, _merged_parts(storage, spec, slice_, needed, scan.records)
+    by_position = slice_.base is not None and spec.use_positions and only is None
+    base_instant = slice_.base.name.instant_time if slice_.base is not None and by_position else None
+    scan = scan_logs(storage, slice_.logs, spec.of_logs(needed, only), base_instant=base_instant)
+    return scan, _merged_parts(storage, spec, slice_, needed, scan.records, only)
+
+
+def _keys_that_match(spec: ReadSpec) -> pa.StringArray | None:
+    """The only record keys that rows for which the condition is true can have; None when it does not say."""
+    if spec.condition is None or not spec.populate_meta_fields:
+        return None
+    texts = record_key_texts(spec.condition, spec.keys, spec.table_schema, has_meta_columns=True)
+    return None if texts is None else with_other_spelling(texts, spec.keys)
 
 
 def merge_columns(spec: ReadSpec) -> pa.Schema:
@@ -238,7 +256,7 @@ def rows_without_columns(count: int) -> pa.Table:
 
 
 def _merged_parts(
-    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, records: LogRecords
+    storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, records: LogRecords, only: pa.StringArray | None
 ) -> Iterator[SlicePart]:
     seen = np.zeros(len(records.keys), dtype=np.bool_)
     if slice_.base is not None:
@@ -246,7 +264,8 @@ def _merged_parts(
         by_position = records.positions is not None
         read = _columns_by_position(spec, needed) if by_position else needed
         first_row = 0
-        for rows in _base_rows(storage, spec, slice_, read):
+        by_key = None if only is None else bind(In(RECORD_KEY, tuple(only.to_pylist())), spec.table_schema)
+        for rows in _chosen_rows(storage, replace(spec, condition=by_key), slice_, read):
             if by_position:
                 keys = None
             elif spec.populate_meta_fields:
