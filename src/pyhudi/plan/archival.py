@@ -90,12 +90,14 @@ class ArchivalBounds:
 
     last_clean: the newest completed clean.  has_metadata_table, metadata_compaction: whether there is one, and the request time
     of its last completed compaction.  data_table: for the timeline of a metadata table, that of its data table.
+    without_ids: the first write by names whose columns the history of columns lacks, of a table with columns by ids.
     """
 
     last_clean: LastClean | None
     has_metadata_table: bool = False
     metadata_compaction: str | None = None
     data_table: Timeline | None = None
+    without_ids: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ def plan_archival(
         (_replace_bound(timeline, bounds.last_clean), "replaced file groups are not cleaned yet"),
         (_metadata_bound(completed, bounds), "the metadata table was not compacted since"),
         (_data_table_bound(bounds.data_table, settings), "the data table's timeline begins there"),
+        (bounds.without_ids, "columns that a write by names brought have no ids yet, which the next write gives them"),
     ]
     saved = {i.request_time for i in timeline.instants if i.action is Action.SAVEPOINT}
     if saved and not settings.beyond_savepoint:

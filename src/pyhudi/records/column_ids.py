@@ -431,6 +431,45 @@ def identified(schemas: Sequence[VersionedSchema]) -> tuple[VersionedSchema, ...
     return tuple(result)
 
 
+def follows(before: VersionedSchema, after: VersionedSchema) -> bool:
+    """Whether a schema is another one after a change by ids, by the ids that the other one has: what has its name in both has its
+    id in both, and nothing else but one of these differs: columns came, columns are gone, or columns have another name.
+
+    Not so where the columns were numbered anew meanwhile, but in ways that come to the same.
+    Ids of columns that a write by names brought are nobody's, so such a column may have any that is new.
+    """
+    old, new = dict(_paths(RecordType(before.columns), "")), dict(_paths(RecordType(after.columns), ""))
+    given = set(old.values())
+    for path in old.keys() & new.keys():
+        if old[path] != new[path] and (old[path] < FIRST_UNKNOWN or new[path] in given):
+            return False
+    gone, came = {old[path] for path in old.keys() - new.keys()}, {new[path] for path in new.keys() - old.keys()}
+    return not came or gone == came or not (gone or came & given)
+
+
+def resolved(schemas: Sequence[tuple[int, VersionedSchema]], own: VersionedSchema, highest: int) -> tuple[VersionedSchema, ...]:
+    """Those schemas that writes by names left, with ids for the columns that these brought.
+
+    schemas: version and schema, oldest first, with `own` to follow.  A column that the next one has, too, has its id; others get
+    new ones.  highest: the highest id ever given.
+    """
+    counter = _Counter(highest + 1)
+    found: list[VersionedSchema] = []
+    later = dict(_paths(RecordType(own.columns), ""))
+    for version, schema in reversed(schemas):
+        paths = dict(_paths(RecordType(schema.columns), ""))
+        known = {column_id for column_id in paths.values() if column_id < FIRST_UNKNOWN}
+        if len(known) < len(paths):
+            ids = {column_id: column_id for column_id in known}
+            for path, column_id in paths.items():
+                if column_id not in ids:
+                    ids[column_id] = later[path] if path in later and later[path] not in known else counter.take()
+            found.append(VersionedSchema(version, max(counter.next - 1, highest), _with_ids(schema.columns, ids)))
+            paths = {path: ids[column_id] for path, column_id in paths.items()}
+        later = paths
+    return tuple(found)
+
+
 FIRST_UNKNOWN = 1 << 40
 _FIRST_AGAIN = 1 << 41
 

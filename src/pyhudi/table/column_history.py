@@ -27,8 +27,15 @@ from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State, parse_instant_file
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.paths import SCHEMA_FOLDER, join_path
-from pyhudi.format.schema_history import VersionedSchema, decode_schema, decode_schema_history, encode_schema_history
-from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, identified, numbered, reconciled, same_columns
+from pyhudi.format.schema_history import (
+    RecordType,
+    VersionedSchema,
+    decode_schema,
+    decode_schema_history,
+    encode_schema_history,
+    ids_of,
+)
+from pyhudi.records.column_ids import FIRST_UNKNOWN, ColumnIds, follows, identified, numbered, reconciled, resolved, same_columns
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.store import TimelineStore
 from pyhudi.timeline.timeline import Timeline
@@ -95,11 +102,36 @@ class ColumnHistory:
         highest = max(schema.max_column_id for schema in (self.held, *self.entries))
         return reconciled(replace(self.held, max_column_id=highest), with_meta_fields(data_schema), int(instant_time))
 
+    def entries_beside(self, own: VersionedSchema) -> tuple[VersionedSchema, ...]:
+        """The schemas of the history, newest first, for a commit that carries one of them or another one.
+
+        Those that writes by names left are among them from then on: once these are archived, only the history tells what their
+        files hold.
+        """
+        highest = max(schema.max_column_id for schema in (own, self.held, *self.entries))
+        there = {schema.version_id for schema in self.entries}
+        found = zip(map(_version, self.ids.starts), self.found, strict=True)
+        lacking = [schema for schema in resolved(list(found), own, highest) if schema.version_id not in there]
+        return tuple(sorted((*lacking, *self.entries), key=lambda schema: schema.version_id, reverse=True))
+
+    @property
+    def first_lacking(self) -> str | None:
+        """The request time of the first write by names that brought columns and whose schema the history lacks."""
+        there = {schema.version_id for schema in self.entries}
+        for start, schema in zip(self.ids.starts, self.found, strict=True):
+            if _version(start) not in there and any(i >= FIRST_UNKNOWN for i in ids_of(RecordType(schema.columns))):
+                return start
+        return None
+
     def changed(self, instant_time: str, own: VersionedSchema) -> WrittenColumns:
         """What an instant is to say that gives the table another schema."""
         distinct = identified((*self.found, own))
         ids = ColumnIds(distinct[-1], (*self.ids.starts, instant_time), distinct)
         return WrittenColumns(self.at(instant_time), own, True, ids, self.is_new)
+
+
+def _version(start: str) -> int:
+    return int(start or 0)
 
 
 def load_column_history(context: TableContext, timeline: Timeline | None, read: CommitReader) -> ColumnHistory | None:
@@ -210,14 +242,17 @@ def _over_time(
     by_names = False
     fresh = FIRST_UNKNOWN
     for instant in timeline.completed_writes():
+        before = held
         while made and str(made[0]) <= instant.request_time:
+            before = held if str(made[0]) == instant.request_time else history[made[0]]
             held = history[made.pop(0)]
             yield str(held.version_id), held, True
         metadata = read(store, instant)
         if not _sets_columns(metadata) or (held.version_id == 0 and LATEST_SCHEMA_KEY not in metadata.extra_metadata):
             continue
         text = metadata.extra_metadata.get(LATEST_SCHEMA_KEY)
-        if text and by_names and metadata.operation is Operation.ALTER_SCHEMA:
+        is_change = by_names and metadata.operation is Operation.ALTER_SCHEMA
+        if text and is_change and not follows(before, _decoded(store, instant, text)):
             raise Unsupported(
                 f"instant {instant.request_time} of {store.storage.uri} changed the columns after a write by names, and the real "
                 "Hudi has numbered them anew then: which column of its older files is which cannot be told; write it anew with "

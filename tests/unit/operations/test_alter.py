@@ -12,11 +12,16 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, Operation
 from pyhudi.operations.admin import alter
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
 from pyhudi.table.snapshot import read_commit
 from tests.golden_tables import open_golden
+from tests.paused_write import PausedWrite
 
 NO_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 STATISTICS = {"hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"}
@@ -341,15 +346,82 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert table.lookup(["b"]).to_arrow().num_rows == 1
 
 
+def by_names(path: Path, instant: str | None = None) -> str:
+    """Make a write, the newest, one of a writer that knows nothing of ids; the history that it wrote was not written."""
+    table = Table(path)
+    written = table.timeline().completed_writes()
+    instant = instant or written[-1].request_time
+    commit = read_commit(table.context.timeline, next(one for one in written if one.request_time == instant))
+    extra = {key: text for key, text in commit.extra_metadata.items() if key != LATEST_SCHEMA_KEY}
+    object.__setattr__(commit, "extra_metadata", extra)
+    (file,) = (path / ".hoodie" / "timeline").glob(f"{instant}_*")
+    file.write_bytes(commit.encode())
+    folder = path / ".hoodie" / ".schema"
+    if any(not file.name.startswith(instant) for file in folder.glob("*.schemacommit")):
+        for file in folder.glob(f"{instant}*"):
+            file.unlink()
+    return instant
+
+
+@pytest.mark.parametrize("name", ["add", "add below", "drop", "drop below", "rename", "rename below", "retype", "reorder"])
+def test_a_write_by_names_lands_after_a_change_that_it_did_not_see(tmp_path: Path, name: str) -> None:
+    """It was requested before.  The change gave the columns their ids by what they were called before it, as the write did."""
+    table = new_table(tmp_path)
+    table.upsert(rows("a", "b"))
+    table.alter.add("more", pa.string())
+    settings = WriteSettings.of(parse_options(), WriteOperation.UPSERT)
+    data = rows("c").append_column("more", pa.array(["c"]))
+    write = PausedWrite(table.context, lambda context: run_write(context, LocalEngine(1), data, settings))
+    change, expected = CHANGES[name]
+    before = {row["id"]: {**row, "more": None} for row in rows("a", "b").to_pylist()} | {"c": data.to_pylist()[0]}
+    change(table)
+    write.finish()
+    by_names(tmp_path / "t", table.timeline().completed_writes()[-2].request_time)
+    assert by_id(table) == {key: expected(row) for key, row in before.items()}
+    table.upsert(table.scan().to_arrow().slice(0, 1))
+    table.alter.rename("more", "less")
+    assert by_id(table) == {key: renamed(expected(row), "more", "less") for key, row in before.items()}
+
+
+@pytest.mark.parametrize("change", ["renames", "drops"])
+def test_what_writes_by_names_brought_outlives_their_archival(tmp_path: Path, change: str) -> None:
+    """From the next write on the history says what their files hold; before, they are not archived."""
+    keep = {"hoodie.keep.min.commits": "2", "hoodie.keep.max.commits": "3", "hoodie.clean.commits.retained": "1"}
+    table = new_table(tmp_path, **{"hoodie.clean.automatic": "false", "hoodie.archive.automatic": "false"})
+    evolve = {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": "true"}
+    table.upsert(rows("a"))
+    table.alter.rename("rider", "driver")
+    brought = table.scan().to_arrow().append_column("b", pa.array([1])).append_column("st_too", pa.array([{"x": 1}]))
+    table.upsert(brought, options=evolve)
+    first = by_names(tmp_path / "t")
+    for number in range(2, 5):
+        data = brought.drop_columns(["b"] if number == 3 else []).set_column(0, "id", pa.array([f"k{number}"]))
+        table.upsert(data, options=evolve)
+        by_names(tmp_path / "t")
+    expected = by_id(table)
+    assert "st_too" in expected["a"] and (expected["a"]["b"], expected["k3"]["b"]) == (1, None)
+    table.archive(options=keep)
+    assert table.timeline().completed_writes()[0].request_time == first
+    for _ in range(4):
+        table.upsert(table.scan().to_arrow().slice(0, 1))
+    table.archive(options=keep)
+    assert table.timeline().completed_writes()[0].request_time > first
+    assert by_id(table) == expected
+    if change == "renames":
+        table.alter.rename("b", "d")
+        assert by_id(table) == {key: renamed(row, "b", "d") for key, row in expected.items()}
+    else:
+        table.alter.drop("b")
+        table.alter.add("b", pa.int64())
+        assert by_id(table) == {key: {**row, "b": None} for key, row in expected.items()}
+    assert table.validate().ok
+
+
 def test_a_write_by_names_comes_before_a_change(tmp_path: Path) -> None:
     """The columns of such a write have no ids of their own, until the next write gives them."""
     path = open_golden("cow_schema_on_read", tmp_path).path
     table = Table(path)
-    (file,) = (path / ".hoodie" / "timeline").glob(f"{table.timeline().completed_writes()[-1].request_time}_*")
-    commit = read_commit(table.context.timeline, table.timeline().completed_writes()[-1])
-    extra = {key: text for key, text in commit.extra_metadata.items() if key != LATEST_SCHEMA_KEY}
-    object.__setattr__(commit, "extra_metadata", extra)
-    file.write_bytes(commit.encode())
+    by_names(path)
     before = by_id(table)
     with pytest.raises(Unsupported, match="write anything first"):
         table.alter.rename("driver", "pilot")

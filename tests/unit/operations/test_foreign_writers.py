@@ -91,6 +91,29 @@ def test_an_upsert_waits_and_lands() -> None:
     assert [i.request_time for i in table.timeline().pending()] == [stranger]
 
 
+@pytest.mark.parametrize("changes", ["by ids", "by a write"])
+def test_a_change_of_columns_waits_for_a_stranger_whatever_it_changes(changes: str) -> None:
+    """What that one writes has the columns of before."""
+    world = World("cow", {"pyhudi.schema.mode": "evolve", "hoodie.write.set.null.for.missing.columns": True})
+    world.upsert({"k0": 0, "k1": 1})
+    table, env = world.table, world.environment
+    table.alter.add("more", pa.string())
+    store, stranger = table.context.timeline, f"{int(table.timeline().latest_time()) + 1}"
+    store.start(store.request(stranger, Action.COMMIT), says("elsewhere", "f"))
+    table.context.storage.put(heartbeat_path(stranger), b"")
+    env.advance_ms(1_000)
+    begun_ms = env.monotonic_ms()
+    world.upsert({"k0": 2})
+    assert env.monotonic_ms() - begun_ms < 15_000
+    begun_ms = env.monotonic_ms()
+    if changes == "by ids":
+        table.alter.rename("value", "worth")
+    else:
+        table.upsert(table.scan().to_arrow().append_column("worth", pa.array([1, 1])))
+    assert env.monotonic_ms() - begun_ms >= 15_000
+    assert "worth" in table.schema().names
+
+
 def test_an_older_write_that_shows_itself_late_goes_first() -> None:
     """The real Hudi takes the time of its instant first and shows it later; what it builds on ours would lie below ours."""
     env = ReplayEnvironment(3)

@@ -32,11 +32,12 @@ _PAUSE_MS = 250
 
 
 def wait_for_foreign_writers(
-    context: TableContext, settings: CommitSettings, begun_on: Timeline, own: str, groups: Set[FileGroupId]
+    context: TableContext, settings: CommitSettings, begun_on: Timeline, own: str, groups: Set[FileGroupId] | None
 ) -> None:
     """Wait while a living write of another kind of writer, older than ours, may be about to commit to the same file groups.
 
-    begun_on: the timeline when ours was requested.  own: its request time.  groups: what it changes.
+    begun_on: the timeline when ours was requested.  own: its request time.  groups: what it changes;
+    None where every older write counts.
     """
     older = [i for i in begun_on.pending_writes() if i.request_time < own and _is_live_foreign_write(context, settings, i)]
     deadline_ms = context.env.monotonic_ms() + _LONGEST_WAIT_MS
@@ -49,7 +50,7 @@ def wait_for_foreign_writers(
 
 
 def refuse_late_foreign_writers(
-    context: TableContext, settings: CommitSettings, begun_on: Timeline, now: Timeline, own: str, groups: Set[FileGroupId]
+    context: TableContext, settings: CommitSettings, begun_on: Timeline, now: Timeline, own: str, groups: Set[FileGroupId] | None
 ) -> None:
     """Raises WriteConflict where a living write of another kind of writer, with an older time, has come since ours was requested
     and may build on what we are about to commit.  now: the timeline under the lock; the others as of `wait_for_foreign_writers`.
@@ -72,8 +73,10 @@ def _is_live_foreign_write(context: TableContext, settings: CommitSettings, inst
     return not heartbeat_expired(context.storage, instant.request_time, context.env.now_ms(), settings.heartbeats)
 
 
-def _may_share(context: TableContext, instant: Instant, groups: Set[FileGroupId]) -> bool:
+def _may_share(context: TableContext, instant: Instant, groups: Set[FileGroupId] | None) -> bool:
     """Whether a pending write says that it changes one of the groups, or does not say yet what it changes."""
+    if groups is None:
+        return True
     data = context.timeline.read_state(instant.request_time, instant.action, State.INFLIGHT)
     if not data:
         return True

@@ -182,8 +182,10 @@ class Transaction:
         """
         groups = written_groups(metadata).union(touched)
         met = None if shares_groups else self.begun_on
+        # What another kind of writer writes meanwhile has the columns of before, whichever its file groups are.
+        waited_for = None if self.columns is not None and self.columns.changes else groups
         if start is not None and met is not None:
-            wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, groups)
+            wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, waited_for)
         if start is not None and not shares_groups:
             self._give_up_early(start, groups, followed)
         with self.context.locked(self.settings.lock_wait_ms) as held:
@@ -195,7 +197,7 @@ class Transaction:
                 verify(now)
             if start is not None:
                 if met is not None:
-                    refuse_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, groups)
+                    refuse_late_foreign_writers(self.context, self.settings, met, now, self.instant_time, waited_for)
                 self._check_conflicts(now, start, groups, shares_groups=shares_groups, followed=followed)
             metadata, history = self._with_ids(metadata, now)
             if history is None and start is not None and start.schema is not None:
@@ -320,8 +322,8 @@ class Transaction:
         if columns.changes and any(i.request_time > self.instant_time for i in self._setting_columns(now)):
             raise self._columns_conflict(now, "would be changed behind a write that was requested later")
         extra[LATEST_SCHEMA_KEY] = encode_schema(columns.schema)
-        entries = (columns.schema, *history.entries) if columns.changes else history.entries
-        return replace(metadata, extra_metadata=extra), entries
+        entries = history.entries_beside(columns.schema)
+        return replace(metadata, extra_metadata=extra), (columns.schema, *entries) if columns.changes else entries
 
     def _column_history(self, now: Timeline) -> ColumnHistory | None:
         """The table's; None where it has none, as is known without a look where nothing has landed since that brought one."""

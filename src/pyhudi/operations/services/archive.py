@@ -43,8 +43,10 @@ from pyhudi.plan.archival import (
 )
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage.markers import Markers, marked_instants
+from pyhudi.table.column_history import load_column_history
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.timeline import Timeline
 
 _PLANNED_ACTIONS = (Action.COMPACTION, Action.LOGCOMPACTION, Action.CLEAN, Action.CLUSTERING, Action.REPLACECOMMIT)
@@ -125,12 +127,14 @@ def _check_version_file(context: TableContext, timeline: Timeline) -> None:
 
 def _load_bounds(context: TableContext, timeline: Timeline, data_table: Timeline | None) -> ArchivalBounds:
     last_clean = load_last_clean(context.timeline, timeline)
+    history = load_column_history(context, timeline, read_commit) if data_table is None else None
+    without_ids = None if history is None else history.first_lacking
     if not context.config.has_metadata_table:
-        return ArchivalBounds(last_clean, data_table=data_table)
+        return ArchivalBounds(last_clean, data_table=data_table, without_ids=without_ids)
     child = context.storage.child(METADATA_FOLDER)
     metadata_table = TableContext(child, context.env, load_table_config(child), context.lock)
     compactions = metadata_table.timeline.load().completed(Action.COMMIT)
-    return ArchivalBounds(last_clean, True, compactions[-1].request_time if compactions else None, data_table)
+    return ArchivalBounds(last_clean, True, compactions[-1].request_time if compactions else None, data_table, without_ids)
 
 
 def _to_row(context: TableContext, instant: Instant, files: Sequence[Instant]) -> HistoryRow:
