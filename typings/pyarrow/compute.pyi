@@ -82,6 +82,7 @@ class _Aggregate(Protocol):
 abs: _Unary
 array_sort_indices: _Unary
 ascii_lower: _Unary
+ascii_ltrim: _Unary
 ascii_upper: _Unary
 assume_timezone: _Unary
 binary_length: _Unary
@@ -92,6 +93,8 @@ count_substring: _Unary
 day: _Unary
 day_of_week: _Unary
 day_of_year: _Unary
+iso_week: _Unary
+quarter: _Unary
 dictionary_encode: _Unary
 drop_null: _Unary
 ends_with: _Unary

@@ -17,7 +17,7 @@ Source: docs/formats/reading.md, "Data skipping".
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import product
@@ -32,8 +32,9 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
 from pyhudi.plan.buckets import BucketLayout
 from pyhudi.records.columns import field_at
-from pyhudi.records.filters.tree import Expr
-from pyhudi.records.filters.walk import columns, key_literals
+from pyhudi.records.filters.derived import derived_column
+from pyhudi.records.filters.tree import Call, Column, Expr, Operand
+from pyhudi.records.filters.walk import key_literals, operands
 from pyhudi.records.hashing import bucket_ids
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
@@ -49,13 +50,13 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collection[str], unusable: Collection[str]) -> list[str]:
-    """The columns of a bound filter whose statistics say something of it.
+    """The columns of a bound filter whose statistics say something of it, by themselves or by what functions make of them.
 
     indexed: the columns that the index covers; unusable: those that queries do not read from files.  Timestamps in another unit
     than microseconds are left out: the index does not say which unit its numbers have.
     """
     found = []
-    for name in columns(condition):
+    for name in _columns_with_ranges(condition):
         if name not in indexed or name.split(".")[0] in unusable:
             continue
         kind = field_at(schema, name).type
@@ -64,6 +65,12 @@ def columns_with_statistics(condition: Expr, schema: pa.Schema, indexed: Collect
         if has_bounds and not (pa.types.is_timestamp(kind) and kind.unit != "us"):
             found.append(name)
     return found
+
+
+def _columns_with_ranges(condition: Expr) -> tuple[str, ...]:
+    """The columns whose ranges say something of a bound filter."""
+    found = (one if isinstance(one, str) else derived_column(one) for one in operands(condition))
+    return tuple(dict.fromkeys(one.name if isinstance(one, Column) else one for one in found if one is not None))
 
 
 def has_reliable_partition_bounds(kind: pa.DataType) -> bool:
@@ -92,22 +99,42 @@ def excluded_units(
     names: from `columns_with_statistics`.  stats: COLUMN_STATS_SCHEMA's columns, any others beside them; units: string, the unit
     of each row.  of_partitions: counts of nulls are not believed.
     """
+    types = {name: (name, field_at(schema, name).type) for name in names}
+    return _excluded(condition, types, stats, units, of_partitions=of_partitions)
+
+
+def excluded_by_results(
+    condition: Expr, call: Call, column: str, stats: pa.Table, units: pa.Array | pa.ChunkedArray, *, of_partitions: bool = False
+) -> pa.StringArray:
+    """As `excluded_units`, from statistics of what a call, which is bound, makes of its column, by whose name they go."""
+    return _excluded(condition, {call: (column, call.result_type)}, stats, units, of_partitions=of_partitions)
+
+
+def _excluded(
+    condition: Expr,
+    types: Mapping[Any, tuple[str, Any]],
+    stats: pa.Table,
+    units: pa.Array | pa.ChunkedArray,
+    *,
+    of_partitions: bool,
+) -> pa.StringArray:
+    """types: operands of the filter, each with the column's name in the statistics and the type of what these are of."""
     units = units.combine_chunks() if isinstance(units, pa.ChunkedArray) else units
     encoded = units.dictionary_encode()
     distinct: pa.StringArray = encoded.dictionary
     count = len(distinct)
-    if not count or not names:
+    if not count or not types:
         return pa.array([], pa.string())
     places = encoded.indices.to_numpy()
     complete = np.ones(count, dtype=np.bool_)
-    ranges: dict[str, RangeColumn] = {}
+    ranges: dict[Operand, RangeColumn] = {}
     column_names = stats.column("column_name")
-    for name in names:
+    for operand, (name, kind) in types.items():
         rows = np.flatnonzero(pc.equal(column_names, name).to_numpy())
         at = np.full(count, -1, dtype=np.int64)
         at[places[rows]] = rows
         complete &= at >= 0
-        ranges[name] = _range_column(stats, pa.array(at, mask=at < 0), field_at(schema, name).type, of_partitions=of_partitions)
+        ranges[operand] = _range_column(stats, pa.array(at, mask=at < 0), kind, of_partitions=of_partitions)
     return distinct.filter(pa.array(complete & ~may_match(condition, ranges, count)))
 
 
@@ -157,10 +184,20 @@ def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int =
     """The values that matching rows can have in a column, as a secondary index of a layout writes them; None when the filter does
     not say, or the column's type has no text that is beyond doubt.
     """
-    values = key_literals(condition, name)
+    return _stored_texts(key_literals(condition, name), field_at(schema, name).type, layout)
+
+
+def result_texts(condition: Expr, call: Call) -> pa.StringArray | None:
+    """The results that a call, which is bound, can have for matching rows, as a Bloom filter of an expression index holds them;
+    None when the filter does not say, or there are no such filters.
+    """
+    kind = call.result_type
+    return None if pa.types.is_timestamp(kind) else _stored_texts(key_literals(condition, call), kind, 1)
+
+
+def _stored_texts(values: Sequence[Any] | None, kind: pa.DataType, layout: int) -> pa.StringArray | None:
     if values is None or len(values) > MAX_KEYS:
         return None
-    kind = field_at(schema, name).type
     types = pa.types
     if types.is_string(kind):
         return pa.array(values, pa.string())

@@ -23,9 +23,8 @@ from pyhudi.records.columns import column_at, field_at
 from pyhudi.records.conform import conform, refuse_rounding
 from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.conditions import Column
 from pyhudi.records.filters.parse import parse_value
-from pyhudi.records.filters.tree import Compare
+from pyhudi.records.filters.tree import Column, Compare
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -66,10 +66,20 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "regexp_extract": (("pattern", "idx"), ()),
 }
 
+_NUMBER_OPTIONS = frozenset({"days", "pos", "len", "idx"})
+_FIELDS_OF_TIMES = ("year", "month", "day", "hour")
+
 OPTION_NAMES = frozenset(name for pair in _OPTIONS.values() for names in pair for name in names)
 """Every option that some function has."""
 
 _SECONDS_FORMAT = "yyyy-MM-dd HH:mm:ss"
+_DEFAULTS = {
+    "from_unixtime": {"format": _SECONDS_FORMAT},
+    "unix_timestamp": {"format": _SECONDS_FORMAT},
+    "trim": {"trimString": " "},
+    "ltrim": {"trimString": " "},
+    "rtrim": {"trimString": " "},
+}
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
     "January",
@@ -126,6 +136,23 @@ class IndexExpression:
         """
         result: pa.Array = _FUNCTIONS[self.function](self, values)
         return result
+
+    def normalised(self) -> IndexExpression:
+        """The expression of the same results with every option written out, in one way."""
+        found = dict(self.options)
+        for name in found.keys() & _NUMBER_OPTIONS:
+            found[name] = str(self.number(name))
+        for name, value in _DEFAULTS.get(self.function, {}).items():
+            found.setdefault(name, value)
+        return replace(self, options=tuple(sorted(found.items())))
+
+    def depends_on_zone(self, column: pa.DataType) -> bool:
+        """Whether results for a column of this type are others in another zone."""
+        if self.function == "from_unixtime":
+            return True
+        if pa.types.is_timestamp(column) and column.tz is not None:
+            return self.function in (*_FIELDS_OF_TIMES, "date_format", "to_date", "date_add", "date_sub")
+        return self.function == "unix_timestamp" or (self.function == "to_timestamp" and not pa.types.is_timestamp(column))
 
     def number(self, name: str) -> int:
         """An option that is a whole number."""
@@ -189,8 +216,9 @@ def _unix_timestamp(expression: IndexExpression, values: pa.Array) -> pa.Array:
         moments = values
     else:
         moments = _instant(expression, _local(expression, values))
+    # Towards zero, as Spark divides here; its cast of a timestamp to a number rounds down.
     micros = _micros(moments)
-    return pc.floor(pc.divide(pc.subtract(micros, _modulo(micros, _MICROS)), _MICROS)).cast(pa.int64())
+    return pc.divide(micros, pa.scalar(_MICROS, pa.int64()))
 
 
 def _to_date(expression: IndexExpression, values: pa.Array) -> pa.Array:

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from pyhudi.errors import Internal
 from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.filters.binding import MAX_LISTED
+from pyhudi.records.filters.derived import derived_bounds, derived_column
 from pyhudi.records.filters.like import like_prefix
 from pyhudi.records.filters.pruning import ANY, FALSE, TRUE, UNKNOWN, orders_agree, outcomes, rank
-from pyhudi.records.filters.tree import Always, Compare, Expr, In, IsNull, Like
+from pyhudi.records.filters.tree import Always, Compare, Expr, In, IsNull, Like, Operand
 from pyhudi.records.filters.walk import NEGATED
 
 Bits = npt.NDArray[np.uint8]
@@ -45,18 +46,34 @@ class RangeColumn:
             raise Internal("the arrays of a range column differ in length")
 
 
-def may_match(expr: Expr, columns: Mapping[str, RangeColumn], count: int) -> Flags:
+def may_match(expr: Expr, columns: Mapping[Operand, RangeColumn], count: int) -> Flags:
     """For each of `count` files whether a row of it may make the filter true.
 
-    expr: bound; columns: by dotted name, each of `count` files; a column that is not named may hold anything.
+    expr: bound; columns: by dotted name, each of `count` files, or by what functions make of columns, where their results have
+    ranges of their own; what is not named may hold anything.
     """
     none = np.zeros(count, dtype=np.uint8)
     found: Flags = outcomes(expr, lambda leaf: _leaf_outcomes(leaf, columns, count), none) & TRUE > 0
     return found
 
 
-def _leaf_outcomes(leaf: Expr, columns: Mapping[str, RangeColumn], count: int) -> Bits:
-    column = columns.get(leaf.column)  # type: ignore[attr-defined]
+def _range_of(operand: Operand, columns: Mapping[Operand, RangeColumn]) -> RangeColumn | None:
+    """What is known of an operand; of a call, when nobody has said it, from the ranges of its column."""
+    found = columns.get(operand)
+    if found is not None or isinstance(operand, str):
+        return found
+    column = derived_column(operand)
+    source = None if column is None else columns.get(column.name)
+    if column is None or source is None or source.low.type != column.type:
+        return None
+    low, high = derived_bounds(operand, source.low, source.high)
+    # Where a bound gives null, so may values between them.
+    nulls = pc.if_else(low.is_valid(), source.null_count, pa.scalar(None, pa.int64()))
+    return RangeColumn(low, high, nulls, source.value_count)
+
+
+def _leaf_outcomes(leaf: Expr, columns: Mapping[Operand, RangeColumn], count: int) -> Bits:
+    column = _range_of(leaf.column, columns)  # type: ignore[attr-defined]
     if column is None:
         return np.full(count, ANY, dtype=np.uint8)
     bounded = _flags(pc.and_(column.low.is_valid(), column.high.is_valid()))

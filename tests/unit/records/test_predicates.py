@@ -85,7 +85,8 @@ def test_text_is_parsed(text: str, tree: Expr) -> None:
         "", " ", "n =", "= 1", "n = = 1", "n 1", "n in 1", "n in ()", "n in (1", "n in (a)", "n between 1", "n between 1 or 2",
         "city like n", "city like 5", "n is 5", "(n = 1", "n = 1)", "n = 1 and", "not", "n not", "n not = 1", "'a", "n = 'a",
         "`n = 1",
-        "n = 1 2", "1 = 1", "'a'", "5", "n = - b", "y = X'123'", "day = date '2024-13-01'", "t = timestamp 'noon'", "n ; 1",
+        "n = 1 2", "1 = 1", "'a'", "5", "n = - 'b'", "lower(city", "lower(city) = 'a' x", "n + (b = 1) > 1", "cast(n int) = 1",
+        "y = X'123'", "day = date '2024-13-01'", "t = timestamp 'noon'", "n ; 1",
         "a. = 1",
         "n = 1" + "0" * 2000, "(" * 200 + "b" + ")" * 200,
     ],
@@ -95,7 +96,7 @@ def test_text_that_cannot_be_read_is_refused(text: str) -> None:
         parse_filter(text)
 
 
-@pytest.mark.parametrize("text", ["lower(city) = 'a'", "n = big", 'city = "sf"', "s.f(1) = 2"])
+@pytest.mark.parametrize("text", ["soundex(city) = 'a'", "s.f(1) = 2", "cast(n as interval) = 1", "-f(n) = 1"])
 def test_what_is_not_built_is_refused(text: str) -> None:
     with pytest.raises(Unsupported):
         parse_filter(text)
@@ -108,7 +109,7 @@ WORDS = [*"ab'`\"().,=<>!-1x%é ", "and ", "or ", "not ", "in ", "null", "like "
 def test_any_text_gives_a_tree_or_an_invalid_request(text: str) -> None:
     try:
         parse_filter(text)
-    except InvalidRequest:
+    except (InvalidRequest, Unsupported):
         pass
 
 
@@ -272,9 +273,9 @@ def evaluate(expr: Expr, row: dict[str, Any]) -> bool | None:
     if value is None:
         return None
     if isinstance(expr, Compare):
-        return compare(expr.column, expr.op, value, expr.value)
+        return compare(str(expr.column), expr.op, value, expr.value)
     if isinstance(expr, In):
-        found = any(compare(expr.column, "=", value, literal) for literal in expr.values)
+        found = any(compare(str(expr.column), "=", value, literal) for literal in expr.values)
         return True if found else None if expr.has_null else False
     assert isinstance(expr, Like)
     body = re.sub(r"\\(.)|(%)|(_)|(.)", lambda m: re.escape(m[1] or m[4] or "") or (".*" if m[2] else "."), expr.pattern)

@@ -14,7 +14,7 @@ from pyhudi.errors import Internal
 from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.pruning import prune_ranges
-from pyhudi.records.filters.tree import Compare, Expr, In
+from pyhudi.records.filters.tree import Compare, Expr, In, Operand
 from pyhudi.records.range_columns import RangeColumn, may_match
 from pyhudi.records.stats import ColumnRange, batch_ranges
 from tests.unit.records.test_predicates import BATCHES, EXPRS, SCHEMA, VALUES, batch_of
@@ -45,14 +45,15 @@ def test_many_files_at_once_are_as_one_by_one(expr: Expr, files: list[list[dict[
             if data.draw(st.integers(0, 5)) == 0:
                 found[name] = ColumnRange(found[name].min, found[name].max)
     left_out = data.draw(st.sampled_from([*names, ""]))
-    columns = {name: range_column([f[name] for f in ranges], SCHEMA.field(name).type) for name in names if name != left_out}
-    expected = [prune_ranges(bound, {name: f[name] for name in names if name != left_out}) for f in ranges]
+    left = [name for name in names if name != left_out]
+    columns: dict[Operand, RangeColumn] = {n: range_column([f[n] for f in ranges], SCHEMA.field(n).type) for n in left}
+    expected = [prune_ranges(bound, {name: f[name] for name in left}) for f in ranges]
     assert may_match(bound, columns, len(files)).tolist() == expected
 
 
 def test_long_lists_are_taken_for_the_range_that_they_span() -> None:
     ranges = [ColumnRange(low, low + 5, 0, 6) for low in (-10, 0, 199, 205)]
-    columns = {"n": range_column(ranges, pa.int32())}
+    columns: dict[Operand, RangeColumn] = {"n": range_column(ranges, pa.int32())}
     some = bind(In("n", tuple(range(0, 202, 2))), SCHEMA)
     assert may_match(some, columns, 4).tolist() == [False, True, True, False]
     cities = [ColumnRange(text, text, 0, 1) for text in ("a", "b0050", "z")]

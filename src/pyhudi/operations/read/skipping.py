@@ -4,8 +4,8 @@
     2. statistics of partitions
     3. record keys that the filter names, directly, by all record key fields or by a secondary index: the record index tells the
        file groups.  Or, when the caller says how the table is bucketed: their buckets.
-    4. statistics of files, and identity expression indexes of that kind
-    5. Bloom filters of record keys, for the base files that are left
+    4. statistics of files, and expression indexes of that kind, where the filter has the same function
+    5. Bloom filters of record keys and of expression indexes, for the base files that are left
 
 Statistics of partitions, the record index and secondary indexes speak of the table's newest state.  They are asked in snapshot
 queries of now, and only while the metadata table is not ahead of the timeline that the query has loaded.  Statistics and Bloom
@@ -72,12 +72,20 @@ _FAILURE_MODE = Option(
 )
 
 
+INDEXED_IN_UTC = Option(
+    "pyhudi.expression.index.utc",
+    bool,
+    "false",
+    "all writers evaluated expression indexes in UTC, as filters are; else those that hang on the time zone are not asked",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
     """How a read finds its files.  buckets: how the table is bucketed, when the caller says so.
 
     use_positions: whether logs and base files are merged by record positions where that can be done.  marker: what makes rows
-    of log files deletes beside `_hoodie_is_deleted`.
+    of log files deletes beside `_hoodie_is_deleted`.  indexed_in_utc: of expression indexes; no definition says in which zone.
     """
 
     use_metadata_table: Annotated[bool, METADATA_TABLE] = True
@@ -89,6 +97,7 @@ class ReadSettings:
     buckets: Annotated[BucketLayout | None, *LAYOUT_OPTIONS] = None
     use_positions: Annotated[bool, USE_POSITIONS] = True
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
+    indexed_in_utc: Annotated[bool, INDEXED_IN_UTC] = False
 
     @classmethod
     def of(cls, options: Options) -> ReadSettings:
@@ -163,7 +172,14 @@ class _Request:
     def filter(self) -> Filter:
         """The condition as indexes are asked for it."""
         spec = self.spec
-        return Filter(self.condition, spec.table_schema, spec.keys, self.unusable, spec.populate_meta_fields)
+        return Filter(
+            self.condition,
+            spec.table_schema,
+            spec.keys,
+            self.unusable,
+            spec.populate_meta_fields,
+            self.settings.indexed_in_utc,
+        )
 
     def plan(self, partitions: Sequence[str]) -> ReadPlan | None:
         listing = self.snapshot.listing
@@ -203,9 +219,10 @@ class _Request:
         """The file groups with a file that may match, and the paths of their files that cannot; None when statistics say
         nothing.
         """
-        excluded = indexes.files_passed_over(partitions)
-        if excluded is None:
+        answers = indexes.files_passed_over(partitions)
+        if answers is None:
             return None
+        step, excluded = answers
         names_table = listing.names(partitions)
         if names_table is None:
             return None
@@ -219,11 +236,11 @@ class _Request:
             flags = flags | pc.starts_with(names_table.column("name"), ".").to_numpy()
         if not flags.any():
             count = count_groups(names_table)
-            self.prunings.append(Pruning("statistics of files", "file groups", count, count))
+            self.prunings.append(Pruning(step, "file groups", count, count))
             return None
         groups = groups_with_candidates(names_table, flags, keep_logs=self.keep_logs and not self.base_files_only)
         kept = sum(map(len, groups.values()))
-        self.prunings.append(Pruning("statistics of files", "file groups", kept, count_groups(names_table)))
+        self.prunings.append(Pruning(step, "file groups", kept, count_groups(names_table)))
         # Of the groups that are left, only the files that are excluded matter from here on.
         ids = pa.array([file_id for listed in groups.values() for file_id in listed], pa.string())
         out = names_table.filter(pc.and_(pa.array(flags), pc.is_in(names_table.column("file_id"), value_set=ids)))
@@ -296,16 +313,21 @@ class _Indexes:
                 groups.setdefault(partition, []).append(file_id)
         return groups
 
-    def files_passed_over(self, partitions: Sequence[str]) -> pa.StringArray | None:
-        """The files in which no row matches, as `FilesPassedOver.units` names them; None when no index says anything."""
+    def files_passed_over(self, partitions: Sequence[str]) -> tuple[str, pa.StringArray] | None:
+        """The files in which no row matches, as `FilesPassedOver.units` names them, and who says so; None when no index says
+        anything.
+        """
         known: set[str] = set()
         found: list[pa.StringArray] = []
+        steps = dict.fromkeys(["statistics of files"])
         for kind, index in self._readable:
             answer = kind.files_passed_over(index, self._metadata, self._filter, partitions, known)
             if answer is not None:
                 known.update(answer.columns)
                 found.append(answer.units)
-        return pa.concat_arrays(found) if found else None
+                if kind.is_defined:
+                    steps[kind.step(index)] = None
+        return (", ".join(steps), pa.concat_arrays(found)) if found else None
 
     def by_key_filters(self, slices: list[FileSlice]) -> list[FileSlice]:
         """The slices without those whose only file is a base file in which no row matches."""

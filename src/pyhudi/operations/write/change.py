@@ -40,8 +40,8 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.records.assignments import Assignment, assign, assigned_columns, parse_assignments
 from pyhudi.records.conform import conform_table
 from pyhudi.records.filters.arrow import row_filter
-from pyhudi.records.filters.conditions import Column
 from pyhudi.records.filters.parse import Filter, parse_filter
+from pyhudi.records.filters.tree import Column
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec, partition_columns

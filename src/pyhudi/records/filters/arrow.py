@@ -15,39 +15,67 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.errors import Internal
+from pyhudi.errors import Internal, Unsupported
+from pyhudi.records.columns import column_at
 from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.functions import evaluate
 from pyhudi.records.filters.like import is_prefix_pattern, like_prefix, like_regex
-from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
-from pyhudi.records.filters.walk import equal_values, join_in_pairs, leaves, push_negations
+from pyhudi.records.filters.tree import (
+    Always,
+    And,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Operand,
+    Or,
+)
+from pyhudi.records.filters.walk import calls, equal_values, join_in_pairs, leaves, push_negations
 from pyhudi.records.stats import Value
 
 
 def to_arrow(expr: Expr, schema: pa.Schema) -> pc.Expression:
     """An Arrow expression that is true for exactly the rows that the filter keeps; for the others false or null.
 
-    Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`.
+    Comparisons stay comparisons, so that Arrow's own readers prune row groups by it.  Errors as of `bind`; Unsupported for
+    functions, which Arrow's expressions do not have as Spark has them.
     """
-    return _arrow(push_negations(bind(expr, schema)))
+    bound = bind(expr, schema)
+    computed = calls(bound)
+    if computed:
+        raise Unsupported(f"{computed[0]} in an expression of Arrow: apply the filter to rows")
+    return _arrow(push_negations(bound))
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """A filter to be run on rows.  Arrow walks down the tree of an expression until the stack ends, so a very large one is run in
     parts: rows that all of them keep, or any.
+
+    computed: what functions make of the columns, which the expression takes for columns.
     """
 
     expression: pc.Expression | None
     parts: tuple[RowFilter, ...] = ()
     is_any: bool = False
+    computed: tuple[Call, ...] = ()
 
     def keep(self, rows: pa.Table) -> pa.Table:
         """The rows for which the filter is true, in their order.  Raises Arrow's errors for columns that are not there."""
-        return rows.filter(self.expression) if self.expression is not None else rows.take(pa.array(self._places(rows)))
+        if self.expression is not None and not self.computed:
+            return rows.filter(self.expression)
+        return rows.take(pa.array(self._places(rows)))
 
     def _places(self, rows: pa.Table) -> npt.NDArray[Any]:
         if self.expression is not None:
             numbered = rows.append_column(_ROW_NUMBER, pa.array(np.arange(rows.num_rows)))
+            for call in self.computed:
+                numbered = numbered.append_column(_computed_name(call), computed_column(call, rows))
             return np.asarray(numbered.filter(self.expression).column(_ROW_NUMBER).to_numpy())
         kept = np.full(rows.num_rows, not self.is_any)
         for part in self.parts:
@@ -55,6 +83,22 @@ class RowFilter:
             mine[part._places(rows)] = True
             kept = kept | mine if self.is_any else kept & mine
         return np.flatnonzero(kept)
+
+
+def computed_column(call: Call, rows: pa.Table) -> pa.Array:
+    """What a bound call makes of rows."""
+
+    def values_of(column: Column) -> pa.Array:
+        values = column_at(rows, column.name)
+        joined = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+        return joined if joined.type == column.type else joined.cast(column.type)
+
+    return evaluate(call, values_of, rows.num_rows)
+
+
+def _computed_name(call: Call) -> str:
+    """The column in which the results of a call stand while rows are filtered: one that no table has."""
+    return f"\x00{call!r}"
 
 
 def row_filter(expr: Expr, schema: pa.Schema) -> RowFilter:
@@ -71,7 +115,7 @@ _ROW_NUMBER = "\x00place"
 
 def _in_parts(expr: Expr) -> RowFilter:
     if not isinstance(expr, (And, Or)) or sum(1 for _ in leaves(expr)) <= _LARGEST_EXPRESSION:
-        return RowFilter(_arrow(expr))
+        return _whole(expr)
     parts: list[RowFilter] = []
     small: list[Expr] = []
     count = 0
@@ -81,13 +125,17 @@ def _in_parts(expr: Expr) -> RowFilter:
             parts.append(_in_parts(part))
             continue
         if count + size > _LARGEST_EXPRESSION:
-            parts.append(RowFilter(_arrow(type(expr)(tuple(small)))))
+            parts.append(_whole(type(expr)(tuple(small))))
             small, count = [], 0
         small.append(part)
         count += size
     if small:
-        parts.append(RowFilter(_arrow(type(expr)(tuple(small)))))
+        parts.append(_whole(type(expr)(tuple(small))))
     return RowFilter(None, tuple(parts), isinstance(expr, Or))
+
+
+def _whole(expr: Expr) -> RowFilter:
+    return RowFilter(_arrow(expr), computed=calls(expr))
 
 
 def _arrow(expr: Expr) -> pc.Expression:
@@ -155,8 +203,8 @@ def _value_set(expr: In) -> pa.Array:
     return pa.array(scalars, expr.type)
 
 
-def _reference(name: str) -> pc.Expression:
-    return pc.field(*name.split("."))
+def _reference(operand: Operand) -> pc.Expression:
+    return pc.field(*operand.split(".")) if isinstance(operand, str) else pc.field(_computed_name(operand))
 
 
 def arrow_scalar(value: Value, type_: pa.DataType | None) -> pa.Scalar:

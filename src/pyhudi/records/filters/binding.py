@@ -1,7 +1,7 @@
 """Binding: each literal of a filter as a value of its column's type, exactly.
 
 A comparison of a whole number with 1.5 is moved to the next whole number, one with a number out of range becomes known.
-A time without a zone is UTC.
+A time without a zone is UTC.  Functions get the types of their columns and of their results.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.records.columns import field_at
+from pyhudi.records.filters.functions import bind_call
 from pyhudi.records.filters.like import like_pieces
 from pyhudi.records.filters.parse import micros_of_text
-from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.tree import Always, And, Call, Compare, Constant, Expr, In, IsNull, Like, Not, Operand, Or
 from pyhudi.records.stats import Value, decimal_of
 from pyhudi.records.text import is_binary_like, is_string_like
 
@@ -39,31 +40,36 @@ def bind(expr: Expr, schema: pa.Schema) -> Expr:
         return _listed(type(expr)(tuple(bind(part, schema) for part in expr.parts)))
     if isinstance(expr, Not):
         return Not(bind(expr.part, schema))
-    if isinstance(expr, Constant):
+    if isinstance(expr, Constant) or (isinstance(expr, (Compare, In)) and expr.type is not None):
         return expr
+    operand, type_ = _bound_operand(schema, expr.column)  # type: ignore[attr-defined]
     if isinstance(expr, (IsNull, Always)):
-        field_at(schema, expr.column)
-        return expr
+        return replace(expr, column=operand)
+    if pa.types.is_nested(type_):
+        raise InvalidRequest(f"{_named(operand)} of type {type_} can only be tested with IS NULL")
     if isinstance(expr, Compare):
-        return expr if expr.type is not None else _bind_compare(expr, _column_type(schema, expr.column))
+        return _bind_compare(replace(expr, column=operand), type_)
     if isinstance(expr, In):
-        return expr if expr.type is not None else _bind_in(expr, _column_type(schema, expr.column))
+        return _bind_in(replace(expr, column=operand), type_)
     if isinstance(expr, Like):
-        type_ = _column_type(schema, expr.column)
         if not is_string_like(type_):
-            raise InvalidRequest(f"LIKE takes text, and column {expr.column!r} has type {type_}")
+            raise InvalidRequest(f"LIKE takes text, and {_named(operand)} has type {type_}")
         like_pieces(expr.pattern)
-        return replace(expr, type=type_)
+        return replace(expr, column=operand, type=type_)
     raise Internal(f"unknown filter node {type(expr).__name__}")
 
 
-def _column_type(schema: pa.Schema, name: str) -> pa.DataType:
-    type_ = field_at(schema, name).type
-    if pa.types.is_dictionary(type_):
-        type_ = type_.value_type
-    if pa.types.is_nested(type_):
-        raise InvalidRequest(f"column {name!r} of type {type_} can only be tested with IS NULL")
-    return type_
+def _bound_operand(schema: pa.Schema, operand: Operand) -> tuple[Operand, pa.DataType]:
+    """The operand, a call bound, and the type of its values."""
+    if isinstance(operand, Call):
+        bound = bind_call(operand, schema)
+        return bound, bound.result_type
+    type_ = field_at(schema, operand).type
+    return operand, type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _named(operand: Operand) -> str:
+    return f"column {operand!r}" if isinstance(operand, str) else str(operand)
 
 
 def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
@@ -100,7 +106,7 @@ def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
 def _listed(expr: And | Or) -> Expr:
     """A bound filter in which very many equalities of one column under OR, or inequalities under AND, stand as one list."""
     op = "=" if isinstance(expr, Or) else "<>"
-    values: dict[str, list[Any]] = {}
+    values: dict[Operand, list[Any]] = {}
     for part in expr.parts:
         if isinstance(part, Compare) and part.op == op:
             values.setdefault(part.column, []).append(part.value)
@@ -160,7 +166,7 @@ def _grid(type_: pa.DataType) -> _Grid | None:
     return None
 
 
-def _position(name: str, value: Any, type_: pa.DataType, grid: _Grid) -> Fraction | bool:
+def _position(name: Operand, value: Any, type_: pa.DataType, grid: _Grid) -> Fraction | bool:
     """Where a literal stands on the grid, exactly; True above and False below everything (infinity)."""
     types = pa.types
     if types.is_date32(type_) or types.is_timestamp(type_):
@@ -185,7 +191,7 @@ def _far_decimal(value: Decimal) -> Fraction:
     return size if value > 0 else -size
 
 
-def _micros(name: str, value: Any, type_: pa.DataType) -> int:
+def _micros(name: Operand, value: Any, type_: pa.DataType) -> int:
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
         return (aware - _EPOCH) // timedelta(microseconds=1)
@@ -196,7 +202,7 @@ def _micros(name: str, value: Any, type_: pa.DataType) -> int:
     raise _bad_literal(name, value, type_)
 
 
-def _same_family(name: str, value: Any, type_: pa.DataType) -> Value:
+def _same_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
     types = pa.types
     if types.is_boolean(type_) and isinstance(value, bool):
         return value
@@ -221,8 +227,8 @@ def _same_family(name: str, value: Any, type_: pa.DataType) -> Value:
     raise _bad_literal(name, value, type_)
 
 
-def _bad_literal(name: str, value: Any, type_: pa.DataType) -> InvalidRequest:
-    return InvalidRequest(f"column {name!r} of type {type_} cannot be compared with {value!r} ({type(value).__name__})")
+def _bad_literal(name: Operand, value: Any, type_: pa.DataType) -> InvalidRequest:
+    return InvalidRequest(f"{_named(name)} of type {type_} cannot be compared with {value!r} ({type(value).__name__})")
 
 
 MAX_LISTED = 64

@@ -1,4 +1,4 @@
-"""Conditions of filters made of a column and values, whatever they were written in.
+"""Conditions of filters made of columns, functions of them, and values, whatever they were written in.
 
 Logic is SQL's: a comparison with null is unknown, and so is membership where null is among the values and none of them matches.
 """
@@ -7,21 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, Or
+from pyhudi.errors import InvalidRequest
+from pyhudi.records.filters.functions import call_of
+from pyhudi.records.filters.tree import And, Call, Column, Compare, Constant, Expr, In, Operand, Or
 
 OPERATORS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column by its dotted name."""
-
-    name: str
 
 
 def joined(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
@@ -29,29 +22,34 @@ def joined(kind: type[And] | type[Or], parts: Sequence[Expr]) -> Expr:
     return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
-def comparison(left: Any, op: str, right: Any) -> Expr:
-    """A comparison of a column with a value, in either order.  op: of the tree's operators.
+def operand_of(term: Column | Call) -> Operand:
+    """What a condition speaks of: a column by its name, a call as it is."""
+    return term.name if isinstance(term, Column) else term
 
-    Raises Unsupported for two columns, InvalidRequest for none.
+
+def comparison(left: Any, op: str, right: Any) -> Expr:
+    """A comparison of columns, calls and values, in either order.  op: of the tree's operators.
+
+    Raises InvalidRequest where there are values alone.
     """
-    if isinstance(left, Column) and isinstance(right, Column):
-        raise Unsupported(f"comparing two columns ({left.name}, {right.name}) is not supported; text stands in single quotes")
-    if isinstance(left, Column):
-        return test_of(left.name, op, right)
-    if isinstance(right, Column):
-        return test_of(right.name, _FLIPPED[op], left)
+    if isinstance(left, (Column, Call)) and isinstance(right, (Column, Call)):
+        return Compare(call_of(op, (left, right)), "=", True)
+    if isinstance(left, (Column, Call)):
+        return test_of(operand_of(left), op, right)
+    if isinstance(right, (Column, Call)):
+        return test_of(operand_of(right), _FLIPPED[op], left)
     raise InvalidRequest("a comparison needs a column on one side")
 
 
-def test_of(name: str, op: str, value: Any) -> Expr:
-    """A comparison of a column with a value, which is unknown for null."""
-    return Constant(None) if value is None else Compare(name, op, value)
+def test_of(operand: Operand, op: str, value: Any) -> Expr:
+    """A comparison of a column or call with a value, which is unknown for null."""
+    return Constant(None) if value is None else Compare(operand, op, value)
 
 
-def membership(name: str, values: Sequence[Any]) -> Expr:
-    """Whether a column equals one of the values.  Null among them makes it unknown where none does."""
+def membership(operand: Operand, values: Sequence[Any]) -> Expr:
+    """Whether a column or call equals one of the values.  Null among them makes it unknown where none does."""
     present = tuple(value for value in values if value is not None)
-    return In(name, present, len(present) < len(values))
+    return In(operand, present, len(present) < len(values))
 
 
 def escaped_pattern(text: str) -> str:

@@ -10,7 +10,8 @@ options.
 The pairs repeat their keys, which pyarrow's dict of them does not keep, so they are read from the message's flatbuffer.
 
 Null follows pyarrow's rules, in which `isin` is never unknown.  NaN is what it is in every filter: equal to itself and above
-all numbers.  What is not done: functions, arithmetic, casts, comparing two columns.
+all numbers.  Functions are those of functions.py by their names in pyarrow, where both mean the same of what is in range: not
+division, which truncates whole numbers here, and casts only where they do not hang on what is cast.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.conditions import Column, comparison, escaped_pattern, membership
-from pyhudi.records.filters.tree import And, Compare, Constant, Expr, IsNull, Like, Not, Or
+from pyhudi.records.filters.conditions import comparison, escaped_pattern, membership, operand_of
+from pyhudi.records.filters.functions import CASTS, call_of, cast_to
+from pyhudi.records.filters.tree import And, Call, Column, Compare, Constant, Expr, IsNull, Like, Literal, Not, Operand, Or
 
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
@@ -51,8 +53,8 @@ def as_filter(node: Any) -> Expr:
     """A part of an expression as a filter.  A column alone must be boolean."""
     if isinstance(node, Expr):
         return node
-    if isinstance(node, Column):
-        return Compare(node.name, "=", True)
+    if isinstance(node, (Column, Call)):
+        return Compare(operand_of(node), "=", True)
     if node is None or isinstance(node, bool):
         return Constant(node)
     raise InvalidRequest(f"{node!r} is not a condition")
@@ -69,10 +71,10 @@ def value_of(literal: pa.Scalar) -> Any:
     return value
 
 
-def only_column(node: Any, function: str) -> str:
-    """The name of the column that a function is given.  Raises Unsupported for anything but a column."""
-    if isinstance(node, Column):
-        return node.name
+def only_operand(node: Any, function: str) -> Operand:
+    """The column or call that a condition is about.  Raises Unsupported for anything else."""
+    if isinstance(node, (Column, Call)):
+        return operand_of(node)
     raise Unsupported(f"{function} of anything but a column is not supported")
 
 
@@ -87,6 +89,7 @@ class _Call:
     function: str
     arguments: list[Any] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
+    option_types: dict[str, pa.DataType] = field(default_factory=dict)
 
 
 def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table) -> Any:
@@ -100,7 +103,9 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table) -> Any:
             done = calls.pop()
             calls[-1].arguments.append(_applied(done))
         elif key == "options":
-            calls[-1].options = value_of(literals.column(int(value))[0])
+            options = literals.column(int(value))[0]
+            calls[-1].options = value_of(options)
+            calls[-1].option_types = {part.name: part.type for part in options.type}
         elif key == "literal":
             calls[-1].arguments.append(value_of(literals.column(int(value))[0]))
         elif key == "nested_field_ref":
@@ -112,21 +117,56 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table) -> Any:
     return root.arguments[0]
 
 
-def _applied(call: _Call) -> Expr:
+def _applied(call: _Call) -> Any:
     if call.function in _COMPARISONS:
         left, right = call.arguments
         for side in (left, right):
             if isinstance(side, Expr):
                 raise Unsupported("comparing a condition is not supported: use ~ for its opposite")
         return comparison(left, _COMPARISONS[call.function], right)
+    if call.function in _TERMS:
+        return _term(_TERMS[call.function], call)
     rule = _FUNCTIONS.get(call.function)
     if rule is None:
         raise Unsupported(f"the function {call.function} is not supported")
     return rule(call)
 
 
+def _term(function: str, call: _Call, *more: Any) -> Any:
+    """One of our functions of the arguments, and of more.  pyarrow takes whole numbers for 64 bits wide."""
+    arguments = [
+        Literal(one, pa.int64()) if isinstance(one, int) and not isinstance(one, bool) else one for one in call.arguments
+    ]
+    if any(isinstance(one, Expr) for one in arguments):
+        raise Unsupported(f"{call.function} of a condition is not supported")
+    return call_of(function, (*arguments, *more))
+
+
+def _cast(call: _Call) -> Any:
+    target = call.option_types["to_type"]
+    name = next((name for name in _CASTS if CASTS[name] == target), None)
+    if name is None or any(call.options[option] for option in call.options if option.startswith("allow_")):
+        raise Unsupported("the function cast is not supported but to " + ", ".join(_CASTS))
+    return cast_to(call.arguments[0], name)
+
+
+def _day_of_week(call: _Call) -> Any:
+    numbering = (call.options.get("count_from_zero", True), call.options.get("week_start", 1))
+    name = {(True, 1): "weekday", (False, 7): "dayofweek"}.get(numbering)
+    if name is None:
+        raise Unsupported("the function day_of_week is not supported but from Monday as 0 and from Sunday as 1")
+    return _term(name, call)
+
+
+def _slice(call: _Call) -> Any:
+    start, stop, step = (call.options[name] for name in ("start", "stop", "step"))
+    if step != 1 or start < 0 or stop < start:
+        raise Unsupported("the function utf8_slice_codeunits is not supported but forwards from a place to a later one")
+    return _term("substring", call, start + 1, min(stop - start, 999_999_999))
+
+
 def _isin(call: _Call) -> Expr:
-    name = only_column(call.arguments[0], "isin")
+    name = only_operand(call.arguments[0], "isin")
     values, nulls = call.options["value_set"], call.options["null_matching_behavior"]
     test = membership(name, [value for value in values if value is not None])
     if nulls == _EMIT_NULL:
@@ -141,24 +181,54 @@ def _isin(call: _Call) -> Expr:
 def _is_null(call: _Call) -> Expr:
     if call.options.get("nan_is_null"):
         raise Unsupported("is_null(nan_is_null=True) is not supported")
-    return IsNull(only_column(call.arguments[0], "is_null"))
+    return IsNull(only_operand(call.arguments[0], "is_null"))
 
 
 def _like(call: _Call) -> Expr:
     if call.options.get("ignore_case"):
         raise Unsupported(f"{call.function}(ignore_case=True) is not supported")
     pattern = call.options["pattern"]
-    name = only_column(call.arguments[0], call.function)
+    name = only_operand(call.arguments[0], call.function)
     return Like(name, pattern if call.function == "match_like" else escaped_pattern(pattern) + "%")
 
 
-_FUNCTIONS: dict[str, Callable[[_Call], Expr]] = {
+_TERMS = {
+    "add": "+",
+    "add_checked": "+",
+    "subtract": "-",
+    "subtract_checked": "-",
+    "multiply": "*",
+    "multiply_checked": "*",
+    "abs": "abs",
+    "abs_checked": "abs",
+    "utf8_lower": "lower",
+    "utf8_upper": "upper",
+    "utf8_length": "length",
+    "year": "year",
+    "month": "month",
+    "day": "day",
+    "hour": "hour",
+    "minute": "minute",
+    "second": "second",
+    "quarter": "quarter",
+    "day_of_year": "dayofyear",
+    "iso_week": "weekofyear",
+}
+"""Our names of functions that mean the same."""
+
+_CASTS = ("float", "double", "string", "date")
+"""Types to which a cast means the same whatever is cast, where it is done at all."""
+
+_FUNCTIONS: dict[str, Callable[[_Call], Any]] = {
+    "cast": _cast,
+    "day_of_week": _day_of_week,
+    "utf8_slice_codeunits": _slice,
     "and_kleene": lambda call: _joined(And, call),
     "or_kleene": lambda call: _joined(Or, call),
     "invert": lambda call: Not(as_filter(call.arguments[0])),
     "is_in": _isin,
     "is_null": _is_null,
-    "is_valid": lambda call: Not(IsNull(only_column(call.arguments[0], "is_valid"))),
+    "is_valid": lambda call: Not(IsNull(only_operand(call.arguments[0], "is_valid"))),
     "starts_with": _like,
     "match_like": _like,
 }

@@ -5,7 +5,8 @@ asked for (`meta.pop`), and so can whether two expressions are the same (`meta.e
 every operator that filters have, and is the one that it is the same as.  No data is looked at.
 
 Null follows Polars' rules: a comparison with it is null, and null among the values of `is_in` matches nothing.
-What is not done: functions, arithmetic, casts, comparing two columns, expressions of several columns at once.
+Functions are those of functions.py that Polars has in the same sense: division by literals alone, casts where they do not hang on
+what is cast.  What is not done: expressions of several columns at once.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.conditions import Column, comparison, escaped_pattern, membership
-from pyhudi.records.filters.from_arrow import as_filter, only_column, value_of
-from pyhudi.records.filters.tree import Expr, IsNull, Like, Not
+from pyhudi.records.filters.conditions import comparison, escaped_pattern, membership
+from pyhudi.records.filters.from_arrow import as_filter, only_operand, value_of
+from pyhudi.records.filters.functions import call_of, cast_to
+from pyhudi.records.filters.tree import Column, Expr, IsNull, Like, Not
 
 _DEPTH_LIMIT = 100
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -28,6 +30,26 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_TERMS: dict[str, Callable[[Any], Any]] = {
+    "lower": lambda part: part.str.to_lowercase(),
+    "upper": lambda part: part.str.to_uppercase(),
+    "length": lambda part: part.str.len_chars(),
+    "year": lambda part: part.dt.year(),
+    "month": lambda part: part.dt.month(),
+    "day": lambda part: part.dt.day(),
+    "hour": lambda part: part.dt.hour(),
+    "minute": lambda part: part.dt.minute(),
+    "second": lambda part: part.dt.second(),
+    "quarter": lambda part: part.dt.quarter(),
+    "dayofyear": lambda part: part.dt.ordinal_day(),
+    "weekofyear": lambda part: part.dt.week(),
+    "to_date": lambda part: part.dt.date(),
+    "abs": lambda part: part.abs(),
+}
+"""How Polars writes our functions of one argument."""
+
+_CASTS = {"Float32": "float", "Float64": "double", "String": "string", "Date": "date"}
 _BETWEEN = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
 
@@ -86,21 +108,39 @@ def _leaf(polars: Any, expression: Any) -> Any:
     raise Unsupported(f"{expression} is not supported: name one column, as in pl.col('a')")
 
 
+def _argument(part: Any, depth: int) -> Any:
+    """What a function is given: a column, call or value."""
+    node = _node(part, depth + 1)
+    if isinstance(node, Expr):
+        raise Unsupported(f"a function of the condition {part} is not supported")
+    return node
+
+
 def _of_one(expression: Any, part: Any, depth: int) -> Any:
+    import polars
+
     same = expression.meta.eq
     if same(~part):
         return Not(as_filter(_node(part, depth + 1)))
     if same(part.is_null()):
-        return IsNull(only_column(_node(part, depth + 1), "is_null"))
+        return IsNull(only_operand(_node(part, depth + 1), "is_null"))
     if same(part.is_not_null()):
-        return Not(IsNull(only_column(_node(part, depth + 1), "is_not_null")))
-    name = expression.meta.output_name(raise_if_undetermined=False)
-    if name is not None and same(part.struct.field(name)):
-        return Column(only_column(_node(part, depth + 1), "a field") + "." + name)
+        return Not(IsNull(only_operand(_node(part, depth + 1), "is_not_null")))
+    field = expression.meta.output_name(raise_if_undetermined=False)
+    if field is not None and same(part.struct.field(field)):
+        return Column(f"{only_operand(_node(part, depth + 1), 'a field')}.{field}")
+    for function, build in _TERMS.items():
+        if same(build(part)):
+            return call_of(function, (_argument(part, depth),))
+    if same(-part):
+        return call_of("-", (0, _argument(part, depth)))
+    for kind, name in _CASTS.items():
+        if same(part.cast(getattr(polars, kind))):
+            return cast_to(_argument(part, depth), name)
     raise Unsupported(f"{expression} is not supported")
 
 
-def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Expr | None:
+def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Any:
     same = expression.meta.eq
     for join in (operator.and_, operator.or_):
         if same(join(left, right)):
@@ -111,11 +151,20 @@ def _of_two(expression: Any, left: Any, right: Any, depth: int) -> Expr | None:
             if any(isinstance(side, Expr) for side in sides):
                 raise Unsupported("comparing a condition is not supported: use ~ for its opposite")
             return comparison(sides[0], sign, sides[1])
+    for sign, combine in _ARITHMETIC.items():
+        if same(combine(left, right)):
+            return call_of(sign, (_argument(left, depth), _argument(right, depth)))
+    if right.meta.is_literal() and same(left / right):
+        divisor = _single(right)
+        # Polars makes an infinity of a division by zero.
+        if not divisor:
+            raise Unsupported(f"division by {divisor} is not supported")
+        return call_of("/", (_argument(left, depth), divisor))
     if same(left.is_in(right)):
         values = [value for value in _values(right) if value is not None]
-        return membership(only_column(_node(left, depth + 1), "is_in"), values)
+        return membership(only_operand(_node(left, depth + 1), "is_in"), values)
     if same(left.str.starts_with(right)):
-        return Like(only_column(_node(left, depth + 1), "starts_with"), escaped_pattern(_text(right)) + "%")
+        return Like(only_operand(_node(left, depth + 1), "starts_with"), escaped_pattern(_text(right)) + "%")
     return None
 
 

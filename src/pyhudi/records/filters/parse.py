@@ -5,22 +5,23 @@ SQL text and tuples are parsed here, expressions of pyarrow and Polars in from_a
 Grammar, keywords in any case:
 
     filter   := or ;  or := and {OR and} ;  and := not {AND not} ;  not := NOT not | test
-    test     := '(' or ')' | TRUE | FALSE | NULL | operand [rest]        a column alone must be boolean
-    rest     := ( = | == | <> | != | < | <= | > | >= ) operand
-              | [NOT] IN '(' literal {',' literal} ')' | [NOT] BETWEEN literal AND literal
+    test     := sum [rest]                                               a column alone must be boolean
+    rest     := ( = | == | <> | != | < | <= | > | >= ) sum               one of the two sides has a column
+              | [NOT] IN '(' sum {',' sum} ')' | [NOT] BETWEEN sum AND sum
               | [NOT] LIKE 'pattern' | [NOT] STARTS WITH 'text' | IS [NOT] NULL
-    operand  := column | literal                                         one of the two sides is a column
+    sum      := product {( + | - ) product} ;  product := unary {( * | / | % ) unary} ;  unary := {+ | -} primary
+    primary  := '(' or ')' | CAST '(' sum AS type ')' | function '(' [sum {',' sum}] ')' | column | literal
     column   := part {'.' part} ;  part := name | `name` | "name"
     literal  := number | 'text' with '' for ' | TRUE | FALSE | NULL
               | DATE '2024-05-06' | TIMESTAMP '2024-05-06 07:08:09' | X'6162'
 
-A time without a zone is UTC.  What is not done: functions, arithmetic, comparing two columns.
+A time without a zone is UTC, and functions take times apart in UTC.  The functions are those of functions.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -33,8 +34,22 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.coding import checked_text
 from pyhudi.records.filters import from_arrow, from_polars
-from pyhudi.records.filters.conditions import OPERATORS, Column, comparison, escaped_pattern, joined, membership, test_of
-from pyhudi.records.filters.tree import And, Compare, Constant, Expr, IsNull, Like, Not, Or, depth_of
+from pyhudi.records.filters.conditions import OPERATORS, comparison, escaped_pattern, joined, membership, operand_of
+from pyhudi.records.filters.functions import call_of, cast_to
+from pyhudi.records.filters.tree import (
+    And,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    IsNull,
+    Like,
+    Not,
+    Operand,
+    Or,
+    depth_of,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -59,8 +74,8 @@ def parse_filter(text: Filter) -> Expr:
     """The tree of a filter: SQL text, tuples, an expression of pyarrow or Polars, or a tree already.
 
     Tuples: (column, operator, value) with the operators of SQL and `in`, `not in`, `like`, `not like`, `is`, `is not`; a
-    list of them must all hold, of a list of lists any may.  Columns of tuples are dotted names.
-    Raises InvalidRequest with the place of what cannot be read, Unsupported for functions and two columns.
+    list of them must all hold, of a list of lists any may.  Columns of tuples are dotted names, never functions of them.
+    Raises InvalidRequest with the place of what cannot be read, Unsupported for functions that filters do not have.
     """
     if isinstance(text, Expr):
         return _checked_depth(text)
@@ -127,7 +142,7 @@ _TOKEN = re.compile(
     | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
     | (?P<quoted>`(?:[^`]|``)+`|"(?:[^"]|"")+")
     | (?P<word>[^\W0-9]\w*)
-    | (?P<symbol><=|>=|<>|!=|==|[=<>(),.+\-])
+    | (?P<symbol><=|>=|<>|!=|==|[=<>(),.+\-*/%])
     )""",
     re.VERBOSE,
 )
@@ -160,13 +175,17 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> Expr:
-        result = self._or()
+        result = self._condition(self._or())
         if self._next.kind != "end":
             raise self._error("expected AND, OR or the end")
         return result
 
     def parse_value(self) -> Any:
-        result = self._operand()
+        result = self._unary()
+        if isinstance(result, (Call, Expr)):
+            raise Unsupported(
+                f"{self._what} {self._text!r}: only a literal or a column can be assigned, no function or condition"
+            )
         if self._next.kind != "end":
             raise Unsupported(
                 f"{self._what} {self._text!r}: only a literal or a column can be assigned, and {self._next.text!r} follows at "
@@ -217,75 +236,95 @@ class _Parser:
         found = self._next.text or "the end"
         return InvalidRequest(f"{self._what} {self._text!r}: {expected}, found {found!r} at character {self._next.position}")
 
-    def _or(self) -> Expr:
+    def _condition(self, node: Any) -> Expr:
+        """What stands where a condition is wanted.  A column or call alone must be boolean."""
+        if isinstance(node, Expr):
+            return node
+        if isinstance(node, (Column, Call)):
+            return Compare(operand_of(node), "=", True)
+        if node is None or isinstance(node, bool):
+            return Constant(node)
+        raise self._error("expected a comparison")
+
+    def _or(self) -> Any:
+        """A condition; or the column, call or value that stands alone, in parentheses for one."""
         self._depth += 1
         if self._depth > _DEPTH_LIMIT:
             raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
-        parts = [self._and()]
-        while self._take_word("or"):
-            parts.append(self._and())
+        first = self._and()
+        if self._next.is_word("or"):
+            parts = [self._condition(first)]
+            while self._take_word("or"):
+                parts.append(self._condition(self._and()))
+            first = joined(Or, parts)
         self._depth -= 1
-        return joined(Or, parts)
+        return first
 
-    def _and(self) -> Expr:
-        parts = [self._not()]
+    def _and(self) -> Any:
+        first = self._not()
+        if not self._next.is_word("and"):
+            return first
+        parts = [self._condition(first)]
         while self._take_word("and"):
-            parts.append(self._not())
+            parts.append(self._condition(self._not()))
         return joined(And, parts)
 
-    def _not(self) -> Expr:
+    def _not(self) -> Any:
         negations = 0
         while self._take_word("not"):
             negations += 1
         test = self._test()
+        if negations:
+            test = self._condition(test)
         return Not(test) if negations % 2 else test
 
-    def _test(self) -> Expr:
-        if self._take_symbol("("):
-            inner = self._or()
-            if not self._take_symbol(")"):
-                raise self._error("expected ')'")
-            return inner
-        left = self._operand()
+    def _test(self) -> Any:
+        left = self._sum()
+        if isinstance(left, Expr):
+            return left
         token = self._next
         if token.kind == "symbol" and token.text in OPERATORS:
             self._take()
-            return comparison(left, OPERATORS[token.text], self._operand())
-        if isinstance(left, Column):
-            return self._column_test(left.name)
-        if left is None or isinstance(left, bool):
-            return Constant(left)
-        raise self._error("expected a comparison")
+            return comparison(left, OPERATORS[token.text], self._side())
+        return self._operand_test(left) if isinstance(left, (Column, Call)) else left
 
-    def _column_test(self, name: str) -> Expr:
+    def _side(self) -> Any:
+        """One side of a comparison."""
+        side = self._sum()
+        if isinstance(side, Expr):
+            raise self._error("expected a column or a literal, not a condition,")
+        return side
+
+    def _operand_test(self, left: Column | Call) -> Any:
+        operand = operand_of(left)
         if self._take_word("is"):
             negated = self._take_word("not")
             if not self._take_word("null"):
                 raise self._error("expected NULL")
-            return Not(IsNull(name)) if negated else IsNull(name)
+            return Not(IsNull(operand)) if negated else IsNull(operand)
         negated = self._next.is_word("not") and not self._after.is_word("not")
         if negated:
             self._take()
-        test = self._range_test(name)
+        test = self._range_test(left, operand)
         if test is None:
             if negated:
                 raise self._error("expected IN, BETWEEN, LIKE or STARTS WITH")
-            return Compare(name, "=", True)
+            return left
         return Not(test) if negated else test
 
-    def _range_test(self, name: str) -> Expr | None:
+    def _range_test(self, left: Column | Call, operand: Operand) -> Expr | None:
         if self._take_word("in"):
-            return membership(name, self._list())
+            return membership(operand, self._list())
         if self._take_word("between"):
-            low = self._literal()
+            low = self._side()
             if not self._take_word("and"):
                 raise self._error("expected AND")
-            return And((test_of(name, ">=", low), test_of(name, "<=", self._literal())))
+            return And((comparison(left, ">=", low), comparison(left, "<=", self._side())))
         if self._take_word("like"):
-            return Like(name, self._string())
+            return Like(operand, self._string())
         if self._next.is_word("starts") and self._after.is_word("with"):
             self._index += 2
-            return Like(name, escaped_pattern(self._string()) + "%")
+            return Like(operand, escaped_pattern(self._string()) + "%")
         return None
 
     def _list(self) -> list[Any]:
@@ -305,14 +344,54 @@ class _Parser:
 
     def _literal(self) -> Any:
         start = self._index
-        value = self._operand()
-        if isinstance(value, Column):
+        value = self._side()
+        if isinstance(value, (Column, Call)):
             self._index = start
             raise self._error("expected a literal (text stands in single quotes)")
         return value
 
-    def _operand(self) -> Any:
+    def _sum(self) -> Any:
+        left = self._product()
+        while self._next.is_symbol("+", "-"):
+            left = self._combined(left, self._product)
+        return left
+
+    def _product(self) -> Any:
+        left = self._unary()
+        while self._next.is_symbol("*", "/", "%"):
+            left = self._combined(left, self._unary)
+        return left
+
+    def _combined(self, left: Any, right: Callable[[], Any]) -> Any:
+        """What an operator of arithmetic, which is next, makes of both of its sides."""
+        operator = self._take().text
+        sides = (left, right())
+        if any(isinstance(side, Expr) for side in sides):
+            raise self._error(f"expected columns and literals beside {operator}")
+        return call_of(operator, sides)
+
+    def _unary(self) -> Any:
         token = self._next
+        if not token.is_symbol("-", "+"):
+            return self._primary()
+        self._take()
+        if self._next.kind == "number":
+            number = _number(self._take().text)
+            return -number if token.text == "-" else number
+        if self._next.kind in ("text", "bytes", "end", "symbol") and not self._next.is_symbol("("):
+            raise self._error("expected a number")
+        operand = self._primary()
+        if isinstance(operand, Expr):
+            raise self._error(f"expected a column or a number behind {token.text}")
+        return call_of("-", (0, operand)) if token.text == "-" else operand
+
+    def _primary(self) -> Any:
+        token = self._next
+        if self._take_symbol("("):
+            inner = self._or()
+            if not self._take_symbol(")"):
+                raise self._error("expected ')'")
+            return inner
         if token.kind == "text":
             return self._string()
         if token.kind == "bytes":
@@ -322,26 +401,54 @@ class _Parser:
             return bytes.fromhex(digits)
         if token.kind == "number":
             return _number(self._take().text)
-        if token.is_symbol("-", "+"):
-            self._take()
-            if self._next.kind != "number":
-                raise self._error("expected a number")
-            number = _number(self._take().text)
-            return -number if token.text == "-" else number
         if token.kind == "word" and token.text.lower() in ("true", "false", "null"):
             return {"true": True, "false": False, "null": None}[self._take().text.lower()]
         if token.kind == "word" and token.text.lower() in ("date", "timestamp") and self._after.kind == "text":
             is_date = self._take().text.lower() == "date"
             text = self._string()
             return _date_of(text) if is_date else _EPOCH + timedelta(microseconds=micros_of_text(text))
+        if token.kind == "word" and self._after.is_symbol("(") and token.text.lower() not in _KEYWORDS:
+            return self._call()
         return self._column()
+
+    def _call(self) -> Any:
+        name = self._take().text
+        self._take()
+        self._depth += 1
+        if self._depth > _DEPTH_LIMIT:
+            raise InvalidRequest(f"the filter is nested more than {_DEPTH_LIMIT} levels deep")
+        if name.lower() in ("cast", "try_cast"):
+            result = self._cast()
+        else:
+            arguments = [] if self._next.is_symbol(")") else [self._side()]
+            while self._take_symbol(","):
+                arguments.append(self._side())
+            result = self._called(name, arguments)
+        if not self._take_symbol(")"):
+            raise self._error("expected ',' or ')'")
+        self._depth -= 1
+        return result
+
+    def _cast(self) -> Any:
+        operand = self._side()
+        if not self._take_word("as"):
+            raise self._error("expected AS")
+        if self._next.kind != "word":
+            raise self._error("expected a type")
+        return cast_to(operand, self._take().text)
+
+    def _called(self, name: str, arguments: list[Any]) -> Any:
+        try:
+            return call_of(name, arguments)
+        except Unsupported as error:
+            raise Unsupported(f"{self._what} {self._text!r}: {error}") from error
 
     def _column(self) -> Column:
         parts = [self._name()]
         while self._take_symbol("."):
             parts.append(self._name())
         if self._next.is_symbol("("):
-            raise Unsupported(f"{self._what} {self._text!r}: functions are not supported ({'.'.join(parts)})")
+            raise Unsupported(f"{self._what} {self._text!r}: the function {'.'.join(parts)} is not supported")
         return Column(".".join(parts))
 
     def _name(self) -> str:

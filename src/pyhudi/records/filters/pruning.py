@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import Internal
+from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.filters.binding import MAX_LISTED
+from pyhudi.records.filters.derived import derived_bounds, derived_column
+from pyhudi.records.filters.functions import evaluate
 from pyhudi.records.filters.like import like_matches, like_prefix
-from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.tree import Always, And, Call, Column, Compare, Constant, Expr, In, IsNull, Like, Not, Operand, Or
 from pyhudi.records.filters.walk import NEGATED
-from pyhudi.records.stats import ColumnRange, stored_value
+from pyhudi.records.stats import ColumnRange, Value, stored_value
 
 
 def prune_values(expr: Expr, values: Mapping[str, Any]) -> bool:
@@ -87,10 +91,15 @@ def _outcome(value: bool | None) -> int:
 
 
 def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
-    name: str = leaf.column  # type: ignore[attr-defined]
-    if name not in values:
+    operand: Operand = leaf.column  # type: ignore[attr-defined]
+    if isinstance(operand, Call):
+        if any(column.name not in values for column in operand.columns()):
+            return ANY
+        value: Any = _called_on(operand, values)
+    elif operand in values:
+        value = values[operand]
+    else:
         return ANY
-    value = values[name]
     if isinstance(leaf, IsNull):
         return _outcome(value is None)
     if value is None:
@@ -106,6 +115,16 @@ def _value_outcomes(leaf: Expr, values: Mapping[str, Any]) -> int:
     if isinstance(leaf, Like):
         return _outcome(like_matches(leaf.pattern, value))
     raise Internal(f"unknown filter node {type(leaf).__name__}")
+
+
+def _called_on(call: Call, values: Mapping[str, Any]) -> Value | None:
+    """What a bound call makes of values in stored form."""
+
+    def values_of(column: Column) -> pa.Array:
+        value = values[column.name]
+        return pa.nulls(1, column.type) if value is None else _one(value, column.type)
+
+    return stored_value(evaluate(call, values_of, 1)[0])
 
 
 def rank(value: Any) -> tuple[bool, Any]:
@@ -129,8 +148,27 @@ def _require_bound(leaf: Expr) -> None:
         raise Internal("the filter is not bound to a schema")
 
 
+def _range_of(operand: Operand, ranges: Mapping[str, ColumnRange]) -> ColumnRange | None:
+    """What is known of an operand; of a call from the range of its column, where that says something of its results."""
+    if isinstance(operand, str):
+        return ranges.get(operand)
+    column = derived_column(operand)
+    source = None if column is None else ranges.get(column.name)
+    if column is None or source is None or source.min is None or source.max is None:
+        return None
+    low, high = derived_bounds(operand, *(_one(bound, column.type) for bound in (source.min, source.max)))
+    # Where a bound gives null, so may values between them.
+    if not low[0].is_valid or not high[0].is_valid:
+        return None
+    return replace(source, min=stored_value(low[0]), max=stored_value(high[0]))
+
+
+def _one(value: Value, type_: pa.DataType | None) -> pa.Array:
+    return pa.array([arrow_scalar(value, type_).as_py()], type_)
+
+
 def _range_outcomes(leaf: Expr, ranges: Mapping[str, ColumnRange]) -> int:
-    found = ranges.get(leaf.column)  # type: ignore[attr-defined]
+    found = _range_of(leaf.column, ranges)  # type: ignore[attr-defined]
     if found is None:
         return ANY
     nulls = UNKNOWN if found.null_count is None or found.null_count > 0 else 0

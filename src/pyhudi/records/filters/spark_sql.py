@@ -1,15 +1,39 @@
-"""Filters as conditions of Spark SQL, whatever the session's time zone is."""
+"""Filters as conditions of Spark SQL, of one meaning whatever the session's time zone is and whether it is in ANSI mode.
+
+Spark's functions of timestamps take them apart in the session's zone, so here they are made of what does not hang on it: the
+microseconds since the epoch, days, and the formats of JSON, which take a zone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from pyhudi.errors import Internal
+from pyhudi.records.arithmetic import as_decimal, common_type
+from pyhudi.records.casts import plain
 from pyhudi.records.filters.binding import bind
-from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, IsNull, Like, Not, Or
+from pyhudi.records.filters.functions import ARITHMETIC, COMPARISONS, types_of
+from pyhudi.records.filters.tree import (
+    Always,
+    And,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operand,
+    Or,
+)
 from pyhudi.records.filters.walk import join_in_pairs
+from pyhudi.records.stats import stored_value
 
 
 def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
@@ -18,6 +42,7 @@ def to_spark_sql(expr: Expr, schema: pa.Schema) -> str:
 
 
 _LONGEST_CHAIN = 16
+_LEAST_LONG = "(-9223372036854775807L - 1L)"
 
 
 def _spark(expr: Expr) -> str:
@@ -31,7 +56,7 @@ def _spark(expr: Expr) -> str:
         return f"(NOT {_spark(expr.part)})"
     if isinstance(expr, Constant):
         return {True: "TRUE", False: "FALSE", None: "CAST(NULL AS BOOLEAN)"}[expr.value]
-    name = ".".join("`" + part.replace("`", "``") + "`" for part in expr.column.split("."))  # type: ignore[attr-defined]
+    name = _spark_operand(expr.column)  # type: ignore[attr-defined]
     if isinstance(expr, IsNull):
         return f"({name} IS NULL)"
     if isinstance(expr, Always):
@@ -51,6 +76,14 @@ def _spark(expr: Expr) -> str:
     if isinstance(expr, Like):
         return f"({name} LIKE {_spark_text(expr.pattern)})"
     raise Internal(f"unknown filter node {type(expr).__name__}")
+
+
+def _spark_operand(operand: Operand) -> str:
+    return spark_expression(operand) if isinstance(operand, Call) else _spark_column(operand)
+
+
+def _spark_column(name: str) -> str:
+    return ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
 
 
 def _spark_comparison(name: str, expr: Compare) -> str:
@@ -95,8 +128,140 @@ def _spark_literal(value: Any, type_: pa.DataType | None) -> str:
 
 def _spark_long(value: Any) -> str:
     # The smallest long cannot be written as a literal: its digits alone are out of range.
-    return f"{value}L" if value != -(1 << 63) else "(-9223372036854775807L - 1L)"
+    return f"{value}L" if value != -(1 << 63) else _LEAST_LONG
 
 
 def _spark_text(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Functions
+
+_DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000
+
+
+def spark_expression(call: Call) -> str:
+    """What a bound call makes of columns, as an expression of Spark SQL."""
+    function, texts, types_ = call.function, [_spark_argument(one) for one in call.arguments], types_of(call)
+    if function in COMPARISONS:
+        kind = common_type(*map(plain, types_))
+        left, right = (_widened(text, type_, kind) for text, type_ in zip(texts, types_, strict=True))
+        return f"({left} {function} {right})"
+    result = call.result_type
+    if function in ARITHMETIC:
+        exact = pa.types.is_decimal(result)
+        left, right = (
+            _widened(text, type_, as_decimal(type_) if exact else result) for text, type_ in zip(texts, types_, strict=True)
+        )
+        return f"{_OPERATORS[function]}({left}, {right})"
+    if function == "abs":
+        if pa.types.is_integer(result):
+            least = _widened(str(-(1 << result.bit_width - 1)) if result.bit_width < 64 else _LEAST_LONG, None, result)
+            return f"(CASE WHEN {texts[0]} <> {least} THEN abs({texts[0]}) END)"
+        return f"abs({texts[0]})"
+    return _spark_function(function, texts, types_)
+
+
+def _spark_argument(argument: Column | Literal | Call) -> str:
+    if isinstance(argument, Literal):
+        value = stored_value(pa.scalar(argument.value, argument.type))
+        return _spark_literal(value, argument.type)
+    return spark_expression(argument) if isinstance(argument, Call) else _spark_column(argument.name)
+
+
+_OPERATORS = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide", "%": "try_mod"}
+
+
+def _widened(text: str, source: pa.DataType | None, target: pa.DataType) -> str:
+    """A value in a type that holds it."""
+    if source == target:
+        return text
+    types = pa.types
+    names = {pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT"}
+    name = f"DECIMAL({target.precision}, {target.scale})" if types.is_decimal(target) else names.get(target, "DOUBLE")
+    return text if types.is_string(target) else f"CAST({text} AS {name})"
+
+
+def _spark_function(function: str, texts: list[str], types_: Sequence[pa.DataType]) -> str:
+    value, kind, rest = texts[0], types_[0], texts[1:]
+    if function in _OF_DAYS:
+        return f"{function}({_days(value, kind)})"
+    if function in _OF_TIMES:
+        return _time_of_day(function, value, kind)
+    if function in ("date_add", "date_sub"):
+        return f"{function}({_days(value, kind)}, {rest[0]})"
+    if function == "date_format":
+        return _formatted(value, kind, rest[0])
+    if function == "from_unixtime":
+        # What microseconds cannot hold is no time.
+        limit = ((1 << 63) - 1) // _SECOND
+        moment = f"(CASE WHEN {value} BETWEEN -{limit}L AND {limit}L THEN timestamp_seconds({value}) END)"
+        return _formatted(moment, _ZONED, rest[0] if rest else "'yyyy-MM-dd HH:mm:ss'")
+    if function == "unix_timestamp":
+        return f"({_micros(value, kind, rest, 'yyyy-MM-dd HH:mm:ss')} div {_SECOND}L)"
+    if function == "cast bigint" and _is_time(kind):
+        return f"({_floored(f'unix_micros({value})', _SECOND)} div {_SECOND}L)"
+    if function in ("to_date", "cast date"):
+        if _is_text(kind):
+            moment = f"try_to_timestamp({value}, {rest[0]})" if rest else value
+            return f"try_cast({moment} AS DATE)"
+        return _days(value, kind)
+    if function in ("to_timestamp", "cast timestamp"):
+        return value if pa.types.is_timestamp(kind) else f"timestamp_micros({_micros(value, kind, rest, None)})"
+    if function.startswith("cast "):
+        return f"try_cast({value} AS {function.removeprefix('cast ').upper()})"
+    return f"{function}({', '.join(texts)})"
+
+
+_OF_DAYS = ("year", "quarter", "month", "day", "dayofweek", "weekday", "dayofyear", "weekofyear")
+_OF_TIMES = {"hour": (_DAY, _HOUR), "minute": (_HOUR, _MINUTE), "second": (_MINUTE, _SECOND)}
+_ZONED = pa.timestamp("us", "UTC")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(plain(kind)))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+
+
+def _floored(micros: str, unit: int) -> str:
+    return f"({micros} - pmod({micros}, {unit}L))"
+
+
+def _days(value: str, kind: pa.DataType) -> str:
+    """The date of a date or timestamp."""
+    if _is_time(kind):
+        return f"date_from_unix_date(CAST({_floored(f'unix_micros({value})', _DAY)} div {_DAY}L AS INT))"
+    return value if pa.types.is_date32(kind) else f"CAST({value} AS DATE)"
+
+
+def _time_of_day(function: str, value: str, kind: pa.DataType) -> str:
+    if not _is_time(kind):
+        return f"{function}(CAST({value} AS TIMESTAMP_NTZ))"
+    around, unit = _OF_TIMES[function]
+    return f"CAST(pmod(unix_micros({value}), {around}L) div {unit}L AS INT)"
+
+
+def _formatted(value: str, kind: pa.DataType, pattern: str) -> str:
+    zoned = _is_time(kind)
+    option = "timestampFormat" if zoned else "timestampNTZFormat"
+    moment = value if zoned else f"CAST({value} AS TIMESTAMP_NTZ)"
+    options = f"map('{option}', {pattern}, 'timeZone', 'UTC')"
+    return f"get_json_object(to_json(named_struct('t', {moment}), {options}), '$.t')"
+
+
+def _micros(value: str, kind: pa.DataType, pattern: list[str], otherwise: str | None) -> str:
+    """Microseconds since the epoch of text, a date or a timestamp."""
+    if _is_text(kind):
+        options = f"map('timestampFormat', {pattern[0] if pattern else _spark_text(otherwise or '')}, 'timeZone', 'UTC')"
+        return f"unix_micros(from_json(to_json(named_struct('t', {value})), 't TIMESTAMP', {options}).t)"
+    if pa.types.is_date32(kind):
+        return f"(CAST(unix_date({value}) AS BIGINT) * {_DAY}L)"
+    if not _is_time(kind):
+        # The clock shows as many microseconds more than at the epoch, whatever zone it stands in.
+        days, time = f"CAST({value} AS DATE)", f"date_trunc('DAY', {value})"
+        return f"(CAST(unix_date({days}) AS BIGINT) * {_DAY}L + timestampdiff(MICROSECOND, {time}, {value}))"
+    return f"unix_micros({value})"

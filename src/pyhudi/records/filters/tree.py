@@ -1,11 +1,69 @@
-"""The tree of a filter: what parse.py makes of its text and binding.py binds to a schema."""
+"""The tree of a filter: what parse.py makes of its text and binding.py binds to a schema.
+
+A condition is one of an operand: a column, by its dotted name, or what functions make of columns (a `Call`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+
+from pyhudi.errors import Internal
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column by its dotted name.  type: of its values, once it is bound."""
+
+    name: str
+    type: pa.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A value among the arguments of a function, none of which is null."""
+
+    value: Any
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a function (see functions.py) makes of its arguments.  type: of its results, once it is bound."""
+
+    function: str
+    arguments: tuple[Column | Literal | Call, ...]
+    type: pa.DataType | None = None
+
+    def __str__(self) -> str:
+        return f"{self.function}({', '.join(map(_written, self.arguments))})"
+
+    @property
+    def result_type(self) -> pa.DataType:
+        """The type of the results of a bound call."""
+        if self.type is None:
+            raise Internal("the filter is not bound to a schema")
+        return self.type
+
+    def columns(self) -> Iterator[Column]:
+        """The columns that it is made of, in order of appearance."""
+        for argument in self.arguments:
+            if isinstance(argument, Column):
+                yield argument
+            elif isinstance(argument, Call):
+                yield from argument.columns()
+
+
+Operand: TypeAlias = str | Call
+
+
+def _written(argument: Column | Literal | Call) -> str:
+    if isinstance(argument, Literal):
+        return repr(argument.value) if isinstance(argument.value, (str, bytes)) else str(argument.value)
+    return argument.name if isinstance(argument, Column) else str(argument)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +91,7 @@ class Constant(Expr):
 class Compare(Expr):
     """column op value; op is one of = <> < <= > >=.  value is in stored form (see stats.py) once `type` is set."""
 
-    column: str
+    column: Operand
     op: str
     value: Any
     type: pa.DataType | None = None
@@ -43,7 +101,7 @@ class Compare(Expr):
 class In(Expr):
     """The column equals one of the values; has_null: null was among them, so that no match is unknown."""
 
-    column: str
+    column: Operand
     values: tuple[Any, ...]
     has_null: bool = False
     type: pa.DataType | None = None
@@ -53,7 +111,7 @@ class In(Expr):
 class Like(Expr):
     """The column's text matches an SQL pattern."""
 
-    column: str
+    column: Operand
     pattern: str
     type: pa.DataType | None = None
 
@@ -62,14 +120,14 @@ class Like(Expr):
 class IsNull(Expr):
     """The column is null; never unknown."""
 
-    column: str
+    column: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Always(Expr):
     """`outcome` where the column has a value, unknown where it is null: a comparison that binding has decided."""
 
-    column: str
+    column: Operand
     outcome: bool
 
 

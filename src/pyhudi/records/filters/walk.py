@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pyhudi.records.filters.tree import Always, And, Compare, Constant, Expr, In, Not, Or
+from pyhudi.records.filters.tree import Always, And, Call, Compare, Constant, Expr, In, Not, Operand, Or
 
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
@@ -14,13 +14,24 @@ NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 def columns(expr: Expr) -> tuple[str, ...]:
     """The dotted names of the columns that a filter reads, each once, in order of appearance."""
     found: dict[str, None] = {}
-    for leaf in leaves(expr):
-        if not isinstance(leaf, Constant):
-            found[leaf.column] = None  # type: ignore[attr-defined]
+    for operand in operands(expr):
+        names = (operand,) if isinstance(operand, str) else (column.name for column in operand.columns())
+        found.update(dict.fromkeys(names))
     return tuple(found)
 
 
-def key_literals(expr: Expr, column: str) -> list[Any] | None:
+def operands(expr: Expr) -> tuple[Operand, ...]:
+    """The columns, and what functions make of columns, that the conditions of a filter speak of, each once."""
+    found = (leaf.column for leaf in leaves(expr) if not isinstance(leaf, Constant))  # type: ignore[attr-defined]
+    return tuple(dict.fromkeys(found))
+
+
+def calls(expr: Expr) -> tuple[Call, ...]:
+    """What functions make of columns among the operands of a filter."""
+    return tuple(operand for operand in operands(expr) if isinstance(operand, Call))
+
+
+def key_literals(expr: Expr, column: Operand) -> list[Any] | None:
     """The only values that the column can have where the filter is true, each once; None when it may have any.
 
     Values are in stored form for a bound filter, as given otherwise.  An empty list: no row can match.

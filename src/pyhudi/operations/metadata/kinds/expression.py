@@ -35,7 +35,7 @@ from pyhudi.operations.metadata.kinds.checking import (
 )
 from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FilesPassedOver, Filter, without_texts
 from pyhudi.operations.metadata.kinds.inputs import FILES_PER_TASK, BuiltFrom, Cleaned, Commit, PlannedCommit
-from pyhudi.operations.metadata.kinds.ranges import files_passed_over, is_known, stored_ranges, with_nulls_counted
+from pyhudi.operations.metadata.kinds.ranges import files_passed_over, is_known, stored_ranges, units_of, with_nulls_counted
 from pyhudi.operations.metadata.store import in_threads
 from pyhudi.plan.metadata import (
     FileFilter,
@@ -45,8 +45,10 @@ from pyhudi.plan.metadata import (
     column_stats_deletes,
     expression_records,
 )
+from pyhudi.plan.skipping import excluded_by_results, result_texts
 from pyhudi.records.columns import field_at
 from pyhudi.records.expressions import OPTION_NAMES, IndexExpression, filter_texts
+from pyhudi.records.filters.tree import Call
 from pyhudi.records.stats import ColumnRange, covers, merge_ranges
 from pyhudi.table.config import local_zone_name
 from pyhudi.table.context import TableContext
@@ -200,25 +202,44 @@ class Expression(Index, HasPartitionRanges):
         return find_partition_ranges(reader, column, type_, self.partition)
 
     @classmethod
+    def partitions_passed_over(cls, partition: str, metadata: MetadataTable, asked: Filter) -> frozenset[str] | None:
+        known = _asked_of(metadata, partition, COLUMN_STATS, asked)
+        # Bounds of floating point may leave NaN out.
+        if known is None or pa.types.is_floating(known[1].result_type):
+            return None
+        column, call = known
+        stats = find_expression_partition_stats(metadata, partition, column)
+        gone = excluded_by_results(asked.condition, call, column, stats, stats.column("file_name"), of_partitions=True)
+        return frozenset(gone.to_pylist())
+
+    @classmethod
     def files_passed_over(
         cls, partition: str, metadata: MetadataTable, asked: Filter, partitions: Sequence[str], known: Collection[str]
     ) -> FilesPassedOver | None:
-        column = _own_column(metadata, partition, COLUMN_STATS)
-        if column is None or column in known or not asked.columns_in(metadata.definitions[partition]):
+        results = _asked_of(metadata, partition, COLUMN_STATS, asked)
+        if results is not None:
+            column, call = results
+            stats = with_nulls_counted(find_column_stats(metadata, [column], partitions, index=partition))
+            return FilesPassedOver((), excluded_by_results(asked.condition, call, column, stats, units_of(stats)))
+        own = _own_column(metadata, partition, COLUMN_STATS)
+        if own is None or own in known or not asked.columns_in(metadata.definitions[partition]):
             return None
-        stats = find_column_stats(metadata, [column], partitions, index=partition)
-        return files_passed_over(asked, [column], with_nulls_counted(stats))
+        stats = find_column_stats(metadata, [own], partitions, index=partition)
+        return files_passed_over(asked, [own], with_nulls_counted(stats))
 
     @classmethod
     def step(cls, partition: str) -> str:
-        return f"Bloom filters of {partition}"
+        return f"index {partition}"
 
     @classmethod
     def bases_question(cls, partition: str, metadata: MetadataTable, asked: Filter) -> BasesQuestion | None:
+        results = _asked_of(metadata, partition, BLOOM_FILTERS, asked)
         column = _own_column(metadata, partition, BLOOM_FILTERS)
-        if column is None or column not in asked.schema.names or not pa.types.is_string(asked.schema.field(column).type):
-            return None
-        texts = asked.texts_of(column)
+        texts = None
+        if results is not None:
+            texts = result_texts(asked.condition, results[1])
+        elif column is not None and column in asked.schema.names and pa.types.is_string(asked.schema.field(column).type):
+            texts = asked.texts_of(column)
         return None if texts is None else partial(without_texts, metadata, partition, texts)
 
     def check(self, table: CheckedTable) -> IndexFindings:
@@ -260,10 +281,22 @@ class Expression(Index, HasPartitionRanges):
         )
 
 
+def _asked_of(metadata: MetadataTable, partition: str, form: str, asked: Filter) -> tuple[str, Call] | None:
+    """The column of an index of a form, and what the filter asks of its results; None for another form, and for nothing."""
+    definition = metadata.definitions.get(partition)
+    if definition is None or definition.kind != form or len(definition.source_fields) != 1:
+        return None
+    try:
+        index = Expression.open(partition, definition).index
+    except (InvalidRequest, Unsupported):
+        # An index that another writer made by what we do not understand says nothing.
+        return None
+    call = asked.call_of(index.column, index.expression)
+    return None if call is None else (index.column, call)
+
+
 def _own_column(metadata: MetadataTable, partition: str, form: str) -> str | None:
-    """The column whose own values an index of a form holds; None for another form, and another function than `identity`: filters
-    have no functions, so nothing that they say is said of the results of one.
-    """
+    """The column whose own values an index of a form holds; None for another form, and another function than `identity`."""
     definition = metadata.definitions.get(partition)
     if definition is None or definition.kind != form or len(definition.source_fields) != 1:
         return None

@@ -15,7 +15,11 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.plan.skipping import columns_with_statistics, record_key_texts, secondary_texts
-from pyhudi.records.filters.tree import Expr
+from pyhudi.records.columns import field_at
+from pyhudi.records.expressions import IndexExpression
+from pyhudi.records.filters.functions import as_index_expression
+from pyhudi.records.filters.tree import Call, Expr
+from pyhudi.records.filters.walk import calls
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
 from pyhudi.table.metadata.indexes import find_bloom_filters
@@ -34,7 +38,8 @@ class Filter:
     """A filter on the rows of a table.
 
     condition: bound to the schema.  unusable: columns of which indexes say nothing by their names, as queries do not read them
-    from files by these.  stores_keys: the rows have the column `_hoodie_record_key`.
+    from files by these.  stores_keys: the rows have the column `_hoodie_record_key`.  indexed_in_utc: expression indexes were
+    evaluated in UTC, as filters are; else results that hang on the time zone say nothing.
     """
 
     condition: Expr
@@ -42,6 +47,7 @@ class Filter:
     keys: KeySpec
     unusable: frozenset[str] = frozenset()
     stores_keys: bool = True
+    indexed_in_utc: bool = False
 
     @property
     def record_keys(self) -> pa.StringArray | None:
@@ -60,6 +66,21 @@ class Filter:
         except InvalidRequest:
             # The index is over a column that the table no longer has; the filter cannot name it either.
             return None
+
+    def call_of(self, column: str, expression: IndexExpression) -> Call | None:
+        """What the filter asks of the results of an expression index, by the same function with the same options; None for
+        nothing.
+        """
+        if column.split(".")[0] in self.unusable:
+            return None
+        for call in calls(self.condition):
+            found = as_index_expression(call)
+            if found is None or found[0] != column:
+                continue
+            in_utc = self.indexed_in_utc or not expression.depends_on_zone(field_at(self.schema, column).type)
+            if in_utc and found[1] == replace(expression.normalised(), zone=found[1].zone):
+                return call
+        return None
 
     def columns_in(self, definition: IndexDefinition | None) -> list[str]:
         """The columns of the filter of which the statistics of an index say something."""

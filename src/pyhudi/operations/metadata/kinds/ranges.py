@@ -72,8 +72,12 @@ def files_passed_over(asked: Filter, columns: Sequence[str], stats: pa.Table) ->
     """The files whose stored ranges of some columns show that no row of them matches.  stats: STATS_SCHEMA, with nulls counted
     among the values.
     """
-    units = pc.binary_join_element_wise(partition_hashes(stats), stats.column("file_name"), "/")
-    return FilesPassedOver(tuple(columns), excluded_units(asked.condition, asked.schema, columns, stats, units))
+    return FilesPassedOver(tuple(columns), excluded_units(asked.condition, asked.schema, columns, stats, units_of(stats)))
+
+
+def units_of(stats: pa.Table) -> pa.ChunkedArray:
+    """The files of statistics, as `FilesPassedOver` names them."""
+    return pc.binary_join_element_wise(partition_hashes(stats), stats.column("file_name"), "/")
 
 
 def with_nulls_counted(stats: pa.Table) -> pa.Table:

@@ -1,0 +1,173 @@
+"""Arithmetic and comparisons of columns, as Spark's try_add, try_divide and their like do it under ANSI rules.
+
+A result that its type does not hold is null, and so is a division by zero.  Whole numbers keep the wider of their types and meet
+floating point as doubles.  NaN equals NaN and is above every number, -0.0 equals 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.errors import InvalidRequest, Unsupported
+
+Numbers = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+_LONG = np.iinfo(np.int64)
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type in which two numbers meet, or the one that two other values have.  Raises InvalidRequest when there is none."""
+    types = pa.types
+    if left == right:
+        return left
+    if is_number(left) and is_number(right):
+        if types.is_integer(left) and types.is_integer(right):
+            return left if left.bit_width >= right.bit_width else right
+        if types.is_floating(left) or types.is_floating(right):
+            return pa.float64()
+        one, other = as_decimal(left), as_decimal(right)
+        scale = max(one.scale, other.scale)
+        return _decimal(max(one.precision - one.scale, other.precision - other.scale) + scale, scale)
+    raise InvalidRequest(f"values of types {left} and {right} do not meet without a cast")
+
+
+def as_decimal(kind: pa.DataType) -> pa.DataType:
+    """The decimals that hold every whole number of a type; decimals as they are."""
+    return kind if pa.types.is_decimal(kind) else pa.decimal128({8: 3, 16: 5, 32: 10}.get(kind.bit_width, 20), 0)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether there is arithmetic on values of a type."""
+    types = pa.types
+    return bool(types.is_signed_integer(kind) or types.is_float32(kind) or types.is_float64(kind) or types.is_decimal128(kind))
+
+
+def arithmetic_type(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type of the results of + - * / %.
+
+    Raises InvalidRequest for what are no numbers, Unsupported for decimals of more digits than Spark keeps, and where it would
+    round them.
+    """
+    for kind in (left, right):
+        if not is_number(kind):
+            raise InvalidRequest(f"{operator} takes numbers, not {kind}")
+    if operator == "/":
+        exact = not pa.types.is_floating(left) and not pa.types.is_floating(right)
+        if exact and (pa.types.is_decimal(left) or pa.types.is_decimal(right)):
+            raise Unsupported("division of decimals: cast them to double")
+        return pa.float64()
+    kind = common_type(left, right)
+    if not pa.types.is_decimal(kind):
+        return kind
+    if operator == "*":
+        one, other = as_decimal(left), as_decimal(right)
+        return _decimal(one.precision + other.precision + 1, one.scale + other.scale)
+    if operator == "%":
+        raise Unsupported("the remainder of decimals: cast them to double")
+    return _decimal(kind.precision + 1, kind.scale)
+
+
+def run_arithmetic(operator: str, left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The results of an operator, of their `arithmetic_type`."""
+    if pa.types.is_decimal(kind):
+        operations = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+        return operations[operator](left.cast(as_decimal(left.type)), right.cast(as_decimal(right.type))).cast(kind)
+    unknown = np.asarray(pc.or_(left.is_null(), right.is_null()), dtype=np.bool_)
+    is_floating = pa.types.is_floating(kind)
+    run, computed = (_FLOATS[operator], kind) if is_floating else (_WHOLE[operator], pa.int64())
+    results, failed = run(_numbers(left, computed), _numbers(right, computed))
+    if not is_floating:
+        failed |= (results < -(1 << kind.bit_width - 1)) | (results > (1 << kind.bit_width - 1) - 1)
+    # NaN is a value: only what the mask says is null.
+    masked = pa.array(np.where(failed, results.dtype.type(0), results), mask=unknown | failed, from_pandas=False)
+    return masked.cast(kind)
+
+
+def absolute(values: pa.Array) -> pa.Array:
+    """Numbers without their sign; the least whole number of a type has none there."""
+    if pa.types.is_integer(values.type):
+        least = pa.scalar(-(1 << values.type.bit_width - 1), values.type)
+        values = pc.if_else(pc.equal(values, least), pa.scalar(None, values.type), values)
+    return pc.abs(values)
+
+
+def compare(operator: str, left: pa.Array, right: pa.Array) -> pa.BooleanArray:
+    """Whether each value compares so with the one beside it, of their `common_type`; null where one of them is."""
+    kind = common_type(left.type, right.type)
+    left, right = (_comparable(side, kind) for side in (left, right))
+    if operator in (">", ">="):
+        left, right, operator = right, left, {">": "<", ">=": "<="}[operator]
+    if not pa.types.is_floating(kind):
+        return {"=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal}[operator](left, right)
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
+    same = pc.or_(pc.equal(left, right), pc.and_(left_nan, right_nan))
+    if operator in ("=", "<>"):
+        return same if operator == "=" else pc.invert(same)
+    below = pc.or_(pc.less(left, right), pc.and_(pc.invert(left_nan), right_nan))
+    return below if operator == "<" else pc.or_(below, same)
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    if precision > 38:
+        raise Unsupported(f"decimals of {precision} digits: cast one side to double")
+    return pa.decimal128(precision, scale)
+
+
+def _comparable(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_boolean(kind):
+        return values.cast(pa.uint8())
+    if pa.types.is_decimal(kind) and not pa.types.is_decimal(values.type):
+        values = values.cast(as_decimal(values.type))
+    return values.cast(kind, safe=False) if values.type != kind else values
+
+
+def _numbers(values: pa.Array, kind: pa.DataType) -> Numbers:
+    return np.asarray(pc.fill_null(values.cast(kind, safe=False), pa.scalar(0, kind)))
+
+
+def _add_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+    results = left + right
+    return results, ((left ^ results) & (right ^ results)) < 0
+
+
+def _subtract_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+    results = left - right
+    return results, ((left ^ right) & (left ^ results)) < 0
+
+
+def _multiply_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+    results = left * right
+    divisor = np.where((right == 0) | (right == -1), 1, right)
+    wrong = (results // divisor != left) & (right != 0) & (right != -1)
+    return results, wrong | ((right == -1) & (left == _LONG.min))
+
+
+def _remainder_whole(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+    # The remainder by -1 is 0, also of the least number, whose quotient no number holds.
+    return np.fmod(left, np.where((right == 0) | (right == -1), 1, right)), right == 0
+
+
+def _float(operation: Callable[[Numbers, Numbers], Numbers], *, divides: bool) -> Callable[..., tuple[Numbers, Flags]]:
+    def run(left: Numbers, right: Numbers) -> tuple[Numbers, Flags]:
+        with np.errstate(all="ignore"):
+            results = operation(left, right)
+        return results, (right == 0) if divides else np.zeros(len(left), dtype=np.bool_)
+
+    return run
+
+
+_WHOLE = {"+": _add_whole, "-": _subtract_whole, "*": _multiply_whole, "%": _remainder_whole}
+_FLOATS = {
+    "+": _float(np.add, divides=False),
+    "-": _float(np.subtract, divides=False),
+    "*": _float(np.multiply, divides=False),
+    "/": _float(np.divide, divides=True),
+    "%": _float(np.fmod, divides=True),
+}

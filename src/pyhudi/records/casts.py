@@ -1,0 +1,96 @@
+"""Casts of columns as Spark's try_cast makes them in UTC: null where a value does not become one of the other type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyhudi.records.expressions import IndexExpression
+
+_LONG = np.iinfo(np.int64)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type that functions know among those of the same values."""
+    return pa.string() if pa.types.is_large_string(kind) or pa.types.is_string_view(kind) else kind
+
+
+def try_cast(source: pa.DataType, target: pa.DataType) -> Callable[[pa.Array], pa.Array] | None:
+    """How values of one type become those of another as Spark's try_cast makes them; None where that is not built."""
+    types = pa.types
+    if source == target:
+        return lambda values: values
+    if types.is_signed_integer(source):
+        if types.is_signed_integer(target):
+            return lambda values: _within(values.cast(pa.int64()), target)
+        if types.is_floating(target) or types.is_string(target):
+            return lambda values: values.cast(target, safe=False)
+    if types.is_floating(source):
+        if types.is_floating(target):
+            return lambda values: values.cast(target, safe=False)
+        if types.is_signed_integer(target):
+            return lambda values: _whole(values, target)
+    if types.is_string(plain(source)):
+        if types.is_string(target):
+            return lambda values: values.cast(target)
+        if types.is_signed_integer(target):
+            return lambda values: _read_whole(values, target)
+    if types.is_boolean(source) and types.is_string(target):
+        return lambda values: values.cast(target)
+    if target == pa.int64() and types.is_timestamp(source) and source.tz is not None:
+        return lambda values: pc.floor_temporal(values, unit="second").cast(pa.timestamp("s", "UTC")).view(pa.int64())
+    function = _TIME_CASTS.get((_kind_of(source), _kind_of(target)))
+    return None if function is None else (lambda values: IndexExpression(function).evaluate(values.cast(plain(values.type))))
+
+
+_TIME_CASTS = {
+    ("text", "date"): "to_date",
+    ("time", "date"): "to_date",
+    ("date", "time"): "to_timestamp",
+}
+
+
+def _kind_of(kind: pa.DataType) -> str:
+    types = pa.types
+    if types.is_timestamp(kind):
+        return "time" if kind.tz is not None else "local time"
+    return "date" if types.is_date32(kind) else "text" if types.is_string(plain(kind)) else "other"
+
+
+def _within(values: pa.Int64Array, target: pa.DataType) -> pa.Array:
+    """Whole numbers in a type, null where it does not hold them."""
+    half = 1 << target.bit_width - 1
+    fits = pc.and_(pc.greater_equal(values, -half), pc.less_equal(values, half - 1))
+    return pc.if_else(fits, values, pa.scalar(None, pa.int64())).cast(target)
+
+
+def _whole(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Floating point without its fraction, null where the type does not hold that."""
+    half = float(1 << target.bit_width - 1)
+    numbers = pc.trunc(values.cast(pa.float64(), safe=False))
+    # The greatest long has no double: what is next above it becomes it, as in Java.
+    top = pc.less_equal(numbers, half) if target == pa.int64() else pc.less(numbers, half)
+    fits = pc.and_(pc.greater_equal(numbers, -half), top)
+    kept = pc.if_else(fits, numbers, pa.scalar(None, pa.float64()))
+    at_top = pc.equal(kept, half)
+    small = pc.if_else(at_top, pa.scalar(0.0), kept).cast(pa.int64())
+    return pc.if_else(at_top, pa.scalar(_LONG.max, pa.int64()), small).cast(target)
+
+
+def _read_whole(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Text as whole numbers; null where it is none, or the type does not hold it."""
+    found = pc.extract_regex(values.cast(pa.string()), r"^[\x00-\x20\x7f-\x{9f}]*(?P<number>[+-]?[0-9]+)[\x00-\x20\x7f-\x{9f}]*$")
+    signed = pc.struct_field(found, "number")
+    negative = pc.starts_with(signed, "-")
+    digits = pc.ascii_ltrim(pc.ascii_ltrim(signed, "+-"), "0")
+    digits = pc.if_else(pc.equal(digits, ""), "0", digits)
+    digits = pc.if_else(pc.less_equal(pc.utf8_length(digits), 19), digits, pa.scalar(None, pa.string()))
+    numbers = digits.cast(pa.decimal128(38, 0))
+    numbers = pc.if_else(negative, pc.negate(numbers), numbers)
+    low, high = (pa.scalar(Decimal(bound), numbers.type) for bound in (_LONG.min, _LONG.max))
+    fits = pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high))
+    return _within(pc.if_else(fits, numbers, pa.scalar(None, numbers.type)).cast(pa.int64()), target)
