@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.execute.coded import CODED, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
+from pyhudi.execute.key_filter import GrowingFilter
 from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.parquet import ParquetWriter
@@ -86,7 +87,13 @@ class FileSettings:
     ]
     bloom_entries: Annotated[
         int,
-        Option("hoodie.index.bloom.num_entries", int, "60000", "keys that a Bloom filter is sized for at first", at_least=1),
+        Option(
+            "hoodie.index.bloom.num_entries",
+            int,
+            "60000",
+            "keys that a Bloom filter is sized for at first; for fewer where it can grow and a file has less than half as many",
+            at_least=1,
+        ),
     ]
     bloom_fpp: Annotated[
         float, Option("hoodie.index.bloom.fpp", float, "0.000000001", "rate of wrong hits that a Bloom filter is sized for")
@@ -135,7 +142,7 @@ class BaseFileWriter:
     """Writes one base file; use as a context manager.  The file appears when the block ends without an error, whole or not at
     all.
 
-    schema: the stored layout (meta columns, then data columns).  inherited: a filter to start from instead of an empty one;
+    schema: the stored layout (meta columns, then data columns).  inherited: a filter to go on from (see `inherited_filter`);
     rows whose keys it holds already are written with `keys_known=True`.  indexing: what to find out for the metadata table.
     coded: text columns that come as dictionaries (see `execute.coded`) in most tables; where dictionaries are on.
     """
@@ -165,11 +172,7 @@ class BaseFileWriter:
         self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary else schema
         self._stored = file_schema(self._layout, avro_schema)
         self._writer: ParquetWriter | None = None
-        self._filter = inherited
-        if self._with_keys and inherited is None:
-            self._filter = BloomFilter.create(
-                settings.bloom_kind, settings.bloom_entries, settings.bloom_fpp, settings.bloom_max_entries
-            )
+        self._filter = GrowingFilter(settings, inherited) if self._with_keys else None
         self._least: bytes | None = None
         self._greatest: bytes | None = None
         self._pending: list[pa.Table] = []
@@ -181,7 +184,8 @@ class BaseFileWriter:
         self._collected: list[pq.FileMetaData] = []
         self._indexing = indexing
         self._floats = FloatWatch(schema)
-        self._filter_text: str | None = None
+        # Kind and text of the finished filter.
+        self._bloom: tuple[str, str] | None = None
         self.result: WrittenFile | None = None
 
     def __enter__(self) -> BaseFileWriter:
@@ -287,9 +291,12 @@ class BaseFileWriter:
     def _footer(self) -> dict[str, str]:
         entries = {AVRO_SCHEMA_KEY: self._avro_schema, **self._floats.footer}
         if self._with_keys and self._filter is not None:
-            entries[BLOOM_KEY] = self._filter_text = self._filter.to_text()
-            if self._filter.kind != "SIMPLE":
-                entries[BLOOM_TYPE_KEY] = self._filter.kind
+            bloom = self._filter.finish()
+            text = bloom.to_text()
+            self._bloom = str(bloom.kind), text
+            entries[BLOOM_KEY] = text
+            if bloom.kind != "SIMPLE":
+                entries[BLOOM_TYPE_KEY] = bloom.kind
             if self._least is not None and self._greatest is not None:
                 entries[MIN_KEY] = text_in_java_order(self._least)
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
@@ -301,10 +308,7 @@ class BaseFileWriter:
             return None
         nan = self._floats.seen
         ranges = base_file_ranges(self._storage, self._path, self._collected[0], self._schema, wanted.columns, nan_columns=nan)
-        bloom = None
-        if wanted.bloom_filters and self._filter is not None and self._filter_text is not None:
-            bloom = str(self._filter.kind), self._filter_text
-        return IndexedFile(ranges, bloom)
+        return IndexedFile(ranges, self._bloom if wanted.bloom_filters else None)
 
 
 def _arrow_codec(name: str) -> str:

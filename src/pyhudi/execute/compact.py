@@ -30,9 +30,10 @@ from pyhudi.errors import TableState, Unsupported
 from pyhudi.execute.append_log import LOG_FILE_VERSION, block_rows, encode_rows, write_log_file
 from pyhudi.execute.base_file import BaseFileWriter, FileSettings
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
+from pyhudi.execute.key_filter import inherited_filter
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
-from pyhudi.execute.open_base import footer_filter, open_base_file
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
 from pyhudi.execute.write_base import EXTENSION, WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
@@ -130,7 +131,8 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     kind = MarkerType.CREATE if slice_.base is None else MarkerType.MERGE
     Markers(storage, spec.instant_time).create(path, kind)
     meta = spec.reader.populate_meta_fields
-    inherited = None if slice_.base is None or not (meta and spec.files.bloom_enabled) else _old_filter(storage, slice_.base)
+    keyed = meta and spec.files.bloom_enabled
+    inherited = None if slice_.base is None or not keyed else _old_filter(storage, slice_.base, spec.files)
     matched = removed = 0
     schema = spec.reader.table_schema
     with BaseFileWriter(
@@ -341,9 +343,9 @@ def _size_bytes(storage: Storage, path: str) -> int:
     return info.size_bytes
 
 
-def _old_filter(storage: Storage, base: BaseFile) -> BloomFilter | None:
+def _old_filter(storage: Storage, base: BaseFile, files: FileSettings) -> BloomFilter | None:
     with open_base_file(storage, base.path) as file:
-        return footer_filter(file.metadata)
+        return inherited_filter(file.metadata, files)
 
 
 def _with_log_figures(stat: WriteStat, scan: LogScan, slice_: FileSlice, read_ms: int) -> WriteStat:

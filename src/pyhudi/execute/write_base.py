@@ -29,9 +29,10 @@ from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.early_conflicts import EarlyConflicts
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
+from pyhudi.execute.key_filter import inherited_filter
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.open_base import footer_filter, open_base_file
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.instants import parse_instant_time
@@ -230,7 +231,8 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     with _change_log(storage, spec, task) as log:
         with open_base_file(storage, task.base_path, _columns_to_code(spec, old_name.instant_time)) as old:
             schema = _read_schema(old, spec)
-            inherited = footer_filter(old.metadata) if spec.populate_meta_fields and spec.files.bloom_enabled else None
+            keyed = spec.populate_meta_fields and spec.files.bloom_enabled
+            inherited = inherited_filter(old.metadata, spec.files) if keyed else None
             with BaseFileWriter(
                 storage,
                 path,
