@@ -734,7 +734,7 @@ class Table:
         """Repair what is broken around the data, or say what that would take.
 
         Args:
-            kinds: Any of properties, pending (what died), partition-metadata, orphans, metadata-table; None for all.
+            kinds: Any of timeline, properties, pending (what died), partition-metadata, orphans, metadata-table; None for all.
             dry_run: Change nothing.
             options: `hoodie.*` options of this call.
 

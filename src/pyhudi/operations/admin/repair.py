@@ -1,9 +1,11 @@
 """Repair: bring what is broken around a table's data back in order, or say what that would take.
 
+    timeline             the folder is gone or empty, and there are data files: it is made anew from their names (`remake`), and
+                         what cannot be known is said
     properties           hoodie.properties is gone or damaged, and its backup is whole: it is written from the backup
-    pending              writes and rollbacks that died are rolled back and finished; attempts at compactions and clusterings that
-                         died are undone, and plans of compactions stay; clusterings that nobody will carry out are dropped; a
-                         restore that died is named, since only its caller may go on
+    pending              writes and rollbacks that died are rolled back and finished, cleans and restores carried out; attempts
+                         at compactions and clusterings that died are undone, and plans of compactions stay; clusterings that
+                         nobody will carry out are dropped
     partition metadata   a folder with base files has no .hoodie_partition_metadata, so listings pass it over: it is written
     orphans              data files of no instant at all, and of no instant that the history may have: they are deleted; those of
                          another table, in a folder below this one or behind a symbolic link, are none
@@ -33,12 +35,15 @@ from pyhudi.format.partition_metadata import PARTITION_METADATA_FILES
 from pyhudi.format.paths import METADATA_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, folder_of, join_path
 from pyhudi.format.properties import check_seal, parse_properties
 from pyhudi.notebook import ShownInNotebooks
-from pyhudi.operations.action.claim import is_abandoned
+from pyhudi.operations.action.claim import has_died, is_abandoned
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
 from pyhudi.operations.admin.at_rest import look_at_rest
+from pyhudi.operations.admin.remake import is_remaking, plan_remake, run_remake
+from pyhudi.operations.admin.restore import finish_restore
 from pyhudi.operations.metadata.settings import MetadataSettings
+from pyhudi.operations.services.clean import finish_clean
 from pyhudi.operations.services.cluster import settle_clusterings
 from pyhudi.operations.services.clustering_plans import why_never
 from pyhudi.operations.services.index import rebuild_index
@@ -59,6 +64,7 @@ from pyhudi.timeline.timeline import SERVICE_ACTIONS, Timeline
 class RepairKind(StrEnum):
     """What can be repaired, in the order in which it is."""
 
+    TIMELINE = "timeline"
     PROPERTIES = "properties"
     PENDING = "pending"
     PARTITIONS = "partition-metadata"
@@ -121,6 +127,16 @@ def run_repair(context: TableContext, engine: Engine, settings: RepairSettings, 
     """
     steps: list[RepairStep] = []
     for kind in settings.kinds:
+        if kind is RepairKind.TIMELINE:
+            # Without a timeline the state of the table cannot be noted, and nothing else can be looked at.
+            steps += _repair_timeline(context, engine, settings, dry_run=dry_run)
+            context = context.reloaded()
+            if dry_run and steps and steps[-1].kind is kind:
+                break
+            continue
+        if kind is RepairKind.ORPHANS and any(step.kind is RepairKind.TIMELINE for step in steps):
+            # What the timeline made anew leaves out is named by a dry run before it is deleted.
+            continue
         found = _found(kind, context, engine, settings)
         if dry_run or not (found or kind is RepairKind.PENDING):
             steps += found
@@ -174,16 +190,36 @@ def _damage(data: bytes, *, backed_up: bool) -> str | None:
     return f"has no {missing}" if missing else None
 
 
+def _repair_timeline(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
+    remake = plan_remake(context, engine)
+    if remake is None:
+        return
+    finding = f"is missing, and there are {remake.file_count:,} data files"
+    remedy = f"{len(remake.instants):,} commits are made anew from what files say"
+    yield RepairStep(RepairKind.TIMELINE, context.config.timeline_path, finding, remedy)
+    for path, unknown, remedy in remake.notes:
+        yield RepairStep(RepairKind.TIMELINE, path, unknown, remedy)
+    if not dry_run:
+        run_remake(context, engine, remake, settings.commit, settings.metadata)
+
+
 def _repair_pending(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
     timeline = context.timeline.load()
-    for instant in timeline.pending():
+    # What a restore has begun to take back is its own, and nothing else may begin before it is at its end.
+    restoring = timeline.pending(Action.RESTORE)
+    for instant in restoring or timeline.pending():
         step = _pending_step(context, settings, instant)
         if step is not None:
             yield step
     if dry_run:
         return
+    for instant in restoring:
+        if not has_died(context, instant, settings.commit) or not finish_restore(context, settings.commit, instant):
+            return
     rollback_failed_writes(context, settings.commit)
-    for instant in timeline.pending(*SERVICE_ACTIONS):
+    for instant in timeline.pending(Action.CLEAN):
+        finish_clean(context, settings.commit, instant, engine)
+    for instant in context.timeline.load().pending(*SERVICE_ACTIONS):
         if instant.state is State.INFLIGHT and not _lives(context, settings, instant):
             rollback_failed_attempt(context, instant.request_time, instant.action, settings.commit)
     settle_clusterings(context, settings.commit)
@@ -192,11 +228,18 @@ def _repair_pending(context: TableContext, engine: Engine, settings: RepairSetti
 def _pending_step(context: TableContext, settings: RepairSettings, instant: Instant) -> RepairStep | None:
     path = context.timeline.path(instant)
     if instant.action is Action.RESTORE:
-        return RepairStep(RepairKind.PENDING, path, "a restore died", "run `restore` again: until then the table is not written")
+        if has_died(context, instant, settings.commit):
+            return RepairStep(RepairKind.PENDING, path, "a restore died", "it is carried out")
+        # It gives no sign of life.
+        found = "a restore is under way, or died a short while ago"
+        return RepairStep(
+            RepairKind.PENDING, path, found, "where it died, run `restore` again: until then the table is not written"
+        )
     if instant.action is Action.ROLLBACK:
         return RepairStep(RepairKind.PENDING, path, "a rollback died", "it is completed")
     if instant.action is Action.CLEAN:
-        return RepairStep(RepairKind.PENDING, path, "a clean died", "the next `clean` carries it out")
+        died = has_died(context, instant, settings.commit)
+        return RepairStep(RepairKind.PENDING, path, "a clean died", "it is carried out") if died else None
     if _lives(context, settings, instant):
         return None
     if instant.action is Action.CLUSTERING:
@@ -243,6 +286,9 @@ def find_unmarked_partitions(context: TableContext) -> dict[str, str]:
 
 
 def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSettings, *, dry_run: bool) -> Iterator[RepairStep]:
+    if is_remaking(context):
+        # Files of instants that are still to be made would be taken for orphans.
+        return
     files = tuple(_data_files(context))
     timeline = context.timeline.load()
     known = {instant.request_time for instant in timeline.instants}
@@ -319,6 +365,7 @@ class _Repair(Protocol):
 
 
 _REPAIRS: dict[RepairKind, _Repair] = {
+    RepairKind.TIMELINE: _repair_timeline,
     RepairKind.PROPERTIES: _repair_properties,
     RepairKind.PENDING: _repair_pending,
     RepairKind.PARTITIONS: _repair_partitions,

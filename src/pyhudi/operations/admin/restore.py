@@ -80,6 +80,23 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     return _execute(context, settings, restoring, plan, instant)
 
 
+def finish_restore(context: TableContext, settings: CommitSettings, restoring: Instant) -> bool:
+    """Carry a restore to its end whose process died, or drop one that had changed nothing yet and whose plan cannot be read.
+
+    The caller has seen that it died.  False when its plan does not say where it went to: then its caller alone can go on.
+    """
+    plan = _load_plan(context, restoring)
+    if plan is None:
+        with context.locked(settings.lock_wait_ms) as held:
+            if restoring in held.timeline.load().instants:
+                held.timeline.remove_pending(restoring.request_time, Action.RESTORE)
+        return True
+    if not plan.savepoint_to_restore_timestamp:
+        return False
+    run_restore(context, settings, plan.savepoint_to_restore_timestamp)
+    return True
+
+
 def _execute(
     context: TableContext,
     settings: CommitSettings,

@@ -125,7 +125,7 @@ def run_clean(
     now = timeline if timeline is not None else store.load()
     refuse_while_restoring(context, now, "cleaning")
     pending = now.pending(Action.CLEAN)
-    finished = tuple(i.request_time for i in pending if _finish(context, settings.commit, i, engine))
+    finished = tuple(i.request_time for i in pending if finish_clean(context, settings.commit, i, engine))
     if pending:
         now = store.load()
     now, planned = _plan_on(context, now, settings.cleaning)
@@ -253,7 +253,7 @@ def _history_is_empty(context: TableContext) -> bool:
     return not context.storage.list(context.config.history_path).files
 
 
-def _finish(context: TableContext, settings: CommitSettings, pending: Instant, engine: Engine | None) -> bool:
+def finish_clean(context: TableContext, settings: CommitSettings, pending: Instant, engine: Engine | None = None) -> bool:
     """Carry a clean out whose process died; False when it may live, and when there was nothing to carry out."""
     dead = has_died(context, pending, settings)
     if not dead and pending.state is State.REQUESTED:

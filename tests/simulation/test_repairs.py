@@ -1,0 +1,102 @@
+"""Repairs go on with what died: cleans, restores, and a repair itself that was making the timeline anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from pyhudi.engines.local import LocalEngine
+from pyhudi.format.instants import Action
+from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.admin.repair import RepairKind, RepairSettings, run_repair
+from pyhudi.operations.admin.restore import run_restore
+from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.options import parse_options
+from pyhudi.table.context import TableContext
+from tests.simulation.tables import World, killed_everywhere
+
+
+@pytest.mark.parametrize("writes_on", [False, True])
+@pytest.mark.parametrize(("kind", "metadata"), [("cow", False), pytest.param("mor", True, marks=pytest.mark.wide)])
+def test_a_repair_that_dies_is_gone_on_with(kind: str, metadata: bool, writes_on: bool) -> None:
+    """Also where a writer that knows nothing of it comes before the next repair."""
+    quiet = {"hoodie.clean.automatic": False, "hoodie.compact.inline": False, "hoodie.metadata.enable": metadata}
+    world = World(kind, {**quiet, "hoodie.metadata.index.column.stats.enable": False})
+    world.upsert({"k0": 0, "k1": 1})
+    if kind == "cow":
+        world.table.cluster(options={"hoodie.clustering.plan.strategy.sort.columns": "ts"})
+    world.upsert({"k0": 2})
+    world.table.context.storage.delete_folder(".hoodie/timeline")
+
+    def repair(run: World, context: TableContext) -> None:
+        settings = RepairSettings.of(parse_options(run.options), [RepairKind.TIMELINE])
+        run_repair(context, LocalEngine(1), settings, dry_run=False)
+
+    def check(run: World) -> None:
+        run.environment.advance_ms(3_600_000)
+        expected = dict(world.rows)
+        begun = any(info.name == "timeline.remaking" for info in run.table.context.storage.walk(".hoodie/.aux"))
+        if begun:
+            assert run.table.repair(["orphans"]).steps == ()
+        if writes_on and begun:
+            run.upsert({"k9": 9})
+            expected["k9"] = 9
+        run.table.repair(dry_run=False)
+        assert {row["id"]: row["value"] for row in run.table.scan().to_arrow().to_pylist()} == expected
+        assert run.table.scan().to_arrow().num_rows == len(expected)
+        assert run.table.repair().steps == ()
+        verdict = run.table.validate(keys=True)
+        assert verdict.ok and not verdict.found, verdict
+        assert run.table.config.has_metadata_table is metadata
+
+    assert killed_everywhere(world, repair, check) >= 8
+
+
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
+def test_a_restore_that_died_is_carried_out(kind: str) -> None:
+    """Twenty minutes after its last sign; before that it may live, and is named."""
+    world = World(kind, {"hoodie.clean.automatic": False, "hoodie.compact.inline": False})
+    target = world.upsert({"k0": 0, "k1": 1})
+    world.upsert({"k0": 2})
+    after = dict(world.rows)
+
+    def restore(run: World, context: TableContext) -> None:
+        run_restore(context, CommitSettings.of(parse_options(run.options)), target)
+
+    def check(run: World) -> None:
+        begun = bool(run.table.timeline().pending(Action.RESTORE))
+        done = bool(run.table.timeline().completed(Action.RESTORE))
+        if begun:
+            assert [step.finding for step in run.table.repair(["pending"]).steps] == [
+                "a restore is under way, or died a short while ago"
+            ]
+        run.environment.advance_ms(3_600_000)
+        assert [step.finding for step in run.table.repair(["pending"]).steps] == ["a restore died"] * begun
+        run.table.repair(dry_run=False)
+        assert run.scanned() == (run.states[target] if begun or done else after)
+        assert not run.table.timeline().pending() and run.table.repair().steps == ()
+
+    assert killed_everywhere(world, restore, check) >= 5
+
+
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
+def test_a_clean_that_died_is_carried_out(kind: str) -> None:
+    world = World(kind, {"hoodie.clean.automatic": False, "hoodie.clean.commits.retained": 1, "hoodie.compact.inline": False})
+    for value in range(4):
+        world.upsert({"k0": value, "k1": value})
+        if kind == "mor":
+            world.table.compact()
+
+    def clean(run: World, context: TableContext) -> None:
+        run_clean(context, CleanSettings.of(parse_options(run.options)))
+
+    def check(run: World) -> None:
+        begun = bool(run.table.timeline().pending(Action.CLEAN))
+        done = bool(run.table.timeline().completed(Action.CLEAN))
+        run.environment.advance_ms(3_600_000)
+        assert [step.finding for step in run.table.repair().steps] == ["a clean died"] * begun
+        run.table.repair(dry_run=False)
+        assert bool(run.table.timeline().completed(Action.CLEAN)) == (begun or done)
+        assert run.scanned() == run.rows
+        assert not run.table.timeline().pending() and run.table.validate().ok
+
+    assert killed_everywhere(world, clean, check) >= 3
