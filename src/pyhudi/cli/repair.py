@@ -39,7 +39,7 @@ def repair(
     storage: StorageOption = None,
     options: OptionsOption = None,
 ) -> None:
-    """Repair what is broken around the data: the timeline, properties, dead writes, partition marks, orphan files, the metadata table.
+    """Repair what is broken around the data: the timeline, properties, what died, partition marks, orphan files, metadata table.
 
     Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.
     """
