@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
+from tests.interop.pair import BY_METADATA
 
 WRITE: dict[str, Any] = {
     "hoodie.table.name": "remade",
@@ -29,7 +30,7 @@ def rows(numbers: range, ts: int) -> pa.Table:
     )
 
 
-def values(table: pa.Table) -> list[tuple[object, ...]]:
+def values(table: pa.Table) -> list[tuple[str, int]]:
     return sorted(zip(table.column("id").to_pylist(), table.column("v").to_pylist(), strict=True))
 
 
@@ -45,7 +46,7 @@ def test_both_go_on(hudi: RealHudi, tmp_path: Path) -> None:
     assert Table(path).repair().steps == () and not Table(path).validate(keys=True).found
     assert values(Table(path).scan().to_arrow()) == before
     assert values(hudi.read(path)) == before
-    assert values(hudi.read(path, **{"hoodie.metadata.enable": True})) == before
+    assert values(hudi.read(path, **BY_METADATA)) == before
     hudi.write(rows(range(14, 20), 4), path, **options)
     Table(path).upsert(rows(range(2), 5))
     latest = values(Table(path).scan().to_arrow())

@@ -229,7 +229,7 @@ def _replaced(
 def _newest_and_oldest(group: FileGroup, state: SlicingState) -> frozenset[BaseFile]:
     seen = visible_slice(group, state)
     bases = [slice_.base for slice_ in group.slices if slice_.base is not None]
-    return frozenset(base for base in (seen and seen.base, *bases[-1:]) if base is not None)
+    return frozenset(base for base in (None if seen is None else seen.base, *bases[-1:]) if base is not None)
 
 
 def _notes(
