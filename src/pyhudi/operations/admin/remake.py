@@ -35,6 +35,7 @@ from pyhudi.format.paths import (
     SCHEMA_FOLDER,
     TIMELINE_FOLDER,
     file_name_of,
+    folder_of,
     join_path,
 )
 from pyhudi.operations.action.gate import check_writable
@@ -171,7 +172,7 @@ def _instant_of(info: FileInfo) -> str:
 
 
 def _data_file(fact: FileFacts) -> DataFile:
-    folder, _, text = fact.path.rpartition("/")
+    folder, text = folder_of(fact.path), file_name_of(fact.path)
     name = parse_log_file(text) if text.startswith(".") else parse_base_file(text)
     assert name is not None, "others were left out"
     return DataFile(fact.path, folder, name, fact.size_bytes, fact.rows, fact.own_rows, fact.schema)
