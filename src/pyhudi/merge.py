@@ -140,7 +140,7 @@ class Merge:
     def _run(self, settings: WriteSettings) -> WriteResult:
         context = self._open.now(self._options)
         if is_of_spark(self._source):
-            from pyhudi.engines.spark.change import SparkMerge, run_spark_merge
+            from pyhudi.engines.spark.merge import SparkMerge, run_spark_merge
 
             merge = SparkMerge(self._source, self._on, self._clauses, *self._aliases)
             return run_spark_merge(context, merge, settings)

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.conform import conform_table, relabel
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, UpdateMode
+from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.ordering import NO_ORDERING, BoolMask, Ordering, newer_or_equal
 from pyhudi.records.runs import run_starts
 
@@ -210,6 +211,18 @@ class PickByCommitTime(CommonRule):
         return Merged(newer, every, every)
 
     combine = merge
+
+
+class RefuseRepeated(PickByCommitTime):
+    """Between rows of one batch: there may be one of each key.  text: what is said where there are more, with {key}."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def pick_newer(self, older: pa.Table, newer: pa.Table, newer_is_plain_delete: BoolMask | None) -> BoolMask:
+        """Raises InvalidRequest."""
+        raise InvalidRequest(self.text.format(key=newer.column(RECORD_KEY)[0].as_py()))
 
 
 class PickByEventTime(CommonRule):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any
 
@@ -16,25 +15,16 @@ from pyhudi import Table
 from pyhudi.api import Merge
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.layout import DELETE_COLUMN
-
-OPTIONS = {"hoodie.metadata.enable": False, "hoodie.table.services.enabled": False, "pyhudi.threads": 1}
-_names = itertools.count()
-
-
-def rows(*records: tuple[Any, ...]) -> pa.Table:
-    """Columns id, city, ts, fare."""
-    columns = [list(column) for column in zip(*records, strict=True)] if records else [[], [], [], []]
-    kinds = (pa.string(), pa.string(), pa.int64(), pa.float64())
-    return pa.table(
-        [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=["id", "city", "ts", "fare"]
-    )
+from pyhudi.operations.action.results import WriteResult
+from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, held, new_table, rows
 
 
-def new_table(kind: str = "cow", data: pa.Table | None = None, **settings: Any) -> Table:
-    named = {"record_key": "id", "partition_by": "city", "ordering": "ts", "table_type": kind, "options": OPTIONS, **settings}
-    table = Table.create(f"memory://changes-{next(_names)}/t", **named)
-    table.upsert(rows(("a", "x", 1, 1.0), ("b", "y", 2, 2.0), ("c", "x", 3, None)) if data is None else data)
-    return table
+class TestEmbedded(ChangesSuite):
+    def update(self, table: Table, values: Mapping[str, Any], where: Any = None, **settings: Any) -> WriteResult:
+        return table.update(values, where, **settings)
+
+    def merge(self, table: Table, source: pa.Table, on: Any, **settings: Any) -> Merge:
+        return table.merge(source, on, **settings)
 
 
 @pytest.fixture(params=["cow", "mor"])
@@ -43,46 +33,7 @@ def table(request: pytest.FixtureRequest) -> Table:
     return new_table(request.param)
 
 
-def held(table: Table, *columns: str) -> dict[str, Any]:
-    found = table.scan(["id", *columns]).to_arrow().to_pylist()
-    return {row["id"]: tuple(row[name] for name in columns) if len(columns) > 1 else row[columns[0]] for row in found}
-
-
 # Updates
-
-
-def test_an_update_changes_the_rows_of_its_filter(table: Table) -> None:
-    result = table.update({"fare": 9}, where="ts >= 2")
-    assert (result.rows_updated, result.rows_inserted, result.rows_deleted) == (2, 0, 0)
-    assert held(table, "city", "ts", "fare") == {"a": ("x", 1, 1.0), "b": ("y", 2, 9.0), "c": ("x", 3, 9.0)}
-    table.update({"fare": "NULL"})
-    assert held(table, "fare") == {"a": None, "b": None, "c": None}
-
-
-def test_a_null_in_a_condition_is_unknown(table: Table) -> None:
-    table.update({"fare": 5}, where="NOT fare > 1.5")
-    assert held(table, "fare") == {"a": 5.0, "b": 2.0, "c": None}
-
-
-def test_a_column_is_copied(table: Table) -> None:
-    table.update({"fare": "ts"}, where="fare IS NULL")
-    assert held(table, "fare") == {"a": 1.0, "b": 2.0, "c": 3.0}
-
-
-def test_an_earlier_ordering_value_loses_as_in_any_upsert(table: Table) -> None:
-    table.update({"ts": 0, "fare": 7})
-    assert held(table, "ts", "fare") == {"a": (1, 1.0), "b": (2, 2.0), "c": (3, None)}
-    table.update({"ts": 9, "fare": 7}, where="id = 'a'")
-    assert held(table, "ts", "fare")["a"] == (9, 7.0)
-
-
-def test_an_update_of_nothing_is_as_a_delete_of_nothing(table: Table) -> None:
-    before = held(table, "city", "ts", "fare")
-    deleted, updated = table.delete(where="ts > 50"), table.update({"fare": 0}, where="ts > 50")
-    assert (updated.instant is None) == (deleted.instant is None)
-    assert not updated.rows_updated and held(table, "city", "ts", "fare") == before
-    quiet = {"hoodie.allow.empty.commit": False}
-    assert table.update({"fare": 0}, where="ts > 50", options=quiet).instant is None
 
 
 def test_literals_become_values_of_their_columns_or_are_refused() -> None:
@@ -124,7 +75,7 @@ def test_what_cannot_be_assigned(values: dict[str, Any], error: type[Exception],
 
 
 def test_tables_that_cannot_be_updated() -> None:
-    keyless = Table.create(f"memory://changes-{next(_names)}/t", options=OPTIONS)
+    keyless = Table.create("memory://changes-keyless/t", options=OPTIONS)
     keyless.insert(rows(("a", "x", 1, 1.0)))
     with pytest.raises(Unsupported, match="generates its record keys"):
         keyless.update({"fare": 1})
@@ -134,43 +85,7 @@ def test_tables_that_cannot_be_updated() -> None:
         twice.update({"fare": 1})
 
 
-def test_a_table_without_meta_columns() -> None:
-    plain = new_table(options={**OPTIONS, "hoodie.populate.meta.fields": False})
-    plain.update({"fare": 8}, where="id = 'b'")
-    plain.merge(rows(("c", "x", 9, 4.0)), on="id").when_matched_update_all().execute()
-    assert held(plain, "fare") == {"a": 1.0, "b": 8.0, "c": 4.0}
-
-
 # Merges
-
-SOURCE = rows(("a", "x", 5, 10.0), ("b", "y", 6, None), ("z", "w", 7, 30.0))
-
-
-def test_the_first_clause_whose_condition_holds_counts(table: Table) -> None:
-    merge = table.merge(SOURCE, on="id").when_matched_delete("target.fare = 2 AND source.ts > 5").when_matched_update_all()
-    result = merge.when_not_matched_insert_all().execute()
-    assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (1, 1, 1)
-    assert held(table, "city", "ts", "fare") == {"a": ("x", 5, 10.0), "c": ("x", 3, None), "z": ("w", 7, 30.0)}
-    assert len(table.timeline().completed_writes()) == 2
-
-
-def test_a_null_in_the_condition_of_a_clause_is_unknown(table: Table) -> None:
-    merge = table.merge(SOURCE, on="id").when_matched_update({"fare": "source.fare"}, where="NOT source.fare = 3")
-    merge.when_not_matched_insert_all(where="source.fare < 30").execute()
-    assert held(table, "fare") == {"a": 10.0, "b": 2.0, "c": None}
-
-
-def test_values_come_from_both_sides(table: Table) -> None:
-    merge = table.merge(SOURCE, on=["id", "city"]).when_matched_update({"fare": "target.ts", "ts": "source.ts"})
-    merge.when_not_matched_insert({"id": "source.id", "city": "source.city", "ts": 1}).execute()
-    assert held(table, "ts", "fare") == {"a": (5, 1.0), "b": (6, 2.0), "c": (3, None), "z": (1, None)}
-
-
-def test_a_delete_counts_whatever_its_ordering_value(table: Table) -> None:
-    table.merge(pa.table({"id": ["a", "c", "z"]}), on="id").when_matched_delete().execute()
-    assert set(held(table, "ts")) == {"b"}
-    table.upsert(rows(("a", "x", 1, 4.0)))
-    assert held(table, "fare") == {"a": 4.0, "b": 2.0}
 
 
 def test_rows_are_found_by_other_columns_too(table: Table) -> None:
@@ -185,26 +100,6 @@ def test_a_source_that_is_too_large_to_be_looked_up(table: Table, monkeypatch: p
     monkeypatch.setattr("pyhudi.operations.write.change._LOOKED_UP", 0)
     table.merge(SOURCE, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     assert held(table, "fare") == {"a": 10.0, "b": None, "c": None, "z": 30.0}
-
-
-def test_columns_of_the_source_that_the_table_lacks_or_has_narrower() -> None:
-    table = new_table(data=rows(("a", "x", 1, 1.0)).append_column("n", pa.array([1], pa.int32())))
-    source = SOURCE.append_column("n", pa.array([2**40, 2, 3])).append_column("extra", pa.array(["e", "f", "g"]))
-    table.merge(source, on="id").when_matched_update({"fare": "source.fare"}).execute()
-    assert table.schema().names == ["id", "city", "ts", "fare", "n"]
-    with pytest.raises(InvalidRequest, match="extra"):
-        table.merge(source, on="id", schema_mode="strict").when_matched_update_all().execute()
-    result = table.merge(source, on="id").when_matched_update_all().execute()
-    assert result.schema_changes == ("n was int32 and is int64", "extra string is new")
-    assert held(table, "n", "extra") == {"a": (2**40, "e")}
-
-
-def test_a_source_without_rows_or_without_a_match(table: Table) -> None:
-    before = held(table, "city", "ts", "fare")
-    quiet = {"hoodie.allow.empty.commit": False}
-    for source in (SOURCE.slice(0, 0), SOURCE.slice(2)):
-        assert table.merge(source, on="id", options=quiet).when_matched_update_all().execute().instant is None
-    assert held(table, "city", "ts", "fare") == before
 
 
 @pytest.mark.parametrize(
@@ -234,12 +129,6 @@ def test_clauses_of_rows_that_the_source_does_not_match_are_refused_embedded() -
     for clause in (Merge.when_not_matched_by_source_delete, lambda m: m.when_not_matched_by_source_update({"fare": 1})):
         with pytest.raises(Unsupported, match="no row of the source matches"):
             clause(new_table().merge(SOURCE, on="id")).execute()
-
-
-def test_one_of_two_rows_may_be_of_no_clause(table: Table) -> None:
-    source = rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0))
-    table.merge(source, on="id").when_matched_update_all(where="source.ts = 6").execute()
-    assert held(table, "fare")["a"] == 2.0
 
 
 def test_options_that_make_other_writes_of_upserts_are_refused() -> None:

@@ -760,7 +760,11 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
         else:
             return None
         if why:
-            value = F.when(value.isNull(), F.raise_error(F.lit(f"{REFUSAL}{why}"))).otherwise(value)
+            missing = value.isNull()
+            if request.marks_deletes and field.nullable:
+                # What only deletes its key is compared with nothing.
+                missing = missing & ~column(DELETE_COLUMN)
+            value = F.when(missing, F.raise_error(F.lit(f"{REFUSAL}{why}"))).otherwise(value)
         data.append(value.alias(field.name))
     key = (
         auto_key_column(request.instant_time)
@@ -768,9 +772,10 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
         else key_column(request.keys, _fitting(columns, taken))
     )
     path = path_column(request.keys, _fitting(columns, taken))
-    cast = frame.select(*data)
+    marked = [DELETE_COLUMN] if request.marks_deletes else []
+    cast = frame.select(*data, *marked)
     # Keys are made of the cast values, as the embedded engine makes them.
-    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, request.data_schema.names))
+    return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, request.data_schema.names), *marked)
 
 
 def _fitting(columns: pa.Schema, data_schema: pa.Schema) -> pa.Schema:

@@ -206,7 +206,7 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
         position = stored.get_field_index(field.name)
         if position < 0 or field.name in META_COLUMNS or same_type(stored.field(position).type, field.type):
             fields.append(field)
-        elif pa.types.is_nested(field.type) or _cast_of(column(field.name), stored.field(position).type, field.type) is None:
+        elif pa.types.is_nested(field.type) or cast_of(column(field.name), stored.field(position).type, field.type) is None:
             return None
         else:
             fields.append(field.with_type(stored.field(position).type))
@@ -220,7 +220,7 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
     for field in schema:
         wanted = spec.table_schema.field(field.name).type
         if not same_type(field.type, wanted):
-            cast = _cast_of(column(field.name), field.type, wanted)
+            cast = cast_of(column(field.name), field.type, wanted)
             assert cast is not None, "columns without a cast were left to tasks"
             casts[field.name] = cast
     if casts:
@@ -230,7 +230,7 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
     return frame.select(*[column(name) for name in spec.output.names])
 
 
-def _cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
+def cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:
     """Hudi's widening of a plain column in Spark's words; None when Spark would give another value."""
     types = pa.types
     spark = to_spark_schema(pa.schema([("c", target)])).fields[0].dataType

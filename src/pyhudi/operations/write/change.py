@@ -103,11 +103,11 @@ def run_update(
     _check_can_change(context, settings, "an update")
 
     def attempt() -> WriteResult:
-        query = plan_snapshot_query(context.reloaded(), _columns_to_read(context.config), where)
-        table = _data_columns(query.schema)
+        query = plan_snapshot_query(context.reloaded(), columns_to_read(context.config), where)
+        table = data_columns(query.schema)
         assignments = parse_assignments(values, table, table)
         _check_assigned(context.config, assignments)
-        after = _evolved(table, assigned_columns(assignments, table), settings)
+        after = evolved(table, assigned_columns(assignments, table), settings)
         with outdated_where_files_are_gone(query.snapshot):
             found = _read(engine, query, lambda rows: rows)
             _check_identity(context.config, found)
@@ -139,7 +139,7 @@ def run_merge(
 
     def attempt() -> WriteResult:
         query = _query_for(context.reloaded(), source, on)
-        table = _data_columns(query.schema)
+        table = data_columns(query.schema)
         given = _canonical(source, table, context.config, settings)
         keys = _join_keys(given, table, on)
         merge = _Merge.of(context.config, table, given, on, clauses, settings)
@@ -148,6 +148,32 @@ def run_merge(
             _check_identity(context.config, target)
             changed, marked = merge.changed(target, keys)
             return run_write(context, engine, changed, settings, seen=query.snapshot, marks_deletes=marked)
+
+    return until_no_conflict(context, settings.commit, attempt)
+
+
+@observed("change")
+def run_changes(
+    context: TableContext,
+    engine: Engine,
+    plan: Callable[[TableContext], Query],
+    change: Callable[[Query], Any],
+    settings: WriteSettings,
+    *,
+    what: str,
+    repeated: str,
+) -> WriteResult:
+    """Upsert the rows that an engine makes of those of a query.
+
+    plan: the rows to read of the table as it is.  change: what becomes of them, as data that the engine takes in, with
+    DELETE_COLUMN.  repeated: what is said where two of them are of one record.  Errors as of `run_update`.
+    """
+    _check_can_change(context, settings, what)
+
+    def attempt() -> WriteResult:
+        query = plan(context.reloaded())
+        with outdated_where_files_are_gone(query.snapshot):
+            return run_write(context, engine, change(query), settings, seen=query.snapshot, marks_deletes=True, repeated=repeated)
 
     return until_no_conflict(context, settings.commit, attempt)
 
@@ -187,7 +213,7 @@ class _Merge:
         for clause in clauses:
             one = _bound(config, table, source.schema, on, clause)
             beside = _sides(source.schema, None if clause.outcome is Outcome.INSERT else table)
-            after = _evolved(after, assigned_columns(one.assignments, beside), settings)
+            after = evolved(after, assigned_columns(one.assignments, beside), settings)
             if clause.where is not None:
                 row_filter(parse_filter(clause.where), beside)
             bound.append(one)
@@ -285,23 +311,24 @@ def _check_on(
 
 def _query_for(context: TableContext, source: pa.Table, on: Sequence[str]) -> Query:
     """The rows that those of the source may match: by their keys where `on` names these, else all of them."""
-    columns = _columns_to_read(context.config)
+    columns = columns_to_read(context.config)
     if source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
         # What else `on` names is compared when the rows are there.
         return plan_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
     return plan_snapshot_query(context, columns)
 
 
-def _columns_to_read(config: TableConfig) -> list[str] | None:
+def columns_to_read(config: TableConfig) -> list[str] | None:
     """All columns, with what names each record where the table stores that."""
     return ["*"] if config.populate_meta_fields else None
 
 
-def _data_columns(schema: pa.Schema) -> pa.Schema:
+def data_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns without the meta columns."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
-def _evolved(table: pa.Schema, brought: pa.Schema, settings: WriteSettings) -> pa.Schema:
+def evolved(table: pa.Schema, brought: pa.Schema, settings: WriteSettings) -> pa.Schema:
     """The table's columns once values of other columns are in them."""
     known = set(table.names)
     fields = [brought.field(f.name) if f.name in brought.names else f for f in table]

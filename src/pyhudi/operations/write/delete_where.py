@@ -14,11 +14,13 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.write.attempt import outdated_where_files_are_gone, until_no_conflict
+from pyhudi.operations.write.change import columns_to_read
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.records.filters.parse import Filter
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 
@@ -27,18 +29,19 @@ from pyhudi.table.slices import FileSlice
 def run_delete_where(
     context: TableContext,
     engine: Engine,
-    where: Filter,
+    where: Filter | None,
     settings: WriteSettings,
     read: Callable[[Query], Any] | None = None,
+    *,
+    whole_rows: bool = False,
 ) -> WriteResult:
     """Delete the records for which a filter is true.  It is evaluated again when another writer changed one of their file groups
     meanwhile.
 
     read: the rows of a query as data that the engine takes in; None reads them into memory by tasks of the engine.
+    whole_rows: that query is of all columns, for `read` leaves out some of the rows and all columns but `key_names`.
     """
-    keys = context.config.keys
-    fields = [name.split(".")[0] for name in (*keys.record_fields, *partition_columns(keys))]
-    names = [RECORD_KEY, PARTITION_PATH] if context.config.populate_meta_fields else list(dict.fromkeys(fields))
+    names = columns_to_read(context.config) if whole_rows else key_names(context.config)
 
     def into_memory(query: Query) -> pa.Table:
         found = engine.map(partial(_read_all, query.spec), query.plan.slices)
@@ -50,6 +53,14 @@ def run_delete_where(
             return run_write(context, engine, (read or into_memory)(query), settings, seen=query.snapshot)
 
     return until_no_conflict(context, settings.commit, attempt)
+
+
+def key_names(config: TableConfig) -> list[str]:
+    """The columns that say which record a row is."""
+    if config.populate_meta_fields:
+        return [RECORD_KEY, PARTITION_PATH]
+    fields = (*config.keys.record_fields, *partition_columns(config.keys))
+    return list(dict.fromkeys(name.split(".")[0] for name in fields))
 
 
 def _read_all(spec: ReadSpec, slice_: FileSlice) -> pa.Table:

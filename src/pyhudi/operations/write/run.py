@@ -46,6 +46,7 @@ from pyhudi.operations.write.writer_spec import writer_spec
 from pyhudi.plan.buckets import BUCKET_ENGINE
 from pyhudi.plan.conflicts import NEW_KEYS_ANYWHERE, FileGroupId, WriteStart, new_bucket, new_keys
 from pyhudi.plan.write import WorkloadProfile
+from pyhudi.records.merge import RefuseRepeated
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.schema_evolution import continues
 from pyhudi.table.column_history import WrittenColumns
@@ -65,13 +66,15 @@ def run_write(
     *,
     seen: Snapshot | None = None,
     marks_deletes: bool = False,
+    repeated: str | None = None,
 ) -> WriteResult:
     """Write records.  data: anything the engine takes in.
 
     seen: the state in which the caller found the data, when there is one; what changed since then is a conflict, and the caller
     has to look again.
     marks_deletes: the column DELETE_COLUMN of the data says which of its rows only delete their keys, whatever their ordering
-    values.  For data that this process made: an engine of its own memory takes it.
+    values.  For data that PyHudi made itself.
+    repeated: two rows of one record are refused, and this is said, with {key}; None combines them, as the settings have it.
     Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
     often than the settings allow retries, TableState when the table forbids the write.
     """
@@ -111,6 +114,7 @@ def run_write(
         rolled_back=rolled_back,
         chosen=seen is not None,
         marks_deletes=marks_deletes,
+        repeated=repeated,
     )
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
     action, delete = shape.action(context.config), partition_deleter(context, engine, settings)
@@ -155,6 +159,7 @@ class _Write:
     rolled_back: tuple[str, ...]
     chosen: bool
     marks_deletes: bool
+    repeated: str | None
     rows_in: int = 0
 
     def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
@@ -200,8 +205,8 @@ class _Write:
         return PrepareRequest(
             data_schema=schemas.data_schema if schemas.given is None else schemas.given,
             keys=schemas.keys,
-            rule=schemas.rule,
-            combine=self.settings.combine,
+            rule=schemas.rule if self.repeated is None else RefuseRepeated(self.repeated),
+            combine=self.settings.combine or self.repeated is not None,
             global_keys=shape.global_keys,
             keys_only=schemas.keys_only,
             instant_time=stamp,
