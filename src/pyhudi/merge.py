@@ -19,7 +19,7 @@ from pyhudi.records.filters.parse import Filter
 if TYPE_CHECKING:
     from pyhudi.engines.spark.convert import Column, SparkSession
 
-__all__ = ["Merge", "update_on_spark"]
+__all__ = ["Merge"]
 
 
 class Merge:

@@ -43,18 +43,18 @@ from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import load_snapshot
 
-CLAUSE = "_pyhudi_clause"
+CLAUSE = "#clause"
 """Number of the clause that speaks of the row."""
 
-TARGET = "_pyhudi_target"
+TARGET = "#target"
 """Of a row of the table: whether its columns name the record that it is stored as.  Null where there is none."""
 
-_OLD_PATH = "_pyhudi_old_path"
-_NEW_PATH = "_pyhudi_new_path"
-_LEAVES = "_pyhudi_leaves"
-_NEW = "_pyhudi_new"
-_OLD = "_pyhudi_old_"
-_KNOWN = "_pyhudi_known_"
+_OLD_PATH = "#old_path"
+_NEW_PATH = "#new_path"
+_LEAVES = "#leaves"
+_NEW = "#new"
+_OLD = "#old_"
+_KNOWN = "#known_"
 
 
 @dataclass(frozen=True, slots=True)

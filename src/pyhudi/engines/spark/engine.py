@@ -772,7 +772,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
         else key_column(request.keys, _fitting(columns, taken))
     )
     path = path_column(request.keys, _fitting(columns, taken))
-    marked = [DELETE_COLUMN] if request.marks_deletes else []
+    marked = [quoted(DELETE_COLUMN)] if request.marks_deletes else []
     cast = frame.select(*data, *marked)
     # Keys are made of the cast values, as the embedded engine makes them.
     return cast.select(key.alias(RECORD_KEY), path.alias(PARTITION_PATH), *map(quoted, request.data_schema.names), *marked)

@@ -54,7 +54,7 @@ from pyhudi.records.zones import with_zones
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 
-_SOURCE = "_pyhudi_source"
+_SOURCE = "#source"
 """True in rows of the source, null where there is none."""
 
 _LISTED_PARTITIONS = 1000
