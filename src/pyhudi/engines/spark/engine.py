@@ -734,7 +734,7 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     types = to_spark_schema(taken)
     nulls = {field.name for field in given if pa.types.is_null(field.type)}
     given = typed_nulls(given, taken)
-    columns = normalise(pa.schema([field for field in given if field.name not in META_COLUMNS]))
+    columns = normalise(pa.schema([field for field in given if field.name not in (*META_COLUMNS, DELETE_COLUMN)]))
     held = set(columns.names)
     for field, spark in zip(taken, types.fields, strict=True):
         if field.name not in held:
