@@ -26,7 +26,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.conditions import joined
 from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In, IsNull, Not, Or
+from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Not, Or
 
 
 def expression(value: Any) -> Column:
@@ -206,17 +206,15 @@ def _certain(expr: Expr, alias: str | None, table: pa.Schema) -> Expr | None:
     if isinstance(expr, Or):
         found = [_part(one, alias, table) for one in expr.parts]
         return None if any(part is None for part in found) else Or(tuple(part for part in found if part is not None))
-    if isinstance(expr, Constant):
-        return expr
     if isinstance(expr, Not):
         # Less than all of a condition would be more than all of its opposite, so it is taken whole.
         exact = _certain(expr.part, alias, table) if isinstance(expr.part, (Compare, In, IsNull)) else None
         return None if exact is None else Not(exact)
-    if not isinstance(expr, (Compare, In, IsNull)):
+    if not isinstance(expr, (Compare, In, IsNull)) or not isinstance(expr.column, str):
         return None
     head = f"{alias}."
     named = replace(expr, column=expr.column.removeprefix(head)) if alias is not None else expr
-    position = table.get_field_index(named.column)
+    position = table.get_field_index(str(named.column))
     if position < 0 or not alike(table.field(position).type):
         return None
     values = (named.value,) if isinstance(named, Compare) else named.values if isinstance(named, In) else ()
