@@ -46,12 +46,13 @@ _CHUNK_ROWS = 65536
 
 @dataclass(frozen=True, slots=True)
 class RangeTask:
-    """Read the ranges of one slice's base file from its footer."""
+    """Read the ranges of one slice's base file from its footer.  known: the sort columns that the file has under their names."""
 
     storage: StorageSpec
     slice: FileSlice
     schema: pa.Schema
     sort_columns: tuple[str, ...]
+    known: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def run_range(task: RangeTask) -> SliceRange:
     if task.slice.base is None or task.slice.logs:
         return SliceRange(tuple(None for _ in task.sort_columns))
     with open_base_file(open_storage(task.storage), task.slice.base.path) as file:
-        found = footer_ranges(file.metadata, task.schema, task.sort_columns)
+        found = footer_ranges(file.metadata, task.schema, task.known)
         low, high = footer_text(file.metadata, MIN_KEY), footer_text(file.metadata, MAX_KEY)
     columns = []
     for name in task.sort_columns:

@@ -8,7 +8,7 @@ Source: docs/formats/reading.md, "File groups and slices" and "Schema".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -28,7 +28,8 @@ from pyhudi.format.avro.schema import parse_schema
 from pyhudi.format.avro_to_arrow import avro_to_arrow, without_meta_columns
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
-from pyhudi.format.paths import SCHEMA_FOLDER
+from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import SCHEMA_FOLDER, file_name_of
 from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
@@ -143,6 +144,14 @@ class Snapshot:
             return self
         schema = load_schema_as_of(self.context.timeline, self.timeline, self.config, time, by_ids=True)
         return replace(self, schema=schema, ids=self.ids.asked_at(time))
+
+    def under_own_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """Those of columns (dotted names) that a base file has under their names, or lacks: its footer tells of them."""
+        instant_time = parse_data_file_instant(file_name_of(path))
+        if self.ids is None or instant_time is None:
+            return tuple(columns)
+        elsewhere = self.ids.elsewhere(instant_time, {name.split(".")[0] for name in columns})
+        return tuple(name for name in columns if name.split(".")[0] not in elsewhere)
 
     def groups(self, partitions: Iterable[str]) -> dict[str, tuple[FileGroup, ...]]:
         """All file groups of the partitions.  Raises SnapshotOutdated when files may be gone that the state counts."""

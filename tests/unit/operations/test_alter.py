@@ -15,6 +15,8 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, SCHEMA_KEY, Operation
+from pyhudi.format.actions.replace import RequestedReplaceMetadata
+from pyhudi.format.instants import Action, State
 from pyhudi.operations.admin import alter
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
@@ -321,6 +323,25 @@ def test_tables_whose_columns_cannot_go_by_ids(tmp_path: Path) -> None:
     )
     with pytest.raises(Unsupported, match="column 't' of type"):
         local.alter.drop("fare")
+
+
+def test_a_clustering_orders_by_a_column_that_another_one_had_the_name_of(tmp_path: Path) -> None:
+    """Its ranges in files of before are those of the other one: nothing is known of them, as of a column that was renamed."""
+    grouping = {"pyhudi.clustering.grouping": "prefer_overlap", "hoodie.clustering.plan.strategy.sort.columns": "fare,cost"}
+    table = new_table(tmp_path, **{"hoodie.parquet.small.file.limit": "0", **grouping})
+    table.upsert(rows("a", "b", "c", "d"))
+    added_again(table)
+    table.alter.rename("n", "cost")
+    planned = table.schedule_clustering()
+    assert planned is not None
+    pending = table.timeline().pending(Action.CLUSTERING)[0]
+    text = table.context.timeline.read_state(pending.request_time, Action.CLUSTERING, State.REQUESTED) or b""
+    plan = RequestedReplaceMetadata.decode(text).clustering_plan
+    assert plan is not None
+    assert not [name for group in plan.input_groups or () for name in group.metrics or {} if name.startswith(("MIN_", "MAX_"))]
+    expected = by_id(table)
+    table.cluster()
+    assert by_id(table) == expected
 
 
 def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

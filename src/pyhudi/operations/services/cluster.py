@@ -398,7 +398,9 @@ def _choose_groups(engine: Engine, snapshot: Snapshot, options: ClusterSettings)
     if settings.needs_ranges:
         slices = [s for found in candidates.values() for s in found]
         columns = settings.sort_columns or (RECORD_KEY,)
-        tasks = [RangeTask(context.storage.spec(), s, schema, columns) for s in slices]
+        spec = context.storage.spec()
+        known = [snapshot.under_own_names(s.base.path, columns) if s.base is not None else () for s in slices]
+        tasks = [RangeTask(spec, s, schema, columns, own) for s, own in zip(slices, known, strict=True)]
         found_ranges = engine.map(run_range, tasks)
         ranges = {(s.partition, s.file_id): r for s, r in zip(slices, found_ranges, strict=True)}
     groups = plan_groups(candidates, ranges, settings)

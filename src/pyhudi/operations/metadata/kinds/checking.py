@@ -16,7 +16,6 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import file_name_of
 from pyhudi.lazy import lazy_property
 from pyhudi.records.metadata_keys import bloom_filter_keys, file_hashes
@@ -137,12 +136,8 @@ class CheckedTable:
         return self.snapshot.timeline
 
     def under_own_names(self, path: str, columns: Sequence[str]) -> tuple[str, ...]:
-        """Those of columns that a base file has under their names, or lacks."""
-        ids, instant_time = self.snapshot.ids, parse_data_file_instant(file_name_of(path))
-        if ids is None or instant_time is None:
-            return tuple(columns)
-        elsewhere = ids.elsewhere(instant_time, {name.split(".")[0] for name in columns})
-        return tuple(name for name in columns if name.split(".")[0] not in elsewhere)
+        """As of the snapshot."""
+        return self.snapshot.under_own_names(path, columns)
 
     @lazy_property
     def validity(self) -> InstantValidity:
