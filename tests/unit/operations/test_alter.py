@@ -367,6 +367,25 @@ def test_an_index_that_goes_by_names(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert table.lookup(["b"]).to_arrow().num_rows == 1
 
 
+@pytest.mark.parametrize("expression", [False, True])
+def test_an_index_that_goes_by_names_is_planned_before_a_change_and_built_after_it(tmp_path: Path, expression: bool) -> None:
+    """It is taken back, and the table is written as before."""
+    table = new_table(tmp_path, **{"hoodie.metadata.enable": "true", "hoodie.metadata.record.index.enable": "true"})
+    table.upsert(rows("a", "b"))
+    planned = (
+        table.index.schedule("column_stats", "ts", function="from_unixtime", function_options={"format": "yyyy"})
+        if expression
+        else table.index.schedule("secondary_index", "rider")
+    )
+    table.alter.rename("rider", "driver")
+    with pytest.raises(Unsupported, match="by the names of columns"):
+        table.index.run(planned)
+    assert not table.timeline().pending()
+    table.upsert(table.scan().to_arrow().slice(0, 1))
+    table.index.create("bloom_filters")
+    assert table.validate().ok
+
+
 def by_names(path: Path, instant: str | None = None) -> str:
     """Make a write, the newest, one of a writer that knows nothing of ids; the history that it wrote was not written."""
     table = Table(path)

@@ -64,9 +64,10 @@ from pyhudi.operations.metadata.store import (
 from pyhudi.records.columns import field_at
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage import liveness
+from pyhudi.table.column_history import load_column_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.definitions import load_index_definitions, put_index_definitions, store_definitions
-from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot
+from pyhudi.table.snapshot import Snapshot, directory_listing, load_snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 _DEFINITION_KEY = "pyhudi.index.definition"
@@ -131,11 +132,7 @@ class Indexing(PlannedAction[Instant]):
         request, context = self.request, snapshot.context
         assert request is not None, "whoever plans an index says which"
         schema = columns_of(snapshot)
-        if snapshot.ids is not None and is_defined(request.partition):
-            raise Unsupported(
-                f"{request.partition} would go by the names of columns, and those of {context.storage.uri} go by ids "
-                "(hoodie.schema.on.read.enable): with it the table would not be written any more"
-            )
+        _check_goes_by_names(context, request.partition)
         if not context.config.has_metadata_table:
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
         _check(context, schema, request)
@@ -224,6 +221,8 @@ class _Build:
                     f"the metadata table of {context.storage.uri} was dropped by another process while indexing {self._time} was "
                     "under way; build the index again"
                 )
+            # Columns may have been changed by ids since it was planned; from its first turn on that is refused.
+            _check_goes_by_names(context, self._partition)
             yield context
 
     def _begin(self, context: TableContext) -> tuple[PartitionBuilder, Snapshot, list[MetadataFile], str]:
@@ -294,6 +293,15 @@ class _Build:
         document = IndexCommitMetadata(1, None, (info,)).encode(context.env.token_bytes(16))
         inflight = Instant(self._time, Action.INDEXING, State.INFLIGHT)
         return context.timeline.complete(inflight, Action.INDEXING, completion, document)
+
+
+def _check_goes_by_names(context: TableContext, partition: str) -> None:
+    """Raises Unsupported for an index that goes by names, where the table's columns go by ids."""
+    if is_defined(partition) and load_column_history(context, None, read_commit) is not None:
+        raise Unsupported(
+            f"{partition} would go by the names of columns, and those of {context.storage.uri} go by ids "
+            "(hoodie.schema.on.read.enable): with it the table would not be written any more"
+        )
 
 
 def _check(context: TableContext, schema: pa.Schema, request: IndexRequest) -> None:
