@@ -319,8 +319,10 @@ def test_texts_that_a_partition_path_does_not_tell() -> None:
             assert table.scan(["id"], filter=condition).to_arrow()["id"].to_pylist() == [f"k{n}"]
 
 
-@pytest.mark.parametrize("index", ["hoodie.metadata.record.index.enable", "hoodie.metadata.index.bloom.filter.enable"])
-@pytest.mark.parametrize(("written", "read"), [("SIMPLE", "COMPLEX"), ("COMPLEX", "SIMPLE")])
+@pytest.mark.parametrize(
+    "index", ["hoodie.metadata.record.index.enable", "hoodie.metadata.index.bloom.filter.enable", "hoodie.metadata.enable"]
+)
+@pytest.mark.parametrize(("written", "read"), [("SIMPLE", "COMPLEX"), ("COMPLEX", "SIMPLE"), ("COMPLEX", "COMPLEX")])
 def test_keys_that_another_writer_spelled_otherwise_are_found(tmp_path: Path, index: str, written: str, read: str) -> None:
     """Version 9 says with COMPLEX that keys of one field name it; writers may be told to leave that out."""
     options = {
@@ -337,3 +339,7 @@ def test_keys_that_another_writer_spelled_otherwise_are_found(tmp_path: Path, in
         found = table.scan(filter=f"id = '{key}'")
         assert found.to_arrow()["id"].to_pylist() == [key]
     assert not table.scan(filter="id = 'c'").to_arrow().num_rows
+    if read == "COMPLEX":
+        for given, key in (("a", "a"), ("id:a", "a"), ("b", "b"), ("id:id:c", "id:c")):
+            assert table.lookup([given], ["id"]).to_arrow()["id"].to_pylist() == [key]
+            assert table.lookup(pa.table({"id": [key]}), ["id"]).count() == 1

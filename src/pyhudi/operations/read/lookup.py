@@ -68,7 +68,21 @@ def _condition_of_texts(context: TableContext, keys: pa.StringArray) -> Expr:
         )
     if keys.null_count:
         raise InvalidRequest("a record key is null")
+    keys = _spellings(context.config.keys, keys)
     return In(RECORD_KEY, tuple(pc.unique(keys).to_pylist())) if len(keys) else Constant(False)
+
+
+def _spellings(spec: KeySpec, keys: pa.StringArray) -> pa.StringArray:
+    """How keys are stored, where a key of one field names it: given so or as the field's value, and by writers that do not name
+    it.
+    """
+    if not spec.prefix_single_key or len(spec.record_fields) != 1:
+        return keys
+    name = f"{spec.record_fields[0]}:"
+    is_named = pc.starts_with(keys, name)
+    named, values = keys.filter(is_named), keys.filter(pc.invert(is_named))
+    bare = pc.utf8_slice_codeunits(named, len(name))
+    return pa.concat_arrays([named, bare, values, pc.binary_join_element_wise(spec.record_fields[0], values, ":")])
 
 
 def _condition_of_rows(spec: KeySpec, rows: pa.Table, schema: pa.Schema, *, has_meta_columns: bool) -> Expr:
