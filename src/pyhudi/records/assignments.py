@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +21,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.columns import column_at, field_at
 from pyhudi.records.conform import conform, refuse_rounding
 from pyhudi.records.filters.arrow import arrow_scalar
-from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.binding import bind, same_family
 from pyhudi.records.filters.parse import parse_value
 from pyhudi.records.filters.tree import Column, Compare
 
@@ -102,19 +101,29 @@ def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:
         raise problem
     # A comparison is bound to a column's type exactly or not at all, and so is what is put into the column.
     try:
-        bound = bind(Compare(name, "=", value), pa.schema([pa.field(name, type_)]))
+        bound = _bound(name, value, type_)
     except InvalidRequest as error:
         raise problem from error
-    if not isinstance(bound, Compare) or (pa.types.is_floating(type_) and not _held(value, bound.value)):
+    if bound is None:
         raise problem
     try:
-        return arrow_scalar(bound.value, type_)
+        return arrow_scalar(bound, type_)
     except pa.ArrowException as error:
         raise problem from error
+
+
+def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
+    """The value as the column holds it, None where it does not."""
+    if pa.types.is_floating(type_):
+        number = same_family(name, value, type_)
+        return number if _held(value, number) else None
+    bound = bind(Compare(name, "=", value), pa.schema([pa.field(name, type_)]))
+    return bound.value if isinstance(bound, Compare) else None
 
 
 def _held(value: Any, bound: Any) -> bool:
     """Whether floating point holds a number: a whole one as it is, a fraction as near as it comes, and none as infinity."""
     if isinstance(value, int):
         return bool(bound == value)
-    return not math.isinf(bound) or isinstance(value, str) or (isinstance(value, (float, Decimal)) and math.isinf(value))
+    # A decimal beyond the doubles is no infinity, which `isinf` would make of it.
+    return not math.isinf(bound) or isinstance(value, str) or value in (math.inf, -math.inf)

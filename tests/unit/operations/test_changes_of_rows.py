@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -180,6 +181,19 @@ def test_a_row_that_is_stored_under_another_key_is_not_written_back(monkeypatch:
     )
     with pytest.raises(TableState, match="id:a"):
         table.update({"fare": 1}, where="id = 'a'")
+
+
+# Numbers that floating point has not
+
+
+@pytest.mark.parametrize("value", ["1e999", "-1e999", 10**400, Decimal("1e400")], ids=["text", "negative", "whole", "decimal"])
+def test_no_number_becomes_infinity(table: Table, value: Any) -> None:
+    with pytest.raises(InvalidRequest, match="'fare' of type double cannot hold"):
+        table.update({"fare": value})
+    table.update({"fare": float("inf")}, where="fare < 1e999")
+    assert held(table, "fare") == {"a": float("inf"), "b": float("inf"), "c": None}
+    assert table.scan(filter="fare >= 1e999").count() == 2
+    assert table.scan(filter="fare = 1e999").count() == 0
 
 
 # Names of columns

@@ -174,6 +174,18 @@ def test_tuples_that_cannot_be_read_are_refused(condition: Any) -> None:
         ("t = date '1970-01-02'", Compare("t", "=", 86_400_000_000, TIMESTAMP)),
         ("f = 0.1", Compare("f", "=", 0.10000000149011612, pa.float32())),
         ("fare = 1", Compare("fare", "=", 1.0, pa.float64())),
+        ("fare = 1e999", Always("fare", False)),
+        ("fare <> -1e-999", Always("fare", True)),
+        ("fare < 1e999", Compare("fare", "<", math.inf, pa.float64())),
+        ("fare > 1e999", Compare("fare", ">=", math.inf, pa.float64())),
+        ("fare <= -1e999", Compare("fare", "<=", -math.inf, pa.float64())),
+        ("fare >= 1e-999", Compare("fare", ">", 0.0, pa.float64())),
+        ("fare > -1e-999", Compare("fare", ">=", 0.0, pa.float64())),
+        ("fare in (1e999, 1)", In("fare", (1.0,), False, pa.float64())),
+        ("fare = 0e999", Compare("fare", "=", 0.0, pa.float64())),
+        ("fare >= 'Infinity'", Compare("fare", ">=", math.inf, pa.float64())),
+        ("f > 3.5e38", Compare("f", ">=", math.inf, pa.float32())),
+        ("f < 1e-50", Compare("f", "<=", 0.0, pa.float32())),
         ("n in (1, 1.5, 2, 1.0, 9e20)", In("n", (1, 2), False, pa.int32())),
     ],
 )
@@ -223,16 +235,18 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "t": st.integers(-3, 3),
     "x": st.integers(-300, 300).map(lambda n: Decimal(n).scaleb(-2)),
     "b": st.booleans(),
-    "f": st.floats(width=32),
+    "f": st.floats(width=32) | st.sampled_from([0.0, math.inf, -math.inf]),
 }
 LITERALS: dict[str, st.SearchStrategy[Any]] = {
     **VALUES,
-    "fare": st.sampled_from([-1.5, -0.0, 0.0, 0.1, 2, math.inf, math.nan, Decimal("0.1"), 10**400]),
+    "fare": st.sampled_from(
+        [-1.5, -0.0, 0.0, 0.1, 2, math.inf, math.nan, Decimal("0.1"), 10**400, Decimal("-1e400"), Decimal("1e-400")]
+    ),
     "n": st.integers(-4, 4) | st.sampled_from([1.5, -0.5, 2**31, -(2**40), Decimal("2.0"), math.inf, -math.inf, math.nan]),
     "day": st.integers(-3, 3).map(lambda d: date.fromordinal(date(1970, 1, 1).toordinal() + d)) | st.just("1970-01-01 12:00"),
     "t": st.integers(0, 3).map(lambda us: datetime(1970, 1, 1, microsecond=us)) | st.just("1969-12-31 23:59:59.999998Z"),
     "x": st.sampled_from([Decimal("1.5"), Decimal("1.505"), 1, -2, 0.25, 10**9, Decimal("1E+5000"), Decimal("1E-5000")]),
-    "f": st.sampled_from([0.1, 0, -0.0, 1e39, 2.5, math.nan]),
+    "f": st.sampled_from([0.1, 0, -0.0, 1e39, -1e39, 1e-50, 2.5, math.nan, math.inf]),
 }  # fmt: skip
 NAMES = st.sampled_from(sorted(VALUES))
 
@@ -291,8 +305,10 @@ def compare(name: str, op: str, value: Any, literal: Any) -> bool:
         literal = (elapsed.days * 86_400 + elapsed.seconds) * 10**6 + elapsed.microseconds
         value = value * 86_400 * 10**6 if name == "day" else value
     if name in ("fare", "f"):
-        literal = math.inf if literal > 1e308 else float(literal)
-        literal = pa.scalar(literal).cast(pa.float32(), safe=False).as_py() if name == "f" else literal
+        near = math.copysign(math.inf, literal) if abs(literal) > 1e308 else float(literal)
+        near = pa.scalar(near).cast(pa.float32(), safe=False).as_py() if name == "f" else near
+        # A number is rounded to the type's nearest, but to no infinity, and to no zero.
+        literal = near if math.isinf(near) <= (abs(literal) == math.inf) and (near != 0) == (literal != 0) else literal
     if name != "city":
         # NaN equals itself, and is above every number.
         value, literal = ((1, 0) if number != number else (0, number) for number in (value, literal))

@@ -75,9 +75,11 @@ def _named(operand: Operand) -> str:
 def _bind_compare(expr: Compare, type_: pa.DataType) -> Expr:
     grid = _grid(type_)
     if grid is None:
-        value = _same_family(expr.column, expr.value, type_)
+        value = same_family(expr.column, expr.value, type_)
         if value != value:
             return _bind_nan(expr, type_)
+        if pa.types.is_floating(type_) and _is_beyond(expr.value, value):
+            return _bind_between(expr, value, type_)
         return replace(expr, value=value, type=type_)
     wanted = _position(expr.column, expr.value, type_, grid)
     if isinstance(wanted, bool):
@@ -128,6 +130,23 @@ def _bind_nan(expr: Compare, type_: pa.DataType) -> Expr:
     if expr.op in ("<=", ">"):
         return Always(expr.column, expr.op == "<=")
     return replace(expr, op="=" if expr.op in ("=", ">=") else "<>", value=math.nan, type=type_)
+
+
+def _is_beyond(given: Any, value: Any) -> bool:
+    """Whether a number is larger than every number of a type, or nearer to 0.  value: what it is rounded to."""
+    if isinstance(given, str):
+        return False
+    return given not in (math.inf, -math.inf) if math.isinf(value) else value == 0 and given != 0
+
+
+def _bind_between(expr: Compare, value: Any, type_: pa.DataType) -> Expr:
+    """A comparison with a number between two neighbours in a type, one of which is `value`: infinite, or 0."""
+    if expr.op in ("=", "<>"):
+        return Always(expr.column, expr.op == "<>")
+    is_less, is_below = expr.op in ("<", "<="), expr.value < value
+    # x < 1e999 is x < Infinity, and x > 1e999 is x >= Infinity.
+    op = ("<" if is_below else "<=") if is_less else (">=" if is_below else ">")
+    return replace(expr, op=op, value=value, type=type_)
 
 
 def _bind_in(expr: In, type_: pa.DataType) -> Expr:
@@ -202,7 +221,10 @@ def _micros(name: Operand, value: Any, type_: pa.DataType) -> int:
     raise _bad_literal(name, value, type_)
 
 
-def _same_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
+def same_family(name: Operand, value: Any, type_: pa.DataType) -> Value:
+    """A literal as a value of a type whose values are not evenly spaced; numbers are rounded to floating point.  Raises
+    InvalidRequest.
+    """
     types = pa.types
     if types.is_boolean(type_) and isinstance(value, bool):
         return value

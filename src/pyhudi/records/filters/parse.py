@@ -20,6 +20,7 @@ A time without a zone is UTC, and functions take times apart in UTC.  The functi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -461,13 +462,25 @@ class _Parser:
         raise self._error("expected a column or a literal")
 
 
+_LONGEST_EXPONENT = 10
+"""Digits and a sign."""
+
+
 def _number(text: str) -> int | Decimal | float:
     if len(text) > 1000:
         raise InvalidRequest(f"a number of {len(text)} characters is not supported")
     if text.isdecimal():
         return int(text)
     # An exponent makes a double in SQL, a point alone a decimal.
-    return float(text) if "e" in text.lower() else Decimal(text)
+    mantissa, _, exponent = text.lower().partition("e")
+    if not exponent:
+        return Decimal(text)
+    if len(exponent) > _LONGEST_EXPONENT:
+        raise InvalidRequest(f"a number with the exponent {exponent} is not supported")
+    number = float(text)
+    # Beyond the largest double, or nearer to 0 than the smallest, it is neither infinite nor 0.
+    is_double = math.isfinite(number) and (number != 0 or not Decimal(mantissa))
+    return number if is_double else Decimal(text)
 
 
 def _condition(condition: Any) -> Expr:
