@@ -22,13 +22,37 @@ _.record_index
 _.to_dict
 _.amplification
 _.to_polars
+_.to_dataset
+_.splits
+_.take
+_.replace_schema
+_.get_fragments
+_.count_rows
+_.physical_schema
+_.partition_expression
+_.dataset_schema
 _.to_spark
 _.forget_memory
 _.alter
 _.rename
 _.reorder
 
-# Called by Spark, by notebooks and by Python: their protocols.
+# Called by Spark, by Arrow, by notebooks and by Python: their protocols.
+_.get_type_name
+_.normalize_path
+_.open_input_file
+_.open_input_stream
+_.get_file_info
+_.get_file_info_selector
+_.create_dir
+_.delete_dir
+_.delete_dir_contents
+_.delete_file
+_.delete_root_dir_contents
+_.copy_file
+_.move
+_.open_append_stream
+_.open_output_stream
 _.signum
 _.__annotations__
 _.inflight_tasks

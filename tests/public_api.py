@@ -20,6 +20,8 @@ MODULES = (
     "pyhudi",
     "pyhudi.api",
     "pyhudi.scan",
+    "pyhudi.splits",
+    "pyhudi.dataset",
     "pyhudi.merge",
     "pyhudi.services",
     "pyhudi.indexes",

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
@@ -107,6 +108,10 @@ def test_the_worked_row(tmp_path: Path) -> None:
     assert (row["_hoodie_record_key"], row["_hoodie_partition_path"]) == ("t3", "sf")
 
 
+ENGINES = frozenset({"daft", "dask", "datafusion", "duckdb", "ray"})
+"""Of these some are too large to be installed for the tests alone; a snippet with one of them stands by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Snippet:
     language: str
@@ -115,6 +120,12 @@ class Snippet:
     @property
     def needs_spark(self) -> bool:
         return self.language == "python" and re.search(r"\bspark\b", self.text) is not None
+
+    @property
+    def lacks_its_engine(self) -> bool:
+        """Whether it shows how an engine of others reads a table, and that one is not installed."""
+        named = set(re.findall(r"^(?:import|from) (\w+)", self.text, re.M)) if self.language == "python" else set()
+        return any(find_spec(name) is None for name in named & ENGINES)
 
 
 def snippets(page: Path) -> list[Snippet]:
@@ -129,7 +140,7 @@ def run_page(page: Path, folder: Path, names: dict[str, object], *, on_spark: bo
     """Run a page's snippets in a folder.  on_spark: also those that need Spark."""
     shell = Shell(folder)
     for snippet in snippets(page):
-        if snippet.needs_spark and not on_spark:
+        if (snippet.needs_spark and not on_spark) or snippet.lacks_its_engine:
             continue
         # Absolute paths are for readers; a test keeps to its own folder.
         text = re.sub(r"/tmp/pyhudi-[a-z-]+", str(folder), snippet.text)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         WriteConflict,
     )
     from pyhudi.execute.progress import set_reporter
+    from pyhudi.lazy_frame import scan_polars
     from pyhudi.operations.action.observe import OperationEvent, add_listener
     from pyhudi.operations.action.results import WriteResult
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
@@ -66,12 +67,14 @@ __all__ = [
     "add_listener",
     "record_by_record",
     "register_merger",
+    "scan_polars",
     "set_reporter",
 ]
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api"),
     "WriteResult": "pyhudi.operations.action.results",
+    "scan_polars": "pyhudi.lazy_frame",
     "set_reporter": "pyhudi.execute.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.action.observe"),
     **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger"), "pyhudi.records.mergers"),

@@ -769,6 +769,7 @@ class Table:
         filter: Filter | None = None,
         as_of: Moment | None = None,
         *,
+        limit: int | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The table's rows as of now.
@@ -781,6 +782,7 @@ class Table:
                 pyarrow (`pc.field("fare") > 10`) or Polars (`pl.col("fare") > 10`).
             as_of: An instant, a datetime, a date, or ISO text.  Without a zone it is a time in the zone in which the table writes
                 its times.
+            limit: Give at most so many rows, whichever are read first; None for all.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["scan"], options)
@@ -792,13 +794,14 @@ class Table:
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
-        return Scan(query, parsed.integer(THREADS))
+        return Scan(query, parsed.integer(THREADS), limit)
 
     def read_optimized(
         self,
         columns: Sequence[str] | None = None,
         filter: Filter | None = None,
         *,
+        limit: int | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The rows of base files alone; on a copy-on-write table the same as `scan`.
@@ -806,6 +809,7 @@ class Table:
         Args:
             columns: As of `scan`.
             filter: As of `scan`.
+            limit: As of `scan`.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["read_optimized"], options)
@@ -819,7 +823,7 @@ class Table:
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=settings,
         )
-        return Scan(query, parsed.integer(THREADS))
+        return Scan(query, parsed.integer(THREADS), limit)
 
     def lookup(self, keys: Any, columns: Sequence[str] | None = None, *, options: Mapping[str, object] | None = None) -> Scan:
         """The rows of some keys, in no order; keys that the table does not have give none.

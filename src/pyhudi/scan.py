@@ -12,24 +12,28 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.execute.read_slice import rows_without_columns
 from pyhudi.notebook import escaped, facts_as_html
 from pyhudi.operations.read.changes import ChangeQuery
-from pyhudi.operations.read.query import (
-    Query,
-)
+from pyhudi.operations.read.query import Query
+from pyhudi.optional import imported, imported_polars
 from pyhudi.plan.read import ReadPlan
+from pyhudi.splits import Split, batches_of, first_rows, splits_of
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
+    from pyhudi.dataset import HudiDataset
     from pyhudi.engines.spark.convert import DataFrame, SparkSession
 
 
 class Scan:
     """A read that is described and planned, and not yet carried out."""
 
-    def __init__(self, query: Query | ChangeQuery, threads: int = 0) -> None:
+    def __init__(self, query: Query | ChangeQuery, threads: int = 0, limit: int | None = None) -> None:
+        if limit is not None and limit < 0:
+            raise InvalidRequest(f"limit takes a number of rows of 0 or more, not {limit}")
         self._query = query
         self._threads = threads
+        self._limit = limit
 
     def __repr__(self) -> str:
         return f"Scan({self._query.snapshot.context.storage.uri!r}, {len(self._query.tasks)} file slices)"
@@ -44,6 +48,11 @@ class Scan:
         return self._query
 
     @property
+    def limit(self) -> int | None:
+        """How many rows it gives at most; None for all."""
+        return self._limit
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns that the scan gives."""
         return self._query.schema
@@ -54,10 +63,11 @@ class Scan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, batch by batch, in no promised order; one file slice after the other, so memory holds one row group."""
-        return _batches(self._query)
+        batches = batches_of(self._query.reader, self._query.tasks)
+        return batches if self._limit is None else first_rows(batches, self._limit)
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows as an Arrow stream."""
+        """The rows as an Arrow stream, read while it is consumed; memory as of `to_batches`."""
         return pa.RecordBatchReader.from_batches(self.schema, self.to_batches())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -65,6 +75,8 @@ class Scan:
 
     def to_arrow(self) -> pa.Table:
         """All rows as one table."""
+        if self._limit is not None:
+            return pa.Table.from_batches(self.to_batches(), self.schema)
         read: Callable[[Any], Iterator[pa.Table]] = self._query.reader
         engine = LocalEngine(self._threads)
         parts = engine.map(lambda task: list(read(task)), self._query.tasks)
@@ -81,14 +93,22 @@ class Scan:
         """
         if limit < 0:
             raise InvalidRequest(f"head takes a number of rows of 0 or more, not {limit}")
-        batches: list[pa.RecordBatch] = []
-        left = limit
-        for batch in self.to_batches() if limit else ():
-            batches.append(batch.slice(0, left))
-            left -= batch.num_rows
-            if left <= 0:
-                break
-        return pa.Table.from_batches(batches, self.schema)
+        return pa.Table.from_batches(first_rows(self.to_batches(), limit), self.schema)
+
+    def splits(self, size_bytes: int = 0) -> list[Split]:
+        """The scan in parts that can be pickled and read by other processes and machines; together they give its rows, each once.
+
+        Args:
+            size_bytes: Slices are put together while a split has no more bytes than that.  0 makes each slice a split.
+
+        Raises:
+            InvalidRequest: The scan has a limit, which no part knows how to keep.
+        """
+        if self._limit is not None:
+            raise InvalidRequest("a scan with a limit has no splits: make it without limit=, or take its head()")
+        if size_bytes < 0:
+            raise InvalidRequest(f"size_bytes is 0 or more, not {size_bytes}")
+        return splits_of(self._query, size_bytes)
 
     def to_pandas(
         self,
@@ -103,8 +123,9 @@ class Scan:
                 default whole numbers with missing values become floating point.
 
         Raises:
-            InvalidRequest: Both are given, or there is no such backend.
+            InvalidRequest: Both are given, there is no such backend, or pandas is not installed.
         """
+        imported("pandas", "a pandas frame")
         rows = self.to_arrow()
         if dtype_backend is None:
             return rows.to_pandas(types_mapper=types_mapper)
@@ -113,22 +134,36 @@ class Scan:
         return rows.to_pandas(types_mapper=_mapper_of(dtype_backend))
 
     def to_polars(self) -> polars.DataFrame:
-        """All rows as a Polars frame."""
-        import polars
-
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
+        """All rows as a Polars frame; `pyhudi.scan_polars` gives a lazy one."""
+        frame: polars.DataFrame = imported_polars().from_arrow(self.to_arrow())
         return frame
+
+    def to_dataset(self) -> HudiDataset:
+        """The rows as a dataset of pyarrow, which DuckDB, DataFusion, Polars and others take.
+
+        Nothing is read yet; the columns and filters that they hand down decide what is.
+
+        Raises:
+            InvalidRequest: The scan has a limit.
+        """
+        from pyhudi.dataset import HudiDataset
+
+        if self._limit is not None:
+            raise InvalidRequest("a dataset has no limit: make the scan without limit=, and take the dataset's head()")
+        return HudiDataset(self._query, self._threads)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame; base files without logs go through Spark's own Parquet scan."""
         from pyhudi.engines.spark.read import query_dataframe
 
-        return query_dataframe(spark, self._query)
+        frame = query_dataframe(spark, self._query)
+        return frame if self._limit is None else frame.limit(self._limit)
 
     def count(self) -> int:
         """How many rows the scan gives."""
-        return sum(batch.num_rows for batch in _batches(self._query.without_columns()))
+        without = self._query.without_columns()
+        batches = batches_of(without.reader, without.tasks)
+        return sum(batch.num_rows for batch in (batches if self._limit is None else first_rows(batches, self._limit)))
 
 
 def _mapper_of(backend: str) -> Callable[[pa.DataType], Any]:
@@ -148,13 +183,3 @@ def _mapper_of(backend: str) -> Callable[[pa.DataType], Any]:
         pa.float64(): pandas.Float64Dtype(),
         pa.string(): pandas.StringDtype(),
     }.get
-
-
-def _batches(query: Query | ChangeQuery) -> Iterator[pa.RecordBatch]:
-    read: Callable[[Any], Iterator[pa.Table]] = query.reader
-    for task in query.tasks:
-        for table in read(task):
-            if table.num_columns:
-                yield from table.to_batches()
-            elif table.num_rows:
-                yield pa.RecordBatch.from_arrays([pa.nulls(table.num_rows)], names=[""]).select([])

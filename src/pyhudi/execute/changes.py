@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
+from pyhudi.execute.gone import ranges_of
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import read_headers, scan_logs
 from pyhudi.execute.read_slice import ReadSpec, merge_columns, rows_without_columns, run_read, told_by_path, with_constants
@@ -252,7 +253,7 @@ def _log_rows(storage: Storage, source: ChangeSource, log: LogFile) -> Iterator[
         text = block.required(HeaderKey.SCHEMA)
         try:
             mode = cdc_mode(text)
-            content = block.read_content(lambda offset, size: storage.read_range(log.path, offset, size))
+            content = block.read_content(ranges_of(storage, log.path))
             for rows in decode_content(BlockType.CDC, text, content):
                 yield mode, _checked(rows)
         except CorruptData as error:

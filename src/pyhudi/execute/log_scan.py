@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
+from pyhudi.execute.gone import ranges_of
 from pyhudi.execute.layout import as_batch
 from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.hfile.reader import open_hfile_bytes
@@ -234,7 +234,7 @@ def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBloc
     """
     trusted = storage.uri.startswith(_WHOLE_OR_ABSENT)
     try:
-        return tuple(scan_blocks(partial(storage.read_range, log.path), log.size_bytes, trusted=trusted))
+        return tuple(scan_blocks(ranges_of(storage, log.path), log.size_bytes, trusted=trusted))
     except CorruptData as error:
         raise error.with_path(storage.absolute(log.path)) from error
     except Unsupported as error:
@@ -273,7 +273,7 @@ def _add_block(
 ) -> int | None:
     """How many records were handed over; None when they are not as many as positions, with which the scan has to start over."""
     block = found.block
-    content = block.read_content(lambda offset, size: storage.read_range(found.path, offset, size))
+    content = block.read_content(ranges_of(storage, found.path))
     count = 0
     if block.kind is BlockType.DELETE:
         for deletes in decode_deletes(content):

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, TableState
 from pyhudi.execute.coded import coded_columns
+from pyhudi.execute.gone import gone
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.names import check_is_parquet
 from pyhudi.format.parquet import open_parquet
@@ -32,15 +33,7 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
     Raises CorruptData that names the file when its bytes are not Parquet or not those that were written, now or while it is read;
     TableState when it is gone, Unsupported for a file of another format than Parquet.
     """
-    check_is_parquet(path)
-    try:
-        opened = storage.open_input(path)
-    except TableState as error:
-        raise TableState(
-            f"{storage.absolute(path)} is gone: where a clean removed it since this query began, run the query again; else "
-            "`Table.validate()` says what is missing, and a rollback or a restore goes back to files that are there"
-        ) from error
-    with opened as source:
+    with open_base_input(storage, path) as source:
         try:
             with open_parquet(source) as file:
                 coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)
@@ -52,6 +45,17 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
                 # The machine said no, not the Parquet reader.
                 raise
             raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
+
+
+def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
+    """The bytes of a base file; close it.  Raises TableState when it is gone, Unsupported for a file of another format than
+    Parquet.
+    """
+    check_is_parquet(path)
+    try:
+        return storage.open_input(path)
+    except TableState as error:
+        raise gone(storage, path) from error
 
 
 def footer_text(metadata: pq.FileMetaData, key: str) -> str | None:

@@ -306,7 +306,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
     if spec.condition is None:
         yield from _base_rows(storage, spec, slice_, needed)
         return
-    if _is_joined(slice_):
+    if is_joined(slice_):
         yield from map(row_filter(spec.condition, needed).keep, _joined_rows(storage, spec, slice_, needed))
         return
     partition, path = slice_.partition, _base_path(slice_)
@@ -335,7 +335,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
 
 def _base_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
     """The row groups of a slice's base file in the needed columns."""
-    if _is_joined(slice_):
+    if is_joined(slice_):
         yield from _joined_rows(storage, spec, slice_, needed)
         return
     path = _base_path(slice_)
@@ -350,7 +350,7 @@ def _base_path(slice_: FileSlice) -> str:
     return slice_.base.path
 
 
-def _is_joined(slice_: FileSlice) -> bool:
+def is_joined(slice_: FileSlice) -> bool:
     """Whether the slice's base file holds meta columns alone: it was looked up, or its instant says so."""
     return slice_.source is not None or (
         slice_.base is not None and slice_.base.name.instant_time == METADATA_BOOTSTRAP_INSTANT_TIME

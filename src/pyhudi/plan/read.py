@@ -65,7 +65,10 @@ def plan_slices(slices: Mapping[str, Iterable[FileSlice]], pruning: Pruning | No
     return ReadPlan(found, (pruning,) if pruning else ())
 
 
-def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, told: Collection[str]) -> bool:
+def values_of_path(path: str, keys: KeySpec, schema: pa.Schema, told: Collection[str]) -> dict[str, tuple[Value | None, ...]]:
+    """The values, in stored form, that rows of a partition may have in the columns of which its path tells the value; of no
+    column where the path does not fit the partition fields.  told: as of `prune_partitions`.
+    """
     try:
         texts = parse_partition_path(keys, path)
         usable = {*path_valued_columns(keys), *told}
@@ -75,9 +78,13 @@ def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, tol
             if name in usable and schema.get_field_index(name) >= 0
         }
     except (InvalidRequest, TableState, CorruptData):
-        return True
-    choices = product(*(_values_of(name, value, path, keys) for name, value in values.items()))
-    return any(prune_values(condition, dict(zip(values, choice, strict=True))) for choice in choices)
+        return {}
+    return {name: _values_of(name, value, path, keys) for name, value in values.items()}
+
+
+def _may_match(path: str, keys: KeySpec, schema: pa.Schema, condition: Expr, told: Collection[str]) -> bool:
+    values = values_of_path(path, keys, schema, told)
+    return any(prune_values(condition, dict(zip(values, choice, strict=True))) for choice in product(*values.values()))
 
 
 def _values_of(name: str, value: pa.Scalar, path: str, keys: KeySpec) -> tuple[Value | None, ...]:

@@ -23,6 +23,7 @@ from pyhudi.format.actions.archived import decode_completed
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Instant
 from pyhudi.operations.action.settings import DELETE_FIELD
+from pyhudi.operations.read.narrow import narrowed
 from pyhudi.operations.read.query import archived_instants, check_one_set_of_columns, in_columns_of, read_spec
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.plan.changes import ChangePlan, ChangeSource, changed_partitions, changes_records, plan_changes
@@ -30,6 +31,7 @@ from pyhudi.plan.incremental import CompletionRange, RequestRange, select_instan
 from pyhudi.plan.read import Pruning
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.parse import Filter, parse_filter
+from pyhudi.records.filters.tree import Expr
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import build_file_groups
 from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
@@ -63,6 +65,10 @@ class ChangeQuery:
     def without_columns(self) -> ChangeQuery:
         """The same rows without any column, to be counted."""
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
+
+    def narrowed(self, columns: Sequence[str] | None, condition: Expr | None) -> ChangeQuery:
+        """Some of the columns and rows that this query gives.  columns: None for all.  condition: on them, bound to them."""
+        return replace(self, spec=narrowed(self.spec, columns, condition))
 
 
 @planned_anew

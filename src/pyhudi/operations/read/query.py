@@ -12,12 +12,13 @@ Source: docs/formats/reading.md, "Time travel" and "Incremental queries".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsupported
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.archived import COMMIT_LIKE
@@ -26,6 +27,7 @@ from pyhudi.format.instants import Action, Instant, State, format_instant_time, 
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
+from pyhudi.operations.read.narrow import narrowed
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
 from pyhudi.operations.services.cleans import load_last_clean
 from pyhudi.plan.cleaning import LastClean
@@ -35,7 +37,7 @@ from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
 from pyhudi.records.columns import field_at
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.parse import Filter, parse_filter
-from pyhudi.records.filters.tree import And, In
+from pyhudi.records.filters.tree import And, Expr, In
 from pyhudi.records.merge import PickByCommitTime
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
@@ -123,13 +125,15 @@ _LONGEST_WRITE_MS = 7 * 24 * 3600 * 1000
 class Query:
     """The slices of `plan`, with the columns and the condition of `spec`, from the table's state in `snapshot`.
 
-    is_latest: the rows are those of the latest state, all that it holds.
+    is_latest: the rows are those of the latest state, all that it holds.  found_by: how its slices were found, None where
+    instants told them.
     """
 
     snapshot: Snapshot
     spec: ReadSpec
     plan: ReadPlan
     is_latest: bool = False
+    found_by: Search | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -149,6 +153,40 @@ class Query:
     def without_columns(self) -> Query:
         """The same rows without any column, to be counted."""
         return replace(self, spec=replace(self.spec, output=pa.schema([])))
+
+    def narrowed(self, columns: Sequence[str] | None, condition: Expr | None) -> Query:
+        """Some of the columns and rows that this query gives, of the same state of the table.
+
+        columns: None for all.  condition: on columns that this query gives, bound to them; slices that it excludes are left out.
+        """
+        found = replace(self, spec=narrowed(self.spec, columns, condition), is_latest=False)
+        return found if condition is None else replace(found, plan=found._without_excluded())
+
+    def _without_excluded(self) -> ReadPlan:
+        """The plan without the slices that the condition excludes.  What was cleaned meanwhile is not found out here."""
+        slices, spec = self.plan.slices, self.spec
+        if self.found_by is not None:
+            with suppress(SnapshotOutdated):
+                again = self.found_by.plan(self.snapshot, spec)
+                kept = {(slice_.partition, slice_.file_id) for slice_ in again.slices}
+                return ReadPlan(tuple(s for s in slices if (s.partition, s.file_id) in kept), again.prunings)
+        told = {slice_.partition for slice_ in slices}
+        partitions, pruning = prune_partitions(told, spec.keys, spec.table_schema, spec.condition, spec.path_columns)
+        steps = (*self.plan.prunings, *((pruning,) if pruning else ()))
+        return ReadPlan(tuple(s for s in slices if s.partition in partitions), steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How the slices of a state are found that a condition does not exclude."""
+
+    settings: ReadSettings
+    as_of: str | None = None
+    base_files_only: bool = False
+
+    def plan(self, snapshot: Snapshot, spec: ReadSpec) -> ReadPlan:
+        """The slices that may hold rows of the condition of `spec`."""
+        return plan_filtered_read(snapshot, spec, self.settings, as_of=self.as_of, base_files_only=self.base_files_only)
 
 
 @planned_anew
@@ -177,8 +215,9 @@ def plan_snapshot_query(
     if context.config.bootstrap_base_path is not None:
         # Statistics know nothing of rows that lie outside of the table.
         settings = replace(settings, skip_data=False)
-    plan = _with_sources(context, plan_filtered_read(snapshot, spec, settings, as_of=as_of, base_files_only=base_files_only))
-    return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only)
+    search = Search(settings, as_of, base_files_only)
+    plan = _with_sources(context, search.plan(snapshot, spec))
+    return Query(snapshot, spec, plan, is_latest=as_of is None and not base_files_only, found_by=search)
 
 
 def incremental_range(options: Options, version: TableVersion, start: str, end: str | None) -> CompletionRange | RequestRange:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +28,21 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.filters.conditions import comparison, escaped_pattern, membership, operand_of
 from pyhudi.records.filters.functions import CASTS, call_of, cast_to
-from pyhudi.records.filters.tree import And, Call, Column, Compare, Constant, Expr, IsNull, Like, Literal, Not, Operand, Or
+from pyhudi.records.filters.tree import (
+    And,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Expr,
+    IsNull,
+    Like,
+    Literal,
+    Not,
+    Operand,
+    Or,
+    Unread,
+)
 
 _COMPARISONS = {"equal": "=", "not_equal": "<>", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">="}
 _MATCH, _SKIP, _EMIT_NULL, _INCONCLUSIVE = range(4)
@@ -47,6 +62,38 @@ def read_expression(expression: pc.Expression) -> Expr:
     except (Unsupported, InvalidRequest) as error:
         raise type(error)(f"the filter {_shown(expression)}: {error}") from error
     return as_filter(found)
+
+
+def read_what_is_known(expression: pc.Expression) -> Expr:
+    """The tree of an expression that an engine hands down, with `Unread` in the place of what filters do not have."""
+    try:
+        parts: Any = expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return Unread()
+    serialised = parts[1][0]
+    literals = pa.ipc.open_file(serialised).read_all()
+    found = _tree(_pairs(pa.ipc.read_message(serialised[8:]).metadata), literals, lenient=True)
+    read: Expr = _attempted(lambda: as_filter(found))
+    return read
+
+
+def columns_read(expression: pc.Expression) -> frozenset[str] | None:
+    """The top-level columns that an expression names; None where it does not tell."""
+    try:
+        parts: Any = expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return None
+    found: set[str] = set()
+    pairs = _pairs(pa.ipc.read_message(parts[1][0][8:]).metadata)
+    for key, value in pairs:
+        if key == "nested_field_ref":
+            names = [next(pairs)[1] for _ in range(int(value))]
+            found.add(names[0])
+        elif key == "field_ref":
+            found.add(value)
+        elif key not in ("call", "end", "options", "literal"):
+            return None
+    return frozenset(found)
 
 
 def as_filter(node: Any) -> Expr:
@@ -92,8 +139,24 @@ class _Call:
     option_types: dict[str, pa.DataType] = field(default_factory=dict)
 
 
-def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table) -> Any:
-    """The tree, a column, or a literal.  It takes no more stack for a chain of many parts."""
+def _attempted(read: Callable[[], Any]) -> Any:
+    """What is read, or that it could not be."""
+    try:
+        return read()
+    except (Unsupported, InvalidRequest):
+        return Unread()
+
+
+def _strictly(read: Callable[[], Any]) -> Any:
+    return read()
+
+
+def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table, *, lenient: bool = False) -> Any:
+    """The tree, a column, or a literal.  It takes no more stack for a chain of many parts.
+
+    lenient: what cannot be read is `Unread`, instead of an error.
+    """
+    attempt = _attempted if lenient else _strictly
     root = _Call("")
     calls = [root]
     for key, value in pairs:
@@ -101,13 +164,18 @@ def _tree(pairs: Iterator[tuple[str, str]], literals: pa.Table) -> Any:
             calls.append(_Call(value))
         elif key == "end":
             done = calls.pop()
-            calls[-1].arguments.append(_applied(done))
+            calls[-1].arguments.append(attempt(partial(_applied, done)))
         elif key == "options":
-            options = literals.column(int(value))[0]
-            calls[-1].options = value_of(options)
-            calls[-1].option_types = {part.name: part.type for part in options.type}
+            stored = literals.column(int(value))[0]
+            options = attempt(partial(value_of, stored))
+            if isinstance(options, Unread):
+                # Without its options no call is what its name says.
+                calls[-1].function = key
+                continue
+            calls[-1].options = options
+            calls[-1].option_types = {part.name: part.type for part in stored.type}
         elif key == "literal":
-            calls[-1].arguments.append(value_of(literals.column(int(value))[0]))
+            calls[-1].arguments.append(attempt(partial(value_of, literals.column(int(value))[0])))
         elif key == "nested_field_ref":
             calls[-1].arguments.append(Column(".".join(next(pairs)[1] for _ in range(int(value)))))
         elif key == "field_ref":
@@ -178,6 +246,14 @@ def _isin(call: _Call) -> Expr:
     return Not(IsNull(name)) & test
 
 
+def _if_else(call: _Call) -> Expr:
+    """`if_else(is_valid(a), condition, null)`, as DuckDB tests whether a value is one of several."""
+    test, chosen, other = call.arguments
+    if not isinstance(test, (IsNull, Not)) or not isinstance(test if isinstance(test, IsNull) else test.part, IsNull):
+        raise Unsupported("if_else of anything but whether a column is null is not supported")
+    return (test & as_filter(chosen)) | (Not(test) & as_filter(other))
+
+
 def _is_null(call: _Call) -> Expr:
     if call.options.get("nan_is_null"):
         raise Unsupported("is_null(nan_is_null=True) is not supported")
@@ -227,6 +303,7 @@ _FUNCTIONS: dict[str, Callable[[_Call], Any]] = {
     "or_kleene": lambda call: _joined(Or, call),
     "invert": lambda call: Not(as_filter(call.arguments[0])),
     "is_in": _isin,
+    "if_else": _if_else,
     "is_null": _is_null,
     "is_valid": lambda call: Not(IsNull(only_operand(call.arguments[0], "is_valid"))),
     "starts_with": _like,

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.conditions import comparison, escaped_pattern, membership
+from pyhudi.records.filters.conditions import comparison, escaped_pattern, joined, membership
 from pyhudi.records.filters.from_arrow import as_filter, only_operand, value_of
 from pyhudi.records.filters.functions import call_of, cast_to
-from pyhudi.records.filters.tree import Column, Expr, IsNull, Like, Not
+from pyhudi.records.filters.tree import And, Column, Expr, IsNull, Like, Not
 
 _DEPTH_LIMIT = 100
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -68,6 +69,23 @@ def read_expression(expression: Any) -> Expr:
         text = " ".join(str(expression).split())
         shown = text if len(text) <= 200 else text[:200] + "..."
         raise type(error)(f"the filter {shown}: {error}") from error
+
+
+def read_what_is_known(expression: Any) -> Expr:
+    """The conditions of an expression that all have to hold, without those that filters do not have."""
+    import polars
+
+    known: list[Expr] = []
+    todo = [expression]
+    while todo:
+        part = todo.pop()
+        inputs = part.meta.pop()
+        if len(inputs) == 2 and any(part.meta.eq(left & right) for left, right in (inputs, inputs[::-1])):
+            todo.extend(inputs)
+            continue
+        with suppress(Unsupported, InvalidRequest, polars.exceptions.PolarsError):
+            known.append(read_expression(part))
+    return joined(And, known)
 
 
 def _node(expression: Any, depth: int) -> Any:

@@ -152,6 +152,11 @@ class Not(Expr):
     part: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Unread(Expr):
+    """What an engine tests and filters do not have: it may be true of any row.  Only `pushdown` meets it."""
+
+
 def _parts(expr: Expr, kind: type[And] | type[Or]) -> tuple[Expr, ...]:
     """What a filter of that kind joins; another one alone.  A chain of `&` or `|` is one node, however long it is."""
     return expr.parts if isinstance(expr, kind) else (expr,)

@@ -1,0 +1,51 @@
+"""Files of a table as Arrow's own readers open them: a file system of pyarrow that reads, and does nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pyarrow as pa
+from pyarrow import fs
+
+from pyhudi.errors import Unsupported
+
+
+def readable_files(name: str, open_file: Callable[[str], pa.NativeFile]) -> Any:
+    """A `pyarrow.fs.FileSystem` whose files are opened by a function.
+
+    name: tells it from others; two of one name are taken for the same.  open_file: of any path; it may be called by several
+    threads at once, and its errors reach whoever reads.
+    """
+    return fs.PyFileSystem(_Reading(name, open_file))
+
+
+class _Reading(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow.fs is without types
+    def __init__(self, name: str, open_file: Callable[[str], pa.NativeFile]) -> None:
+        self._name = name
+        self._open = open_file
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reading) and other._name == self._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+    def get_type_name(self) -> str:
+        return "pyhudi"
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        return self._open(path)
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        return self._open(path)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise Unsupported(f"{self._name}: files of a table are only read here")
+
+    get_file_info = get_file_info_selector = _refuse
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
+    move = copy_file = open_output_stream = open_append_stream = _refuse
