@@ -29,6 +29,7 @@ MODULES = (
     "pyhudi.inspect",
     "pyhudi.plot",
     "pyhudi.spark",
+    "pyhudi.statements",
     "pyhudi.stream",
     "pyhudi.doctor",
     "pyhudi.procedures",

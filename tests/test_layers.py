@@ -37,6 +37,7 @@ LAYERS = {
     "pyhudi.procedures": 8,
     "pyhudi.cli": 8,
     "pyhudi.report": 8,
+    "pyhudi.statements": 8,
     "pyspark_pyhudi": 9,
 }
 # Single modules straight under the package (api.py, spark.py, inspect.py, ...) and the package itself are the user's face.
@@ -75,6 +76,8 @@ CONFINED = (
     ("obstore", ("pyhudi.storage",), "storage is the only door to the outside"),
     ("pyarrow.fs", ("pyhudi.storage",), "storage is the only door to the outside"),
     ("fsspec", ("pyhudi.storage",), "storage is the only door to the outside"),
+    ("sqlglot", ("pyhudi.statements",), "one package knows SQL"),
+    ("duckdb", ("pyhudi.statements",), "DuckDB is the engine of SQL alone"),
 )
 
 

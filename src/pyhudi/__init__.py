@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     from pyhudi.operations.action.observe import OperationEvent, add_listener
     from pyhudi.operations.action.results import WriteResult
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
+    from pyhudi.statements import Catalog, register, sql
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Catalog",
     "CommitUnknown",
     "CorruptData",
     "EngineFailed",
@@ -66,9 +68,11 @@ __all__ = [
     "WriteResult",
     "add_listener",
     "record_by_record",
+    "register",
     "register_merger",
     "scan_polars",
     "set_reporter",
+    "sql",
 ]
 
 _HOMES = {
@@ -77,6 +81,7 @@ _HOMES = {
     "scan_polars": "pyhudi.lazy_frame",
     "set_reporter": "pyhudi.execute.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.action.observe"),
+    **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.statements"),
     **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger"), "pyhudi.records.mergers"),
 }
 """Where the names are that do not stand in `pyhudi.errors`."""

@@ -8,6 +8,7 @@
     hs.merge(spark, path, df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
     hs.write_stream(stream, path, {...}, checkpoint=...)  # stream.writeStream.format("hudi")
     hs.call(spark, "show_commits", path=path, limit=10)   # CALL show_commits(table => 't', limit => 10)
+    hs.sql(spark, "INSERT INTO hudi.`/data/t` SELECT ...")  # spark.sql of a session that has Hudi's jar
     hs.enable(spark, alias="hudi")                        # spark.read.format("hudi") reads through PyHudi
 
 Works on classic sessions and on Spark Connect.  Workers need PyHudi installed beside PySpark.
@@ -25,7 +26,7 @@ from pyhudi.engines.spark.change import SparkDelete, run_spark_delete
 from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.read import plan_query, query_dataframe
-from pyhudi.engines.spark.source import register
+from pyhudi.engines.spark.source import register as register_source
 from pyhudi.errors import HudiError, InvalidRequest, TableExists
 from pyhudi.merge import Merge, update_on_spark
 from pyhudi.opened import OpenTable
@@ -44,10 +45,25 @@ from pyhudi.operations.write.settings import (
 )
 from pyhudi.options import Options, parse_options
 from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.statements import spark_names
+from pyhudi.statements.reading import read_statement
 from pyhudi.stream import StreamSink, start
 from pyhudi.verbs import VERBS, check_standing, spark_write_verb
 
-__all__ = ["Merge", "StreamSink", "call", "delete", "enable", "merge", "read", "update", "write", "write_stream"]
+__all__ = [
+    "Merge",
+    "StreamSink",
+    "call",
+    "delete",
+    "enable",
+    "merge",
+    "read",
+    "register",
+    "sql",
+    "update",
+    "write",
+    "write_stream",
+]
 
 _MODES = {
     "append": "append",
@@ -328,6 +344,54 @@ def call(
     return spark.createDataFrame(rows)
 
 
+def sql(
+    spark: SparkSession,
+    statement: str,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> DataFrame:
+    """Carry a SQL statement out on tables of Hudi's.
+
+    Spark computes queries, conditions and values itself; no jar is needed (`pip install "pyhudi[sql]"`).  What stands for a
+    table: a path (hudi.`/data/trips`), a name given to `register` or to CREATE TABLE, or one of the session's catalog whose place
+    holds a table of Hudi's.  Any other name is Spark's own, such as a view.
+
+    Args:
+        spark: The session.
+        statement: One statement: SELECT, CREATE TABLE, INSERT, UPDATE, DELETE, MERGE INTO, ALTER TABLE, CALL and others.
+        storage_options: Credentials for PyHudi's own access.
+        options: `hoodie.*` options of writes.
+
+    Returns:
+        The rows of a query, or of what is shown; of a write one row that says what it changed; else a frame without columns.
+
+    Raises:
+        InvalidRequest: The statement is not well formed (with its line, its column, and what was expected), or does not fit its
+            tables.
+        Unsupported: The statement is not carried out.
+        TableExists: CREATE TABLE of one that is there.
+    """
+    parsed = read_statement(statement, embedded=False)
+    from pyhudi.statements.on_spark import Session, SparkVerbs, run
+
+    verbs = SparkVerbs(write=write, update=update, delete=delete, merge=merge, call=call)
+    return run(Session(spark, verbs, storage_options, options), parsed)
+
+
+def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
+    """Let a name stand for the table at a path, in `sql` on this session.
+
+    It is kept in the session's configuration, as `pyhudi.table.<name>`.
+
+    Args:
+        spark: The session.
+        name: The name; several parts may have dots between them.
+        path: Where the table lies.
+    """
+    spark_names.remember(spark, name, os.fspath(path))
+
+
 def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
     """Register `format("pyhudi")` in a session, and let its filters reach the reader.
 
@@ -339,7 +403,7 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
         spark: The session.
         alias: Another name to register it under.
     """
-    register(spark, alias)
+    register_source(spark, alias)
 
 
 def _check_same_table(options: Options, table: Table) -> None:

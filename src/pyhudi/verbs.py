@@ -230,6 +230,7 @@ VERBS: Mapping[str, Verb] = {
         _change("pyhudi.spark.update"),
         replace(_write("delete", WriteOperation.DELETE), name="pyhudi.spark.delete"),
         _change("pyhudi.spark.merge"),
+        Verb("pyhudi.spark.sql", Family.WRITE, _ANY_WRITE),
         Verb("pyhudi.spark.write_stream", Family.WRITE, _ANY_WRITE | {OPERATION} | options_of(SinkSettings)),
     )
 }

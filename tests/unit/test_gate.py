@@ -225,6 +225,7 @@ COMMAND_CHANGES: dict[str, tuple[str, ...]] = {
     "index create": ("TABLE", "bloom_filters"),
     "index drop": ("TABLE", "record_index", "--no-dry-run"),
     "index rebuild": ("TABLE",),
+    "sql": ("TRUNCATE TABLE t", "--table", "NAMED"),
 }
 COMMAND_LOOKS: dict[str, tuple[str, ...]] = {
     "show": ("TABLE",),
@@ -288,7 +289,7 @@ def _run_command(name: str, arguments: tuple[str, ...], path: Path, instant: str
     rows = tmp_path / "rows.parquet"
     pq.write_table(ROWS, rows)
     words = {"TABLE": str(path), "LAST": instant, "REPORT": str(tmp_path / "report.html")}
-    words |= {"ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
+    words |= {"NAMED": f"t={path}", "ROWS": str(rows), "EXPORT": str(tmp_path / "export.parquet")}
     result = CliRunner().invoke(app, [*name.split(), *(words.get(word, word) for word in arguments)])
     return result.exception if isinstance(result.exception, HudiError) else None
 

@@ -26,6 +26,8 @@ from pyhudi.cli.look import AsOfOption, ColumnsOption, FilterOption
 from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.errors import InvalidRequest
 from pyhudi.records.schema_evolution import SchemaMode
+from pyhudi.statements import Catalog
+from pyhudi.statements import sql as run_sql
 
 _READ = {
     ".parquet": "parquet",
@@ -42,7 +44,7 @@ _LOADS = ("upsert", "insert", "bulk_insert", "insert_overwrite", "insert_overwri
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (create, load, delete, count, changes, export):
+    for command in (create, load, delete, count, changes, export, sql):
         app.command()(command)
 
 
@@ -119,6 +121,24 @@ def count(
     """How many rows there are."""
     opened, given = open_for_call(table, storage, options)
     say(opened.scan(filter=filter, as_of=as_of, options=given).count())
+
+
+def sql(
+    statement: Annotated[str, typer.Argument(metavar="STATEMENT", help="One statement, over hudi.`/path` or names.")],
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", "-t", metavar="NAME=PATH", help="What a name stands for; may be repeated.")
+    ] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Carry a SQL statement out."""
+    catalog = Catalog()
+    for name, path in parse_pairs(tables).items():
+        catalog.register(name, path)
+    found = run_sql(statement, catalog=catalog, storage_options=parse_pairs(storage), options=parse_pairs(options))
+    if found.num_columns:
+        print_rows(found, output)
 
 
 def changes(

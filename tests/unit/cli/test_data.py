@@ -92,3 +92,11 @@ def test_advice_is_in_the_spelling_of_commands(capsys: pytest.CaptureFixture[str
     assert "dry_run=False" in str(planned)
     print_value(planned, Format.TABLE)
     assert "run it with   --no-dry-run" in capsys.readouterr().out
+
+
+def test_sql(uri: str) -> None:
+    found = call("sql", "SELECT count(*) AS n FROM t WHERE n > 1", "--table", f"t={uri}", "-o", "json")
+    assert json.loads(found) == [{"n": 2}]
+    assert call("sql", "DROP TABLE t", "-t", f"t={uri}") == ""
+    with pytest.raises(InvalidRequest, match="line 1, column 1: expected a statement"):
+        call("sql", "SELEC 1")

@@ -13,7 +13,11 @@ Other Spark types (intervals, variant, user-defined types) have no place in a Hu
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -29,10 +33,15 @@ __all__ = [
     "StreamingQuery",
     "column",
     "ddl",
+    "located",
     "quoted",
+    "quoted_name",
     "small_frame",
+    "sql_refused",
+    "stored_frame",
     "to_arrow_schema",
     "to_spark_schema",
+    "without_rows",
 ]
 
 PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
@@ -99,6 +108,46 @@ def table_location(session: SparkSession, name: str) -> str:
         if row["col_name"] == "Location":
             return str(row["data_type"])
     raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")
+
+
+def located(session: SparkSession, name: str) -> str | None:
+    """Where the table of the session's catalog lies; None where it has no such table, or that one no place, such as a view."""
+    try:
+        return table_location(session, quoted(name))
+    except InvalidRequest:
+        return None
+
+
+def stored_frame(frame: DataFrame, names: Sequence[str], columns: pa.Schema, fixed: Mapping[str, pa.Scalar]) -> DataFrame:
+    """Rows as a table stores them: the columns of a frame, by position, are those of `names`, cast as Spark's INSERT casts.
+
+    columns: those of the table; fixed: the values of some; those that nothing gives are null.  Raises Spark's AnalysisException
+    where a type cannot become another one.
+    """
+    wanted = to_spark_schema(columns)
+    nullable = T.StructType([T.StructField(f.name, f.dataType, True) for f in wanted.fields if f.name not in fixed])
+    rows = frame.toDF(*names).to(nullable)
+    values = {f.name: F.lit(fixed[f.name].as_py()).cast(f.dataType) for f in wanted.fields if f.name in fixed}
+    return rows.withColumns(values).select(*map(quoted_name, columns.names)) if values else rows
+
+
+@contextmanager
+def sql_refused() -> Iterator[None]:
+    """What Spark finds wrong in SQL, or in a type, before it runs anything is an InvalidRequest with Spark's words."""
+    try:
+        yield
+    except AnalysisException as error:
+        raise InvalidRequest(f"Spark refuses the statement: {str(error).partition(';')[0].strip()}") from error
+
+
+def quoted_name(name: str) -> str:
+    """A name with all of its dots, as SQL and `select` take it."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def without_rows(session: SparkSession) -> DataFrame:
+    """A frame of no columns and no rows."""
+    return session.createDataFrame([], T.StructType([]))
 
 
 def _arrow_field(field: T.StructField, path: str) -> pa.Field:

@@ -1,0 +1,343 @@
+"""The statements as values: what was asked for, with the places where it stands in the text.
+
+Conditions, assigned values and queries stay the text that was written (`Fragment`): each engine reads expressions itself.  Names
+of columns are as they were written, without their quotes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+__all__ = [
+    "AddColumns",
+    "AlterColumn",
+    "Assignment",
+    "Call",
+    "Column",
+    "CreateTable",
+    "Delete",
+    "Describe",
+    "DropColumns",
+    "DropPartition",
+    "DropTable",
+    "Fragment",
+    "Insert",
+    "Merge",
+    "MergeAction",
+    "MergeClause",
+    "MergeRows",
+    "PartitionValue",
+    "Query",
+    "Reference",
+    "RenameColumn",
+    "Select",
+    "ShowPartitions",
+    "ShowProperties",
+    "ShowTables",
+    "Statement",
+    "TableName",
+    "Truncate",
+    "Update",
+    "Value",
+]
+
+Value = str | int | float | bool | None
+"""A literal where a statement takes no expression: arguments of CALL, values of partitions and of properties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A stretch of a statement, as it was written.  offset: of its first character in the statement."""
+
+    text: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """The name of a table: its parts without quotes.  A path stands alone, or behind the name of a format."""
+
+    parts: tuple[str, ...]
+
+    @property
+    def path(self) -> str | None:
+        """Where the table lies, if the name says so: hudi.`/data/trips`, `s3://bucket/trips`."""
+        last = self.parts[-1]
+        if len(self.parts) == 2 and self.parts[0].lower() in FORMATS:
+            return last
+        return last if len(self.parts) == 1 and "/" in last else None
+
+    def __str__(self) -> str:
+        return ".".join(self.parts)
+
+
+FORMATS = ("hudi", "pyhudi")
+"""What a table of ours is created USING, and what stands before a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A table that a query reads, with the place where the query names it.
+
+    name: of a table; function: of a table-valued function, with its arguments, in its place.  as_of: the time that the query
+    asks for.  start, end: the characters of the query that name it.  alias: what columns are qualified with where the query
+    gives it no alias, None where it does, or where there is nothing.
+    """
+
+    name: TableName | None
+    start: int
+    end: int
+    function: str | None = None
+    arguments: tuple[Value, ...] = ()
+    as_of: str | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query, or an expression with queries in it, and the tables that it reads, in their order in the text."""
+
+    body: Fragment
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a new table or a new column of one.  place: FIRST is (None,), AFTER x is (x,), nothing said is ()."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool = True
+    comment: str | None = None
+    place: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionValue:
+    """One part of PARTITION (...).  given: whether it has a value; one without is a column of the query."""
+
+    column: str
+    value: Value = None
+    given: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """SELECT, VALUES, WITH ... SELECT."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE, and CREATE TABLE ... AS where there is a query."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+    partitioned_by: tuple[str, ...]
+    properties: tuple[tuple[str, str], ...]
+    location: str | None
+    comment: str | None
+    if_not_exists: bool
+    query: Query | None
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT INTO, INSERT OVERWRITE.  columns: those that the query gives, in order; None for all of them."""
+
+    table: TableName
+    query: Query
+    columns: tuple[str, ...] | None = None
+    partition: tuple[PartitionValue, ...] = ()
+    overwrite: bool = False
+    by_name: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """DELETE FROM.  where: None for every row."""
+
+    table: TableName
+    alias: str | None
+    where: Query | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """column = value.  value: None is DEFAULT."""
+
+    column: str
+    value: Query | None
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE.  where: None for every row."""
+
+    table: TableName
+    alias: str | None
+    assignments: tuple[Assignment, ...]
+    where: Query | None
+
+
+class MergeRows(StrEnum):
+    """Of which rows a clause of a merge speaks."""
+
+    MATCHED = "matched"
+    OF_SOURCE = "not matched"
+    OF_TARGET = "not matched by source"
+
+
+class MergeAction(StrEnum):
+    """What a clause of a merge does."""
+
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeClause:
+    """A clause of a merge.  assignments: None stands for `*`, all columns of the source."""
+
+    rows: MergeRows
+    action: MergeAction
+    where: Query | None = None
+    assignments: tuple[Assignment, ...] | None = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """MERGE INTO.  source: what stands behind USING, as a query."""
+
+    table: TableName
+    alias: str | None
+    source: Query
+    source_alias: str | None
+    on: Query
+    clauses: tuple[MergeClause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """ALTER TABLE ... ADD COLUMNS."""
+
+    table: TableName
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumns:
+    """ALTER TABLE ... DROP COLUMNS."""
+
+    table: TableName
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """ALTER TABLE ... RENAME COLUMN.  to: the last part of the new name."""
+
+    table: TableName
+    column: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumn:
+    """ALTER TABLE ... ALTER COLUMN: one of another type, comment and place (as of `Column`)."""
+
+    table: TableName
+    column: str
+    type: pa.DataType | None = None
+    comment: str | None = None
+    place: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartition:
+    """ALTER TABLE ... DROP PARTITION."""
+
+    table: TableName
+    partition: tuple[PartitionValue, ...]
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """TRUNCATE TABLE.  partition: () for the whole table."""
+
+    table: TableName
+    partition: tuple[PartitionValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """DROP TABLE."""
+
+    table: TableName
+    if_exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """CALL procedure(...).  positional: arguments without names, in order."""
+
+    procedure: str
+    arguments: tuple[tuple[str, Value], ...]
+    positional: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShowPartitions:
+    """SHOW PARTITIONS."""
+
+    table: TableName
+    partition: tuple[PartitionValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShowTables:
+    """SHOW TABLES."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProperties:
+    """SHOW TBLPROPERTIES.  key: None for all of them."""
+
+    table: TableName
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """DESCRIBE TABLE."""
+
+    table: TableName
+    extended: bool
+
+
+Statement = (
+    Select
+    | CreateTable
+    | Insert
+    | Delete
+    | Update
+    | Merge
+    | AddColumns
+    | DropColumns
+    | RenameColumn
+    | AlterColumn
+    | DropPartition
+    | Truncate
+    | DropTable
+    | Call
+    | ShowPartitions
+    | ShowTables
+    | ShowProperties
+    | Describe
+)

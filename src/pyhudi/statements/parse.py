@@ -1,0 +1,609 @@
+"""A statement as a value: `parse`.
+
+The grammar is Spark's, with Hudi's statements.  It is read by hand, word by word: sqlglot takes no statement apart that it does
+not know (CALL, SHOW), forgets where an expression stood, and writes it anew in words of its own, while Spark is to get a
+condition as it was written.  Queries and expressions within are read by sqlglot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.statements.cursor import Cursor, place
+from pyhudi.statements.forms import (
+    FORMATS,
+    AddColumns,
+    AlterColumn,
+    Assignment,
+    Call,
+    Column,
+    CreateTable,
+    Delete,
+    Describe,
+    DropColumns,
+    DropPartition,
+    DropTable,
+    Fragment,
+    Insert,
+    Merge,
+    MergeAction,
+    MergeClause,
+    MergeRows,
+    PartitionValue,
+    Query,
+    RenameColumn,
+    Select,
+    ShowPartitions,
+    ShowProperties,
+    ShowTables,
+    Statement,
+    TableName,
+    Truncate,
+    Update,
+    Value,
+)
+from pyhudi.statements.references import as_of, expression_of, query_of
+from pyhudi.statements.types import data_type
+
+__all__ = ["parse"]
+
+
+def parse(statement: str) -> Statement:
+    """Read one statement.
+
+    Raises InvalidRequest for what is none, with its line, its column and what was expected; Unsupported for one that is legal and
+    not carried out, with its name.
+    """
+    cursor = Cursor(statement)
+    word = cursor.word
+    if word is None:
+        raise InvalidRequest("there is no SQL statement in an empty text")
+    if word.keyword == "(" or cursor.sees("WITH"):
+        return _with_or_query(cursor)
+    read = _STATEMENTS.get(word.keyword)
+    if read is not None:
+        return read(cursor)
+    if word.keyword in _NOT_CARRIED_OUT:
+        raise Unsupported(f"the statement {word.keyword}")
+    cursor.fail(f"a statement ({', '.join(_STATEMENTS)})")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Queries, and rows to be written
+
+
+def _select(cursor: Cursor) -> Statement:
+    return Select(_query(cursor))
+
+
+def _query(cursor: Cursor) -> Query:
+    return query_of(cursor.statement, cursor.rest("a query"))
+
+
+def _with_or_query(cursor: Cursor) -> Statement:
+    """WITH ... SELECT; Spark's WITH ... INSERT has the common table expressions in front, and they belong to the query."""
+    if not cursor.sees("WITH"):
+        return Select(_query(cursor))
+    mark = cursor.mark()
+    head = cursor.until(
+        lambda here: here.sees("SELECT") or here.sees("INSERT") or here.sees("MERGE") or here.sees("FROM"), "WITH"
+    )
+    if cursor.sees("INSERT") or cursor.sees("MERGE"):
+        raise Unsupported(
+            f"{place(cursor.statement, head.offset)}: WITH in front of INSERT or MERGE; put it in front of the query"
+        )
+    cursor.back_to(mark)
+    return Select(_query(cursor))
+
+
+def _insert(cursor: Cursor) -> Statement:
+    cursor.expect("INSERT")
+    overwrite = cursor.takes("OVERWRITE")
+    if not overwrite:
+        cursor.expect("INTO")
+    if cursor.sees("DIRECTORY") or cursor.sees("LOCAL"):
+        raise Unsupported("the statement INSERT OVERWRITE DIRECTORY")
+    cursor.takes("TABLE")
+    table = cursor.table()
+    if cursor.sees("REPLACE"):
+        raise Unsupported("the statement INSERT INTO ... REPLACE WHERE")
+    partition = _partition(cursor, needs_values=False) if cursor.sees("PARTITION") else ()
+    if cursor.sees("IF", "NOT", "EXISTS"):
+        raise Unsupported("INSERT OVERWRITE ... PARTITION ... IF NOT EXISTS")
+    by_name = cursor.takes("BY", "NAME")
+    columns = None
+    if not by_name and cursor.sees("("):
+        mark = cursor.mark()
+        cursor.expect("(")
+        is_query = (
+            cursor.sees("SELECT") or cursor.sees("WITH") or cursor.sees("VALUES") or cursor.sees("FROM") or cursor.sees("(")
+        )
+        cursor.back_to(mark)
+        columns = None if is_query else cursor.names("the name of a column")
+    if cursor.sees("TABLE"):
+        raise Unsupported("INSERT ... TABLE name; write SELECT * FROM name")
+    return Insert(table, _query(cursor), columns, partition, overwrite, by_name)
+
+
+def _delete(cursor: Cursor) -> Statement:
+    cursor.expect("DELETE")
+    cursor.expect("FROM")
+    table = cursor.table()
+    alias = _alias(cursor, "WHERE")
+    where = _where(cursor)
+    cursor.end()
+    return Delete(table, alias, where)
+
+
+def _update(cursor: Cursor) -> Statement:
+    cursor.expect("UPDATE")
+    table = cursor.table()
+    alias = _alias(cursor, "SET")
+    cursor.expect("SET")
+    assignments = _assignments(cursor, lambda here: here.sees("WHERE"), alias or table.parts[-1])
+    where = _where(cursor)
+    cursor.end()
+    return Update(table, alias, assignments, where)
+
+
+def _where(cursor: Cursor) -> Query | None:
+    return _expression(cursor, lambda _: False, "a condition") if cursor.takes("WHERE") else None
+
+
+def _expression(cursor: Cursor, stops: Callable[[Cursor], bool], what: str) -> Query:
+    return expression_of(cursor.statement, cursor.until(stops, what))
+
+
+def _alias(cursor: Cursor, *ends: str) -> str | None:
+    """The alias of a table, if one comes: a name that is none of the words that may follow."""
+    if cursor.takes("AS"):
+        return cursor.name("an alias")
+    word = cursor.word
+    if word is None or word.keyword in {*ends, ";"}:
+        return None
+    return cursor.name("an alias")
+
+
+def _assignments(cursor: Cursor, stops: Callable[[Cursor], bool], target: str) -> tuple[Assignment, ...]:
+    found = [_assignment(cursor, stops, target)]
+    while cursor.takes(","):
+        found.append(_assignment(cursor, stops, target))
+    return tuple(found)
+
+
+def _assignment(cursor: Cursor, stops: Callable[[Cursor], bool], target: str) -> Assignment:
+    column = _assigned(cursor.dotted("the column to be assigned"), target)
+    if not cursor.takes("="):
+        cursor.expect("==")
+    if cursor.takes("DEFAULT"):
+        return Assignment(column, None)
+    return Assignment(column, _expression(cursor, lambda here: here.sees(",") or stops(here), "a value"))
+
+
+def _assigned(parts: tuple[str, ...], target: str) -> str:
+    """The column that is assigned, without the name of the table that may stand before it."""
+    return ".".join(parts[1:] if len(parts) > 1 and parts[0].lower() == target.lower() else parts)
+
+
+def _merge(cursor: Cursor) -> Statement:
+    cursor.expect("MERGE")
+    if cursor.sees("WITH", "SCHEMA"):
+        raise Unsupported("MERGE WITH SCHEMA EVOLUTION")
+    cursor.expect("INTO")
+    table = cursor.table()
+    alias = _alias(cursor, "USING")
+    cursor.expect("USING")
+    source, source_alias = _source(cursor)
+    cursor.expect("ON")
+    on = _expression(cursor, lambda here: here.sees("WHEN"), "a condition")
+    clauses = []
+    while cursor.takes("WHEN"):
+        clauses.append(_merge_clause(cursor, alias or table.parts[-1]))
+    if not clauses:
+        cursor.fail("WHEN")
+    cursor.end()
+    return Merge(table, alias, source, source_alias, on, tuple(clauses))
+
+
+def _source(cursor: Cursor) -> tuple[Query, str | None]:
+    """What stands behind USING: a query in parentheses, or a table, which becomes a query for all of its rows."""
+    if cursor.sees("("):
+        query = query_of(cursor.statement, cursor.enclosed())
+        return query, _alias(cursor, "ON")
+    start = cursor.offset
+    name = cursor.dotted("a table, or a query in parentheses")
+    if cursor.sees("("):
+        cursor.enclosed()
+    as_of(cursor)
+    read = f"SELECT * FROM {cursor.statement[start : cursor.end_of_last]}"
+    query = query_of(cursor.statement, Fragment(read, start - len("SELECT * FROM ")))
+    return query, _alias(cursor, "ON") or (None if "/" in name[-1] else name[-1])
+
+
+def _merge_clause(cursor: Cursor, target: str) -> MergeClause:
+    rows = MergeRows.MATCHED
+    if cursor.takes("NOT"):
+        rows = MergeRows.OF_SOURCE
+    cursor.expect("MATCHED")
+    if rows is MergeRows.OF_SOURCE and cursor.takes("BY"):
+        if cursor.takes("SOURCE"):
+            rows = MergeRows.OF_TARGET
+        else:
+            cursor.expect("TARGET")
+    where = _expression(cursor, lambda here: here.sees("THEN"), "a condition") if cursor.takes("AND") else None
+    cursor.expect("THEN")
+    if rows is MergeRows.OF_SOURCE:
+        cursor.expect("INSERT")
+        return MergeClause(rows, MergeAction.INSERT, where, _inserted(cursor))
+    if cursor.takes("DELETE"):
+        return MergeClause(rows, MergeAction.DELETE, where)
+    if not cursor.takes("UPDATE"):
+        cursor.fail("UPDATE or DELETE")
+    cursor.expect("SET")
+    if rows is MergeRows.MATCHED and cursor.takes("*"):
+        return MergeClause(rows, MergeAction.UPDATE, where, None)
+    return MergeClause(rows, MergeAction.UPDATE, where, _assignments(cursor, lambda here: here.sees("WHEN"), target))
+
+
+def _inserted(cursor: Cursor) -> tuple[Assignment, ...] | None:
+    if cursor.takes("*"):
+        return None
+    at = cursor.offset
+    columns = cursor.names("the name of a column")
+    cursor.expect("VALUES")
+    cursor.expect("(")
+    values: list[Query | None] = []
+    while True:
+        is_default = cursor.takes("DEFAULT")
+        values.append(None if is_default else _expression(cursor, lambda here: here.sees(","), "a value"))
+        if not cursor.takes(","):
+            break
+    cursor.expect(")")
+    if len(columns) != len(values):
+        raise InvalidRequest(f"{place(cursor.statement, at)}: INSERT names {len(columns)} columns and gives {len(values)} values")
+    # A column may be qualified with the table.
+    return tuple(Assignment(name.rpartition(".")[2], value) for name, value in zip(columns, values, strict=True))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+
+
+def _create(cursor: Cursor) -> Statement:
+    cursor.expect("CREATE")
+    for words in (
+        ("OR", "REPLACE"),
+        ("EXTERNAL",),
+        ("TEMPORARY",),
+        ("TEMP",),
+        ("GLOBAL",),
+        ("VIEW",),
+        ("DATABASE",),
+        ("SCHEMA",),
+    ):
+        if cursor.sees(*words):
+            raise Unsupported(f"the statement CREATE {' '.join(words)}")
+    if cursor.sees("FUNCTION") or cursor.sees("INDEX"):
+        raise Unsupported(f"the statement CREATE {'INDEX; Table.index.create does it' if cursor.sees('INDEX') else 'FUNCTION'}")
+    cursor.expect("TABLE")
+    if_not_exists = cursor.takes("IF", "NOT", "EXISTS")
+    table = cursor.table()
+    if cursor.sees("LIKE"):
+        raise Unsupported("the statement CREATE TABLE ... LIKE")
+    columns = _columns(cursor) if cursor.sees("(") else ()
+    given = _Clauses()
+    while _table_clause(cursor, given):
+        pass
+    if given.provider is None:
+        cursor.fail("USING hudi")
+    query = None
+    if cursor.takes("AS") or (cursor.word is not None and not cursor.sees(";")):
+        query = _query(cursor)
+    cursor.end()
+    return CreateTable(
+        table,
+        (*columns, *given.partition_columns),
+        given.partitioned_by,
+        tuple(given.properties.items()),
+        given.location,
+        given.comment,
+        if_not_exists,
+        query,
+    )
+
+
+class _Clauses:
+    """The clauses of CREATE TABLE, which come in any order."""
+
+    def __init__(self) -> None:
+        self.provider: str | None = None
+        self.partitioned_by: tuple[str, ...] = ()
+        self.partition_columns: tuple[Column, ...] = ()
+        self.properties: dict[str, str] = {}
+        self.location: str | None = None
+        self.comment: str | None = None
+
+
+def _table_clause(cursor: Cursor, given: _Clauses) -> bool:
+    """Read one clause of CREATE TABLE; False where none comes."""
+    at = cursor.offset
+    if cursor.takes("USING"):
+        given.provider = ".".join(cursor.dotted("a format")).lower()
+        if given.provider not in FORMATS:
+            raise Unsupported(f"{place(cursor.statement, at)}: a table USING {given.provider}; tables are created USING hudi")
+    elif cursor.takes("PARTITIONED", "BY"):
+        given.partitioned_by, given.partition_columns = _partitioned_by(cursor)
+    elif cursor.takes("TBLPROPERTIES") or cursor.takes("OPTIONS"):
+        given.properties.update(_properties(cursor))
+    elif cursor.takes("LOCATION"):
+        given.location = cursor.text("a path in quotes")
+    elif cursor.takes("COMMENT"):
+        given.comment = cursor.text("a comment in quotes")
+    elif cursor.sees("CLUSTERED") or cursor.sees("CLUSTER") or cursor.sees("STORED") or cursor.sees("ROW"):
+        assert cursor.word is not None, "a keyword was seen"
+        raise Unsupported(f"{place(cursor.statement, at)}: CREATE TABLE ... {cursor.word.keyword}")
+    else:
+        return False
+    return True
+
+
+def _columns(cursor: Cursor) -> tuple[Column, ...]:
+    cursor.expect("(")
+    found = [_column(cursor)]
+    while cursor.takes(","):
+        found.append(_column(cursor))
+    cursor.expect(")")
+    return tuple(found)
+
+
+def _column(cursor: Cursor) -> Column:
+    name = ".".join(cursor.dotted("the name of a column"))
+    kind = data_type(cursor)
+    nullable, comment = True, None
+    where: tuple[str | None, ...] = ()
+    while True:
+        at = cursor.offset
+        if cursor.takes("NOT", "NULL"):
+            nullable = False
+        elif cursor.takes("COMMENT"):
+            comment = cursor.text("a comment in quotes")
+        elif cursor.sees("FIRST") or cursor.sees("AFTER"):
+            where = _place(cursor)
+        elif cursor.sees("DEFAULT") or cursor.sees("GENERATED"):
+            assert cursor.word is not None, "a keyword was seen"
+            raise Unsupported(f"{place(cursor.statement, at)}: a column with {cursor.word.keyword}")
+        else:
+            return Column(name, kind, nullable, comment, where)
+
+
+def _place(cursor: Cursor) -> tuple[str | None, ...]:
+    if cursor.takes("FIRST"):
+        return (None,)
+    cursor.expect("AFTER")
+    return (cursor.name("the name of a column"),)
+
+
+def _partitioned_by(cursor: Cursor) -> tuple[tuple[str, ...], tuple[Column, ...]]:
+    """Names of columns, or columns with their types, which come behind the others."""
+    mark, at = cursor.mark(), cursor.offset
+    cursor.expect("(")
+    cursor.dotted("the name of a column")
+    if cursor.sees(",") or cursor.sees(")"):
+        cursor.back_to(mark)
+        return cursor.names("the name of a column"), ()
+    if cursor.sees("("):
+        raise Unsupported(f"{place(cursor.statement, at)}: PARTITIONED BY a transform; name a column")
+    cursor.back_to(mark)
+    columns = _columns(cursor)
+    return tuple(column.name for column in columns), columns
+
+
+def _properties(cursor: Cursor) -> dict[str, str]:
+    cursor.expect("(")
+    found: dict[str, str] = {}
+    while True:
+        at = cursor.offset
+        key = cursor.text("a property") if cursor.sees_text() else ".".join(cursor.dotted("a property"))
+        if not cursor.takes("="):
+            cursor.takes("==")
+        value = cursor.value("the value of a property")
+        if key in found:
+            raise InvalidRequest(f"{place(cursor.statement, at)}: property {key} is given twice")
+        found[key] = _as_text(value)
+        if not cursor.takes(","):
+            break
+    cursor.expect(")")
+    return found
+
+
+def _as_text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _alter(cursor: Cursor) -> Statement:
+    cursor.expect("ALTER")
+    if not cursor.sees("TABLE"):
+        raise Unsupported(f"the statement ALTER {cursor.name('TABLE').upper()}")
+    cursor.expect("TABLE")
+    table = cursor.table()
+    at = cursor.offset
+    found = _alteration(cursor, table)
+    if found is None:
+        word = cursor.name("ADD, DROP, RENAME, ALTER or CHANGE").upper()
+        if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "RENAME", "ADD", "PARTITION"}:
+            raise Unsupported(f"{place(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
+        cursor.back_to(cursor.mark() - 1)
+        cursor.fail("ADD, DROP, RENAME, ALTER or CHANGE")
+    cursor.end()
+    return found
+
+
+def _alteration(cursor: Cursor, table: TableName) -> Statement | None:
+    if cursor.takes("ADD", "COLUMNS") or cursor.takes("ADD", "COLUMN"):
+        return AddColumns(table, _columns(cursor) if cursor.sees("(") else (_column(cursor),))
+    if cursor.takes("DROP", "PARTITION") or cursor.takes("DROP", "IF", "EXISTS", "PARTITION"):
+        cursor.back_to(cursor.mark() - 1)
+        return DropPartition(table, _partition(cursor, needs_values=True), if_exists=True)
+    if cursor.takes("DROP", "COLUMNS") or cursor.takes("DROP", "COLUMN"):
+        if cursor.sees("IF", "EXISTS"):
+            raise Unsupported("ALTER TABLE ... DROP COLUMN IF EXISTS")
+        every = cursor.names("a column") if cursor.sees("(") else (".".join(cursor.dotted("a column")),)
+        return DropColumns(table, every)
+    if cursor.takes("RENAME", "COLUMN"):
+        column = ".".join(cursor.dotted("a column"))
+        cursor.expect("TO")
+        return RenameColumn(table, column, cursor.name("the new name"))
+    if cursor.takes("ALTER") or cursor.takes("CHANGE"):
+        cursor.takes("COLUMN")
+        return _altered_column(cursor, table)
+    return None
+
+
+def _altered_column(cursor: Cursor, table: TableName) -> AlterColumn:
+    column = ".".join(cursor.dotted("a column"))
+    kind = comment = None
+    where: tuple[str | None, ...] = ()
+    at = cursor.offset
+    if cursor.takes("TYPE"):
+        kind = data_type(cursor)
+    elif cursor.sees("SET") or cursor.sees("DROP"):
+        raise Unsupported(f"{place(cursor.statement, at)}: ALTER COLUMN ... SET or DROP of NOT NULL or of a default")
+    elif not (cursor.sees("COMMENT") or cursor.sees("FIRST") or cursor.sees("AFTER")):
+        # Hive's form: CHANGE COLUMN old new type.
+        named = cursor.name("TYPE, COMMENT, FIRST or AFTER")
+        if named.lower() != column.lower():
+            raise Unsupported(
+                f"{place(cursor.statement, at)}: CHANGE COLUMN with another name; RENAME COLUMN {column} TO {named}"
+            )
+        kind = data_type(cursor)
+    if cursor.takes("COMMENT"):
+        comment = cursor.text("a comment in quotes")
+    if cursor.sees("FIRST") or cursor.sees("AFTER"):
+        where = _place(cursor)
+    return AlterColumn(table, column, kind, comment, where)
+
+
+def _partition(cursor: Cursor, *, needs_values: bool) -> tuple[PartitionValue, ...]:
+    """PARTITION (day = '2024-05-06', hour)."""
+    cursor.expect("PARTITION")
+    cursor.expect("(")
+    found = []
+    while True:
+        column = ".".join(cursor.dotted("the name of a partition column"))
+        given = cursor.takes("=") or cursor.takes("==")
+        if needs_values and not given:
+            cursor.fail("=")
+        found.append(PartitionValue(column, cursor.value("a value") if given else None, given))
+        if not cursor.takes(","):
+            break
+    cursor.expect(")")
+    return tuple(found)
+
+
+def _truncate(cursor: Cursor) -> Statement:
+    cursor.expect("TRUNCATE")
+    cursor.expect("TABLE")
+    table = cursor.table()
+    partition = _partition(cursor, needs_values=True) if cursor.sees("PARTITION") else ()
+    cursor.end()
+    return Truncate(table, partition)
+
+
+def _drop(cursor: Cursor) -> Statement:
+    cursor.expect("DROP")
+    if not cursor.takes("TABLE"):
+        raise Unsupported(f"the statement DROP {cursor.name('TABLE').upper()}")
+    if_exists = cursor.takes("IF", "EXISTS")
+    table = cursor.table()
+    if cursor.sees("PURGE"):
+        raise Unsupported(f"DROP TABLE {table} PURGE: no statement deletes the files of a table; delete its folder")
+    cursor.end()
+    return DropTable(table, if_exists)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Procedures, and what tables are
+
+
+def _call(cursor: Cursor) -> Statement:
+    cursor.expect("CALL")
+    procedure = cursor.dotted("the name of a procedure")[-1]
+    named: list[tuple[str, Value]] = []
+    positional: list[Value] = []
+    cursor.expect("(")
+    while not cursor.takes(")"):
+        if named or positional:
+            cursor.expect(",")
+        mark = cursor.mark()
+        is_literal = cursor.sees_text() or cursor.sees_number() or cursor.sees("-")
+        name = None if is_literal else cursor.name("an argument")
+        if name is not None and (cursor.takes("=>") or cursor.takes("=")):
+            named.append((name, cursor.value("a literal")))
+            continue
+        cursor.back_to(mark)
+        positional.append(cursor.value("a literal, or name => literal"))
+    cursor.end()
+    return Call(procedure, tuple(named), tuple(positional))
+
+
+def _show(cursor: Cursor) -> Statement:
+    cursor.expect("SHOW")
+    if cursor.takes("PARTITIONS"):
+        table = cursor.table()
+        partition = _partition(cursor, needs_values=True) if cursor.sees("PARTITION") else ()
+        cursor.end()
+        return ShowPartitions(table, partition)
+    if cursor.takes("TBLPROPERTIES"):
+        table, key = cursor.table(), None
+        if cursor.takes("("):
+            key = cursor.text("a property") if cursor.sees_text() else ".".join(cursor.dotted("a property"))
+            cursor.expect(")")
+        cursor.end()
+        return ShowProperties(table, key)
+    if cursor.takes("TABLES"):
+        cursor.end()
+        return ShowTables()
+    raise Unsupported(f"the statement SHOW {cursor.name('PARTITIONS, TABLES or TBLPROPERTIES').upper()}")
+
+
+def _describe(cursor: Cursor) -> Statement:
+    if not cursor.takes("DESCRIBE"):
+        cursor.expect("DESC")
+    for word in ("QUERY", "FUNCTION", "DATABASE", "SCHEMA", "NAMESPACE", "SELECT", "WITH"):
+        if cursor.sees(word):
+            raise Unsupported(f"the statement DESCRIBE {word}")
+    cursor.takes("TABLE")
+    extended = cursor.takes("EXTENDED") or cursor.takes("FORMATTED")
+    table = cursor.table()
+    cursor.end()
+    return Describe(table, extended)
+
+
+_STATEMENTS: Mapping[str, Callable[[Cursor], Statement]] = {
+    "SELECT": _select,
+    "VALUES": _select,
+    "FROM": _select,
+    "WITH": _with_or_query,
+    "INSERT": _insert,
+    "UPDATE": _update,
+    "DELETE": _delete,
+    "MERGE": _merge,
+    "CREATE": _create,
+    "ALTER": _alter,
+    "TRUNCATE": _truncate,
+    "DROP": _drop,
+    "CALL": _call,
+    "SHOW": _show,
+    "DESCRIBE": _describe,
+    "DESC": _describe,
+}
+
+# fmt: off
+_NOT_CARRIED_OUT = frozenset({
+    "ADD", "ANALYZE", "BEGIN", "CACHE", "CLEAR", "COMMENT", "DECLARE", "EXECUTE", "EXPLAIN", "EXPORT",
+    "GRANT", "IMPORT", "LIST", "LOAD", "LOCK", "MSCK", "OPTIMIZE", "REFRESH", "REPAIR", "REPLACE", "RESET",
+    "REVOKE", "SET", "TABLE", "UNCACHE", "UNLOCK", "USE", "VACUUM",
+})
+# fmt: on
+"""Words with which legal statements begin that are none of Hudi's, or that are not done."""

@@ -1,0 +1,16 @@
+"""The statements of the suite embedded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pyhudi as hp
+from tests.conformance.sql_suite import CASES, Case, check
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_embedded(case: Case, tmp_path: Path) -> None:
+    catalog = hp.Catalog()
+    check(case, lambda text: hp.sql(text, catalog=catalog), str(tmp_path), hp.InvalidRequest)

@@ -1,0 +1,30 @@
+"""The statements of the suite mean to the real Hudi what they mean embedded: the same rows, and tables that say the same of
+themselves.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import pyhudi as hp
+from tests.conformance.sql_suite import CASES, COMPARED, Case, check
+from tests.interop.oracle import HudiFailure, RealHudi
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_real_one_does_the_same(hudi: RealHudi, case: Case, tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    catalog = hp.Catalog()
+    check(case, lambda text: hp.sql(text, catalog=catalog), str(ours), hp.InvalidRequest)
+    try:
+        check(case, hudi.sql, str(theirs), HudiFailure)
+        for path in ours.iterdir():
+            made, wanted = dict(hp.Table(path).config.properties), hudi.properties(theirs / path.name)
+            assert [made.get(key) or None for key in COMPARED] == [wanted.get(key) for key in COMPARED]
+    finally:
+        for name in catalog:
+            hudi.sql(f"DROP TABLE IF EXISTS {name}")

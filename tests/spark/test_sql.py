@@ -1,0 +1,70 @@
+"""SQL on a session without any jar of Hudi's: the statements of the suite, and what is Spark's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi import spark as hs
+from tests.conformance.sql_suite import CASES, Case, check
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    """The shared session, without the names that a test gives."""
+    yield spark
+    for row in hs.sql(spark, "SHOW TABLES").collect():
+        hs.sql(spark, f"DROP TABLE {row['tableName']}")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_on_spark(session: SparkSession, case: Case, tmp_path: Path) -> None:
+    def run(text: str) -> pa.Table:
+        found = hs.sql(session, text)
+        return found.toArrow() if found.columns else pa.table({})
+
+    check(case, run, str(tmp_path), hp.InvalidRequest)
+
+
+def test_queries_are_sparks_own_over_tables_of_ours(session: SparkSession, tmp_path: Path) -> None:
+    table = hp.Table.create(tmp_path / "t", record_key="id", ordering="ts")
+    first = table.upsert(pa.table({"id": [1, 2], "ts": [1, 1], "name": ["a", "b"]}))
+    table.upsert(pa.table({"id": [1], "ts": [2], "name": ["{braces}"]}))
+    hs.register(session, "Trips", table.uri)
+    session.createDataFrame([(1, 5), (2, 6)], "id int, fare int").createOrReplaceTempView("fares")
+    query = f"""
+        WITH fares AS (SELECT * FROM fares)
+        SELECT trips.name, old.name AS before, f.fare, named_struct('x', '{{}}').x AS x FROM trips
+        JOIN hudi.`{table.uri}` TIMESTAMP AS OF '{first.instant}' old ON old.id = trips.id
+        JOIN fares f ON f.id = trips.id
+        JOIN hudi_query('{table.uri}', 'read_optimized') o ON o.id = trips.id
+        WHERE trips.name LIKE '{{%'
+    """
+    try:
+        assert [tuple(row) for row in hs.sql(session, query).collect()] == [("{braces}", "a", 5, "{}")]
+    finally:
+        session.catalog.dropTempView("fares")
+    found = hs.sql(session, "CALL show_commits(table => 'trips', limit => 1)").collect()
+    assert len(found) == 1
+    with pytest.raises(hp.InvalidRequest, match="fares"):
+        hs.sql(session, "INSERT INTO fares VALUES (1)")
+
+
+def test_a_path_of_the_sessions_catalog(session: SparkSession, tmp_path: Path) -> None:
+    table = hp.Table.create(tmp_path / "t", record_key="id", ordering="ts")
+    table.upsert(pa.table({"id": [1], "ts": [1]}))
+    session.sql(f"CREATE TABLE known (id BIGINT) USING parquet LOCATION '{tmp_path / 't'}'")
+    try:
+        assert [row["id"] for row in hs.sql(session, "SELECT id FROM known WHERE ts = 1").collect()] == [1]
+        with pytest.raises(hp.Unsupported, match=r"spark\.sql drops it"):
+            hs.sql(session, "DROP TABLE known")
+    finally:
+        session.sql("DROP TABLE known")
