@@ -51,6 +51,10 @@ INDEXES = {
         is_global=True,
         moves=True,
     ),
+    "record index of partitions": Index(
+        {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.write.table.version": 9},
+        "record_index",
+    ),
     "bucket": Index({"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": BUCKETS}, "hash of the key"),
     "in memory": Index({"hoodie.index.type": "INMEMORY"}, "key columns in memory"),
     "bloom": Index({"hoodie.index.type": "BLOOM", **_FILTERS}, "column_stats and bloom_filters"),

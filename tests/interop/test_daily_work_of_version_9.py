@@ -341,3 +341,50 @@ def test_partial_updates_and_moves_under_update_modes(newer_hudi: RealHudi, tmp_
         day.same()
         day.checked()
     assert_same_rows(mine.table.scan().to_arrow(), other.table.scan().to_arrow(), key=["id"])
+
+
+def placed(*given: tuple[str, str, int, str]) -> pa.Table:
+    """(key, partition, ordering value, text)."""
+    data = rows(*((key, ts, v, ts) for key, _, ts, v in given))
+    return data.set_column(1, "city", pa.array([city for _, city, _, _ in given], pa.string()))
+
+
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_a_partitioned_record_index_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Each finds the keys of the other by it, in the partitions that either began."""
+    more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
+    day = Day(newer_hudi, tmp_path / "t", kind, more)
+    day.theirs(placed(("a", "x", 1, "xa"), ("b", "x", 1, "xb"), ("a", "y-_z", 1, "ya")))
+    result = day.table.upsert(placed(("a", "x", 2, "xa2"), ("b", "w a", 2, "wb"), ("c", "y-_z", 2, "yc"), ("d", "w a", 2, "wd")))
+    assert result.index_source == "record_index"
+    day.theirs(placed(("b", "w a", 3, "wb3"), ("c", "y-_z", 3, "yc3"), ("a", "v", 3, "va"), ("g", "v", 3, "vg")))
+    day.theirs(placed(("b", "x", 4, "")), "delete")
+    day.ours(placed(("a", "v", 5, "va5"), ("b", "x", 5, "back"), ("e", "u", 5, "ue"), ("f", "u", 5, "uf")))
+    day.table.delete(pa.table({"id": ["g"], "city": ["v"]}))
+    day.ours(placed(("z", "y-_z", 5, "yz")), "insert_overwrite")
+    if kind == "mor":
+        day.table.compact()
+    else:
+        day.table.cluster()
+    day.theirs(placed(("a", "v", 6, "va6"), ("g", "v", 6, "vg6"), ("z", "y-_z", 6, "yz6"), ("e", "u", 6, "u")))
+    day.same()
+    found = {(row["city"], row["id"]): row["v"] for row in day.table.scan().to_arrow().to_pylist()}
+    assert found == {
+        **{("x", "a"): "xa2", ("x", "b"): "back", ("w a", "b"): "wb3", ("w a", "d"): "wd", ("v", "a"): "va6", ("v", "g"): "vg6"},
+        **{("y-_z", "z"): "yz6", ("u", "e"): "u", ("u", "f"): "uf"},
+    }
+    assert "record_index" in day.table.config.metadata_partitions
+    day.checked()
+
+
+def test_the_real_hudi_loses_a_key_of_two_partitions(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """It stands in one of them, and comes with both in one batch: both rows go to the one, where the last stays."""
+    more = {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.metadata.record.level.index.enable": True}
+    mine, other = (Day(newer_hudi, tmp_path / name, "cow", more) for name in ("mine", "other"))
+    mine.create()
+    for data in (placed(("a", "x", 1, "xa")), placed(("a", "x", 2, "xa2"), ("a", "y", 2, "ya2"))):
+        mine.ours(data)
+        other.theirs(data)
+    assert sorted(mine.table.scan().to_arrow()["v"].to_pylist()) == ["xa2", "ya2"]
+    assert other.table.scan().to_arrow()["v"].to_pylist() == ["ya2"]
+    assert newer_hudi.read(mine.path).num_rows == 2

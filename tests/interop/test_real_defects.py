@@ -279,7 +279,7 @@ def test_nan_in_columns_with_statistics(hudi: RealHudi, tmp_path: Path) -> None:
     Table(tmp_path / "ours").upsert(data, options=statistics)
 
     def found(name: str, *conditions: str) -> list[str]:
-        skipping = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
+        skipping: dict[str, Any] = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
         return ["".join(sorted(rows["id"].to_pylist())) for rows in hudi.read_each(tmp_path / name, conditions, **skipping)]
 
     wholes = {"fare > 13.5": "bcde", "fare in (20, 21)": "bc", "fare < 2": "a", "not (fare <= 2)": "bcde"}
@@ -289,3 +289,17 @@ def test_nan_in_columns_with_statistics(hudi: RealHudi, tmp_path: Path) -> None:
     assert found("ours", *wholes, beyond) == [*wholes.values(), ""]
     assert found("theirs", "fare > 13.5", beyond) == ["b", ""]
     assert Table(tmp_path / "ours").validate().ok
+
+
+def test_a_column_that_came_after_a_partition_was_written(hudi: RealHudi, tmp_path: Path) -> None:
+    """Statistics of that partition do not name the column, and beside another condition it is passed over."""
+    path = tmp_path / "t"
+    options = {**OPTIONS, PARTITION: "part", "hoodie.metadata.enable": True, "hoodie.write.set.null.for.missing.columns": True}
+    hudi.write(made("ab", 1, part=pa.array(["x", "y"])), path, **options)
+    hudi.write(made("a", 2, part="x", more="m"), path, **options)
+    skipping: dict[str, Any] = {"hoodie.metadata.enable": True, "hoodie.enable.data.skipping": True}
+    assert hudi.read(path, where="more is null", **skipping).num_rows == 1
+    assert hudi.read(path, where="more is null and ts = 1", **skipping).num_rows == 0
+    assert hudi.read(path, where="more is null and ts = 1", **READ).num_rows == 1
+    for where in ("more is null", "more is null and ts = 1", "more is null and id = 'b'"):
+        assert Table(path).scan(["id"], filter=where).to_arrow()["id"].to_pylist() == ["b"]

@@ -22,8 +22,10 @@ from pyhudi.storage.memory import MemoryStorage, forget_memory
 
 ANYWHERE = ("RECORD_INDEX", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 IN_PARTITION = ("SIMPLE", "BLOOM", "INMEMORY")
+SECTIONS = ("RECORD_LEVEL_INDEX", "SIMPLE", "INMEMORY")
 BUCKETS = ("BUCKET",)
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64())])
+PARTITIONED = {"hoodie.metadata.record.level.index.enable": True, "hoodie.write.table.version": 9}
 _names = itertools.count()
 
 
@@ -46,7 +48,9 @@ steps = st.lists(
 )
 
 
-@pytest.mark.parametrize("family", [ANYWHERE, IN_PARTITION, BUCKETS], ids=["anywhere", "in partition", "buckets"])
+@pytest.mark.parametrize(
+    "family", [ANYWHERE, IN_PARTITION, SECTIONS, BUCKETS], ids=["anywhere", "in partition", "sections", "buckets"]
+)
 @given(script=steps, cow=st.booleans(), moves=st.booleans(), use_metadata=st.booleans())
 @settings(max_examples=12, derandomize=True, phases=[Phase.generate], report_multiple_bugs=False)
 def test_keys_stay_unique(family: tuple[str, ...], script: list[Step], cow: bool, moves: bool, use_metadata: bool) -> None:
@@ -57,7 +61,7 @@ def test_keys_stay_unique(family: tuple[str, ...], script: list[Step], cow: bool
     options: dict[str, Any] = {
         **{f"hoodie.{index}.index.update.partition.path": moves for index in switches},
         # A key that stands in two partitions has no one place in the record index.
-        "hoodie.metadata.record.index.enable": family is ANYWHERE,
+        **({"hoodie.metadata.record.index.enable": family is ANYWHERE} if family is not SECTIONS else PARTITIONED),
         "hoodie.metadata.record.index.min.filegroup.count": 2,
         "hoodie.metadata.index.bloom.filter.enable": use_metadata,
         "hoodie.bloom.index.use.metadata": use_metadata,

@@ -128,7 +128,7 @@ def say_tight(world: World, partition: str, column: str, found: ColumnRange) -> 
     assert last is not None
     schema = with_meta_fields(table.schema())
     records = partition_stats_records({partition: {column: found}}, [column], schema)
-    file_id = store.groups.file_id(PARTITION_STATS, 0)
+    file_id = store.groups.of(PARTITION_STATS)[0].file_id
     run_metadata_log(LogTask(MetadataFile(store.storage.spec(), PARTITION_STATS, file_id, last.request_time, "9-9-9"), records))
 
 

@@ -46,6 +46,8 @@ def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Pat
     ("name", "table_type", "many"),
     [
         ("record index, moving", "cow", True),
+        ("record index of partitions", "mor", True),
+        ("record index of partitions", "cow", False),
         ("bucket", "mor", True),
         ("bloom", "cow", True),
         ("in memory", "cow", False),

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -259,7 +259,7 @@ class LocalIncoming:
         if isinstance(lookup, ByBuckets):
             return self._by_buckets(request, places := BucketPlaces(request.places, lookup)), places.places
         if isinstance(lookup, ByRecordIndex):
-            return self._by_record_index(request, PartitionReader(lookup.index)), request.places
+            return self._by_record_index(request, lookup), request.places
         return partial(self._in_files, request, lookup), request.places
 
     def _by_buckets(self, request: TagRequest, places: BucketPlaces) -> _LookUp:
@@ -275,15 +275,24 @@ class LocalIncoming:
 
         return look_up
 
-    def _by_record_index(self, request: TagRequest, reader: PartitionReader) -> _LookUp:
+    def _by_record_index(self, request: TagRequest, lookup: ByRecordIndex) -> _LookUp:
         numbers = PlaceNumbers(request.places)
+
+        def reader_of(path: str | None) -> PartitionReader:
+            return PartitionReader(lookup.index if path is None else lookup.index.section(path))
+
+        readers = cache(reader_of)
 
         def look_up(buckets: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
             answers = []
             for rows in buckets:
-                asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
-                found, codes, groups = find_in_record_index(reader, asked.keys)
-                answers.append(asked.expand(found, numbers.of(groups)[codes]))
+                setup = self._tag_bucket_setup(rows, global_keys=request.global_keys)
+                pairs = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+                for path in setup.rows:
+                    asked = _key_set(setup, path)
+                    found, codes, groups = find_in_record_index(readers(path), asked.keys)
+                    pairs.append(asked.expand(found, numbers.of(groups)[codes]))
+                answers.append((np.concatenate([row for row, _ in pairs]), np.concatenate([place for _, place in pairs])))
             return answers
 
         return look_up

@@ -9,7 +9,8 @@ and a column for which that happened is read back.  Ranges are given for all col
 statistics of some columns and not of others for one that holds nothing in the others.
 
 The side file is an Arrow IPC file with one record batch for each file group of the record index, KEY_CHANGES, so that the task
-that writes one file group reads one batch of each.  It lies in the metadata table's own folder for what is passing.
+that writes one file group reads one batch of each.  Of a partitioned record index it is one batch: its groups depend on the
+partition of the table.  It lies in the metadata table's own folder for what is passing.
 
 Source: docs/formats/metadata-table.md.
 """
@@ -45,7 +46,7 @@ class FileIndexing:
     """What to find out.
 
     columns: with statistics, by dotted name; () for none.  bloom_filters: whether base files' filters are wanted.  key_shards:
-    how many file groups the record index has, 0 without one.
+    how many file groups the record index has, 0 without one, 1 for a partitioned one.
     """
 
     columns: tuple[str, ...] = ()
@@ -130,10 +131,24 @@ class KeyChanges:
         return path
 
 
-def read_key_changes(storage: Storage, path: str, shard: int) -> pa.RecordBatch:
-    """KEY_CHANGES of one file group of the record index, from a side file."""
-    with storage.open_input(path) as source:
-        return pa.ipc.open_file(source).get_batch(shard)
+@dataclass(frozen=True, slots=True)
+class KeyShare:
+    """The keys of side files that belong to one file group of an index.
+
+    number: of the file group.  count: None where side files are dealt out by the index's file groups; else they hold their keys
+    in one piece, which is dealt out among as many groups.
+    """
+
+    number: int
+    count: int | None = None
+
+    def changes(self, storage: Storage, path: str) -> pa.RecordBatch:
+        """KEY_CHANGES of the file group, from a side file."""
+        with storage.open_input(path) as source:
+            found = pa.ipc.open_file(source).get_batch(self.number if self.count is None else 0)
+        if self.count is None or self.count == 1:
+            return found
+        return found.filter(pa.array(shard_of_keys(found.column("key"), self.count) == self.number))
 
 
 def base_file_ranges(

@@ -28,9 +28,9 @@ from pyhudi.execute.indexing import (
     FileIndexing,
     IndexedFile,
     KeyChanges,
+    KeyShare,
     base_file_ranges,
     log_ranges,
-    read_key_changes,
 )
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
@@ -101,7 +101,7 @@ class KeyTask:
 
     file: MetadataFile
     table: StorageSpec
-    shard: int
+    share: KeyShare
     sources: tuple[KeySource, ...]
     make: KeyRecords
 
@@ -112,11 +112,11 @@ KeyRecords = Callable[[Storage, KeyTask], MetadataRecords]
 
 @dataclass(frozen=True, slots=True)
 class MetKeys:
-    """Look up what others say of the keys of one file group.  others: the partition, with their log files alone."""
+    """Look up what others say of the keys of one file group.  others: the group alone, with their log files."""
 
     others: MetadataPartition
     table: StorageSpec
-    shard: int
+    share: KeyShare
     sources: tuple[KeySource, ...]
 
 
@@ -191,9 +191,9 @@ def run_key_log(task: KeyTask) -> WriteStat | None:
 def run_met_keys(task: MetKeys) -> tuple[str, ...]:
     """Some of the keys that others have written or removed too; none when there are no such keys."""
     table = open_storage(task.table)
-    changes = (read_key_changes(table, source.path, task.shard).column("key") for source in task.sources)
+    changes = (task.share.changes(table, source.path).column("key") for source in task.sources)
     own = pc.unique(pa.concat_arrays([pa.array([], pa.string()), *changes]))
-    met = [layer.keys for group in PartitionReader(task.others).lookup_in(task.shard, own) for layer in group.newer]
+    met = [layer.keys for group in PartitionReader(task.others).lookup_anywhere(own) for layer in group.newer]
     # A block of deletes is read whole.
     common = pc.unique(pa.concat_arrays([pa.array([], pa.binary()), *met]).cast(pa.string()))
     named: list[str] = common.filter(pc.is_in(common, value_set=own)).slice(0, _NAMED_KEYS).to_pylist()
@@ -252,7 +252,7 @@ def location_records(table: Storage, task: KeyTask) -> MetadataRecords:
     gone: list[pa.Array] = [pa.array([], pa.string())]
     owners: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     for number, source in enumerate(task.sources):
-        changes = read_key_changes(table, source.path, task.shard)
+        changes = task.share.changes(table, source.path)
         flags = changes.column("is_deleted")
         gone.append(changes.column("key").filter(flags))
         came = changes.column("key").filter(pc.invert(flags))
@@ -281,7 +281,7 @@ def bare_records(table: Storage, task: KeyTask) -> MetadataRecords:
     came: list[pa.Array] = [pa.array([], pa.string())]
     gone: list[pa.Array] = [pa.array([], pa.string())]
     for source in task.sources:
-        changes = read_key_changes(table, source.path, task.shard)
+        changes = task.share.changes(table, source.path)
         flags = changes.column("is_deleted")
         gone.append(changes.column("key").filter(flags))
         came.append(changes.column("key").filter(pc.invert(flags)))

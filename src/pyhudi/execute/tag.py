@@ -3,7 +3,8 @@
     ByKeyColumns     reads the key column of every base file (index SIMPLE); held in memory from one write to the next (INMEMORY)
     ByKeyFilters     asks key ranges and key filters first, those of footers or of the metadata table (BLOOM); a file that they
                      exclude for a key is not asked for it, and a file with no candidate is not read
-    ByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX)
+    ByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX); of a partitioned one
+                     the section of the partition that a row names (RECORD_LEVEL_INDEX)
     ByBuckets        computes the bucket from the key and reads nothing (BUCKET)
 
 The first two also read the keys of log files that may hold some which the base file lacks (see `logs_beside_base`), of no others.
@@ -108,9 +109,10 @@ class ByKeyFilters:
 
 @dataclass(frozen=True, slots=True)
 class ByRecordIndex:
-    """Ask the record index."""
+    """Ask the record index.  by_partition: it is partitioned, and keys are looked up within their partition."""
 
     index: MetadataPartition
+    by_partition: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.json_document import parse_json
 
 _VERSION = "version"
+_PARTITIONED = "isPartitioned"
 _LAYOUTS = {'"V1"': 1, '"V2"': 2}
 _KNOWN = ("indexName", "indexType", "indexFunction", "sourceFields", "indexOptions")
 
@@ -54,6 +55,11 @@ class IndexDefinition:
         if text not in _LAYOUTS:
             raise Unsupported(f"layout {text} of index {self.name!r}; known are {', '.join(_LAYOUTS)}")
         return _LAYOUTS[text]
+
+    @property
+    def by_partition(self) -> bool:
+        """Whether a key of the index is unique within a partition of the table, and looked up there."""
+        return self.option(_PARTITIONED) == "true"
 
     @property
     def names_layout(self) -> bool:
@@ -86,9 +92,12 @@ def column_stats_definition(columns: Iterable[str], layout: int | None = None) -
     return IndexDefinition("column_stats", "column_stats", "column_stats", tuple(columns), other=named_layout(layout))
 
 
-def record_index_definition() -> IndexDefinition:
-    """The definition of a record index, which tables have whose definitions name their layouts."""
-    return IndexDefinition("record_index", "record_index", "", (), (("isPartitioned", "false"),), named_layout(1))
+def record_index_definition(*, by_partition: bool = False) -> IndexDefinition:
+    """The definition of a record index, which tables have whose definitions name their layouts.  by_partition: of an index in
+    which a key is unique within a partition of the table.
+    """
+    option = (_PARTITIONED, "true" if by_partition else "false")
+    return IndexDefinition("record_index", "record_index", "", (), (option,), named_layout(1))
 
 
 def named_layout(layout: int | None) -> tuple[tuple[str, str], ...]:

@@ -33,11 +33,17 @@ EXTERNAL_SUFFIX = "_hudiext"
 
 _FILE_ID = re.compile(r"[^_./\\\s]+")
 _TOKEN = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})")
-_BASE = re.compile(r"([A-Za-z0-9-]+)_([A-Za-z0-9-]+)_([0-9]+)(\.[A-Za-z0-9]+)")
+# A partitioned record index names its file groups after partitions of the table, which hold any characters but these.
+_SECTIONED = r"record-index-[^_./\\\n]*-[0-9]{4,9}-0"
+_BASE = re.compile(rf"([A-Za-z0-9-]+|{_SECTIONED})_([A-Za-z0-9-]+)_([0-9]+)(\.[A-Za-z0-9]+)")
 _BASE_GROUPS = (
-    r"\A(?P<file_id>[A-Za-z0-9-]+)_(?P<write_token>[A-Za-z0-9-]+)_(?P<instant_time>[0-9]+)(?P<extension>\.[A-Za-z0-9]+)\z"
+    rf"\A(?P<file_id>[A-Za-z0-9-]+|{_SECTIONED})_"
+    r"(?P<write_token>[A-Za-z0-9-]+)_(?P<instant_time>[0-9]+)(?P<extension>\.[A-Za-z0-9]+)\z"
 )
-_LOG = re.compile(r"\.([^_./\\\s]+)_([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19})(\.cdc)?)?")
+_LOG = re.compile(
+    rf"\.([^_./\\\s]+|{_SECTIONED})_"
+    r"([0-9]+)\.log\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19})(\.cdc)?)?"
+)
 _ARCHIVE = re.compile(r"\.commits_\.archive\.(0|[1-9][0-9]{0,8})(?:_([0-9]{1,19}-[0-9]{1,19}-[0-9]{1,19}))?")
 _BUCKET_DIGITS = 8
 _BUCKET = re.compile(rf"([0-9]{{{_BUCKET_DIGITS}}})-")

@@ -150,7 +150,12 @@ def say(table: Table, records: MetadataRecords) -> None:
     last = table.timeline().last_completed_write()
     assert last is not None
     for shard, piece in by_shard(records, store.groups.count(RowCounts.kind)).items():
-        run_metadata_log(LogTask(replace(store.file(RowCounts.kind, shard, last.request_time), token="9-9-9"), piece))
+        run_metadata_log(
+            LogTask(
+                replace(store.file(RowCounts.kind, store.groups.of(RowCounts.kind)[shard], last.request_time), token="9-9-9"),
+                piece,
+            )
+        )
 
 
 def assert_true(table: Table, path: Path) -> None:

@@ -89,8 +89,9 @@ def say(table: Table, partition: str, records: MetadataRecords) -> None:
     store = MetadataStore.open(table.context.reloaded())
     last = table.timeline().last_completed_write()
     assert last is not None
-    for shard, piece in by_shard(records, store.groups.count(partition)).items():
-        file = MetadataFile(store.storage.spec(), partition, store.groups.file_id(partition, shard), last.request_time, "9-9-9")
+    groups = store.groups.of(partition)
+    for shard, piece in by_shard(records, len(groups)).items():
+        file = MetadataFile(store.storage.spec(), partition, groups[shard].file_id, last.request_time, "9-9-9")
         run_metadata_log(LogTask(file, piece))
 
 

@@ -192,8 +192,10 @@ def test_a_partitioned_record_index_is_asked_in_every_partition(name: str, tmp_p
     assert "record index" in str(twice.explain())
     assert table.scan(filter=[("id", "=", "t002")]).to_arrow().num_rows == 0
     assert "record_index" in [index.name for index in table.index.list()]
-    with pytest.raises(Unsupported, match="partitioned"):
-        table.upsert(table.scan().to_arrow())
+    if name.startswith("mor_v8"):
+        # What release 1.1 left by its downgrade: writers of version 8 know no such index.
+        with pytest.raises(Unsupported, match="it is partitioned, and writers of table version 8 know no such index"):
+            table.upsert(table.scan().to_arrow())
 
 
 def test_incremental_queries_leave_their_start_out(tmp_path: Path) -> None:

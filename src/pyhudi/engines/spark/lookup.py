@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ from pyhudi.records.merge import row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
-from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
+from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader, by_section
 
 Ints = npt.NDArray[np.int64]
 
@@ -166,6 +166,8 @@ def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> t
 def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: ByRecordIndex) -> tuple[Ints, Ints]:
     """As `look_up_few`, of the record index: each task asks some of its file groups."""
     index = lookup.index
+    if lookup.by_partition:
+        return _ask_sections(session, keys, request, index)
     distinct = pc.unique(keys.keys)
     shards = shard_of_keys(distinct, len(index.slices))
     used = len(np.unique(shards))
@@ -183,18 +185,47 @@ def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: 
     return found, each[found]
 
 
+def _ask_sections(session: SparkSession, keys: KeyTable, request: TagRequest, index: MetadataPartition) -> tuple[Ints, Ints]:
+    """As `ask_few`, of a partitioned index: each task asks some of its sections.  Keys without a partition are asked of all."""
+    if request.global_keys:
+        every = np.arange(len(keys.keys), dtype=np.int64)
+        asked = [(every, replace(index, slices=slices)) for slices in by_section(index.slices)]
+    else:
+        rows_of = (np.flatnonzero(keys.path_codes == code).astype(np.int64) for code in range(len(keys.paths)))
+        asked = [(rows, index.section(path)) for rows, path in zip(rows_of, keys.paths, strict=True)]
+    asked = [(rows, section) for rows, section in asked if section.slices]
+    if not asked:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    bins = min(len(asked), _LOOKUPS_A_CORE * parallelism(session))
+    dealt = [asked[number::bins] for number in range(bins)]
+    tasks = [[_Question(section, keys.keys.take(pa.array(rows))) for rows, section in part] for part in dealt]
+    numbers = PlaceNumbers(request.places)
+    found, places = [], []
+    for part, answers in zip(dealt, run_tasks(session, _run_questions, tasks), strict=True):
+        for (rows, _), (at, codes, groups) in zip(part, answers, strict=True):
+            found.append(rows[at])
+            places.append(numbers.of(groups)[codes])
+    return np.concatenate(found), np.concatenate(places)
+
+
 def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup: ByRecordIndex) -> DataFrame:
     """As `look_up_many` of global keys, of the record index; the file numbers have a null where the table has no such group.
 
-    A shuffle brings the keys of a file group of the index into one task, sorted by group.
+    A shuffle brings the keys of a file group of the index into one task, sorted by group.  Of a partitioned index each key is
+    asked within its partition, and the hits have PARTITION_PATH too.
     """
-    count = len(lookup.index.slices)
+    within = lookup.by_partition and not request.global_keys
+    names = [RECORD_KEY, PARTITION_PATH] if within else [RECORD_KEY]
+    count = max(1, len(lookup.index.slices))
     shard = shard_column(count)
     tasks = min(count, _LOOKUPS_A_CORE * parallelism(session))
-    asked = rows.select(RECORD_KEY).distinct().select(RECORD_KEY, shard.alias("#shard"))
-    by_shard = asked.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
-    job = AskRecordIndex(lookup.index)
-    found = by_shard.select(RECORD_KEY).mapInArrow(job, ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string")))
+    asked = rows.select(*names).distinct().select(*names, shard.alias("#shard"))
+    if within:
+        by_shard = asked.repartition(tasks, PARTITION_PATH, "#shard").sortWithinPartitions(PARTITION_PATH, "#shard")
+    else:
+        by_shard = asked.repartitionById(tasks, F.pmod("#shard", F.lit(tasks))).sortWithinPartitions("#shard")
+    job = AskRecordIndex(lookup.index, within)
+    found = by_shard.select(*names).mapInArrow(job, ddl((RECORD_KEY, "string"), (HOME, "string"), (FILE_ID, "string")))
     table = pa.table(
         {
             HOME: pa.array([place.partition for place in request.places], pa.string()),
@@ -203,16 +234,17 @@ def ask_many(session: SparkSession, rows: DataFrame, request: TagRequest, lookup
         }
     )
     placed = found.join(F.broadcast(session.createDataFrame(table)), [HOME, FILE_ID], "left")
-    return placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(HOME).alias(HOMES))
+    hits = placed.select(RECORD_KEY, FILE_ID, F.array(FILE).alias(FILES), F.array(HOME).alias(HOMES))
+    return hits.withColumn(PARTITION_PATH, F.element_at(HOMES, 1)) if within else hits
 
 
 def check_groups(hits: DataFrame) -> DataFrame:
-    """The hits of `ask_many` without FILE_ID.  Raises TableState when the record index names a group that the table has not."""
+    """The hits of `ask_many` as those of `look_up_many`.  Raises TableState when the index names a group that is not there."""
     with translated_errors():
         lost = hits.where(F.element_at(FILES, 1).isNull()).select(F.element_at(HOMES, 1).alias(HOME), FILE_ID).take(1)
     if lost:
         raise unknown_group(lost[0][HOME], lost[0][FILE_ID])
-    return hits.drop(FILE_ID)
+    return hits.drop(FILE_ID, *((HOMES,) if PARTITION_PATH in hits.columns else ()))
 
 
 def shard_column(count: int) -> Column:
@@ -250,6 +282,10 @@ class _Question:
 
 def _run_question(question: _Question) -> tuple[Ints, Ints, tuple[tuple[str, str], ...]]:
     return find_in_record_index(PartitionReader(question.index), question.keys)
+
+
+def _run_questions(questions: list[_Question]) -> list[tuple[Ints, Ints, tuple[tuple[str, str], ...]]]:
+    return [_run_question(question) for question in questions]
 
 
 def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) -> DataFrame:

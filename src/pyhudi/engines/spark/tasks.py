@@ -22,6 +22,7 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -187,12 +188,17 @@ class AskRecordIndex:
     """Keys (column RECORD_KEY, distinct) to RECORD_KEY, HOME and FILE_ID of those that the record index knows.
 
     Rows are sorted by the file group of the index that would hold them, so that a question to the index concerns few of them.
+    within: each key is asked in the section of its partition (column PARTITION_PATH, by which rows are sorted first).
     """
 
     index: MetadataPartition
+    within: bool = False
 
     @with_error_fields
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self.within:
+            yield from self._ask_within(batches)
+            return
         reader = PartitionReader(self.index)
         held: list[pa.Array] = []
         for batch in batches:
@@ -202,6 +208,14 @@ class AskRecordIndex:
                 held = []
         if held:
             yield from self._ask(reader, held)
+
+    def _ask_within(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reader_of = cache(lambda path: PartitionReader(self.index.section(path)))
+        for batch in batches:
+            paths = batch.column(batch.schema.get_field_index(PARTITION_PATH)).cast(pa.string())
+            keys = batch.column(batch.schema.get_field_index(RECORD_KEY)).cast(pa.string())
+            for path in pc.unique(paths).to_pylist():
+                yield from self._ask(reader_of(path), [keys.filter(pc.equal(paths, path))])
 
     def _ask(self, reader: PartitionReader, held: list[pa.Array]) -> Iterator[pa.RecordBatch]:
         found = find_records(reader, pa.concat_arrays(held)).select(["key", "partition", "file_id"])

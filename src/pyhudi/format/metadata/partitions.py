@@ -10,17 +10,23 @@ Source: docs/formats/metadata-table.md, partitions.
     secondary_index_<name>  secondary-index-<name>-%04d-0, `_` as `-`      estimated
     expr_index_<name>       expr-index-<name>-%04d-0, `_` as `-`           2 unless configured
 
+    record_index, partitioned   record-index-<partition of the table, escaped>-%04d-0      1 to 10 for each of these
+
 How many groups a partition has is fixed when it is made, by a first log file in each, which holds an empty block of deletions.
-Which group has a key: `records.hashing.shard_of_keys` of the whole key and the number of groups that exist.
+Which group has a key: `records.hashing.shard_of_keys` of the whole key and the number of groups that exist.  A partitioned record
+index has a *section* for each partition of the table, with file groups of its own, which come with the first commit that writes
+to that partition; keys are unique, and looked up, within one.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
-from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
+from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.log.framing import BlockType, HeaderKey, encode_blocks
 
 FILES = "files"
@@ -38,6 +44,8 @@ MAX_FILE_GROUP_BYTES = 1 << 30
 AVERAGE_RECORD_BYTES = 48
 """What the estimate takes a record of a record or secondary index for."""
 
+# What a path may not hold unescaped, and what parts the names of a file id.
+_ESCAPED = frozenset(map(chr, range(32))) | frozenset("\"#%'*/:=?\\{[]^\x7f_-")
 _FILE_ID = re.compile(r"(?P<prefix>.+)-(?P<index>[0-9]{4,9})(?:-0)?")
 # Version 3, one Avro array that ends at once.
 _NO_DELETES = bytes.fromhex("000000030000000100")
@@ -82,30 +90,68 @@ def format_file_id(partition: str, index: int) -> str:
     return f"{_FILE_ID_PREFIXES.get(partition, partition.replace('_', '-'))}-{index:04d}-0"
 
 
-def parse_file_group_index(file_id: str) -> int:
-    """The number of a file group from its file id; older tables leave the last `-0` away.
+@dataclass(frozen=True, slots=True)
+class IndexGroup:
+    """A file group of an index and the keys that are its own: of those of its section the ones whose shard among `count` is
+    `number`.
 
-    Raises CorruptData for a name that is not a file id of the metadata table, Unsupported for one of a record index that has file
-    groups of its own for each partition of the table: keys are unique within a partition only, and numbers repeat.
+    section: a partition of the table, as `format_section` writes it, where the index is partitioned; None: the whole table.
     """
-    section, index = parse_file_group(file_id)
-    if section:
-        raise Unsupported(
-            f"the record index is partitioned ({file_id}), which PyHudi does not keep up to date; drop it before writing: "
-            "Table.index.drop('record_index')"
-        )
-    return index
+
+    file_id: str
+    section: str | None
+    number: int
+    count: int
 
 
-def parse_file_group(file_id: str) -> tuple[str, int]:
-    """The section and the number of a file group.  Of a partitioned record index each partition of the table has a section, named
-    by its escaped path; everything else has the section '' alone.  Raises CorruptData as `parse_file_group_index`.
+def format_section(partition_path: str) -> str:
+    """How a partition of the table is named in file ids of a partitioned record index."""
+    return "".join(f"%{ord(character):02X}" if character in _ESCAPED else character for character in partition_path)
+
+
+def index_groups(partition: str, count: int, section: str | None = None) -> tuple[IndexGroup, ...]:
+    """The file groups of a new index, or of a new section of one.  Raises as `format_file_id`."""
+    ids = (format_file_id(partition, number) for number in range(count))
+    if section is not None:
+        own = _FILE_ID_PREFIXES[partition]
+        ids = (f"{own}-{section}{file_id.removeprefix(own)}" for file_id in ids)
+    return tuple(IndexGroup(file_id, section, number, count) for number, file_id in enumerate(ids))
+
+
+def grouped(file_ids: Iterable[str]) -> tuple[IndexGroup, ...]:
+    """The file groups of an index in order: by section, then by number.  file_ids: all of them, each once.
+
+    Raises CorruptData for a name that is not a file id of the metadata table, and where numbers are missing: keys could not be
+    found then.
+    """
+    named: dict[str | None, dict[int, str]] = {}
+    for file_id in file_ids:
+        section, number = parse_file_group(file_id)
+        named.setdefault(section, {})[number] = file_id
+    for numbered in named.values():
+        if sorted(numbered) != list(range(len(numbered))):
+            raise CorruptData(
+                "file groups of the metadata table are missing",
+                expected=f"0 to {len(numbered) - 1}",
+                found=", ".join(numbered[number] for number in sorted(numbered)),
+            )
+    return tuple(
+        IndexGroup(named[section][number], section, number, len(named[section]))
+        for section in sorted(named, key=lambda name: name or "")
+        for number in range(len(named[section]))
+    )
+
+
+def parse_file_group(file_id: str) -> tuple[str | None, int]:
+    """The section and the number of a file group, from its file id; older tables leave the last `-0` away.
+
+    Raises CorruptData for a name that is not a file id of the metadata table.
     """
     match = _FILE_ID.fullmatch(file_id)
     if match is None:
         raise CorruptData("no file id of the metadata table", found=file_id)
     own = f"{_FILE_ID_PREFIXES[RECORD_INDEX]}-"
-    return match["prefix"].removeprefix(own) if match["prefix"].startswith(own) else "", int(match["index"])
+    return match["prefix"].removeprefix(own) if match["prefix"].startswith(own) else None, int(match["index"])
 
 
 def estimate_file_group_count(

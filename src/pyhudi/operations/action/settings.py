@@ -41,7 +41,11 @@ DELETE_MARKER = Option(
 )
 INDEX_TYPE = Option(
     "hoodie.index.type",
-    ("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE"),
+    (
+        *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "INMEMORY", "RECORD_INDEX", "BUCKET", "HBASE"),
+        # Names that release 1.1 gave: of a partitioned record index, and of the one that has long been there.
+        *("RECORD_LEVEL_INDEX", "GLOBAL_RECORD_LEVEL_INDEX"),
+    ),
     "SIMPLE",
     "how a write finds the records that are in the table",
 )

@@ -19,23 +19,26 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import BaseTask, KeyTask, MetadataFile, run_key_base, run_metadata_base
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.actions.indexing import IndexPlan
+from pyhudi.format.index_definitions import record_index_definition
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, State
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX, encode_first_log
-from pyhudi.format.names import LogFileName, WriteToken, parse_data_file_instant
+from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, RECORD_INDEX, grouped
+from pyhudi.format.names import WriteToken, parse_data_file_instant
 from pyhudi.format.paths import SIDE_FOLDER, join_path
+from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds import KINDS, check_computable, in_build_order, is_defined, kind_of, needing, open_indexes
 from pyhudi.operations.metadata.kinds.base import Index
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, first_columns
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom
-from pyhudi.operations.metadata.settings import RECORD_INDEX_SWITCH, MetadataSettings
+from pyhudi.operations.metadata.settings import PARTITIONED_SWITCH, RECORD_INDEX_SWITCH, MetadataSettings
 from pyhudi.operations.metadata.store import (
     MetadataStore,
+    SideKeys,
     commit_of,
     create_store,
     drop_partitions,
@@ -46,7 +49,7 @@ from pyhudi.operations.metadata.store import (
 )
 from pyhudi.plan.metadata import by_shard
 from pyhudi.table.context import TableContext
-from pyhudi.table.metadata.definitions import load_index_definitions, put_index_definitions
+from pyhudi.table.metadata.definitions import load_index_definitions, put_index_definitions, store_definitions
 from pyhudi.table.snapshot import directory_listing, load_snapshot
 
 
@@ -62,6 +65,7 @@ def ensure_metadata_table(
 
     data_schema, before: the table's columns after the write that follows, and until now.
     """
+    _check_record_index(context, settings)
     if not _missing(context, settings) and not _unwanted(context, settings):
         return context
     with context.locked(lock_wait_ms) as held:
@@ -71,6 +75,9 @@ def ensure_metadata_table(
             held = drop_partitions(held, gone)
         missing = _missing(held, settings)
         if missing:
+            if RECORD_INDEX in missing and settings.by_partition is not None and held.config.version.has_index_versions:
+                definition = record_index_definition(by_partition=settings.by_partition)
+                held = store_definitions(held, {**load_index_definitions(held), definition.name: definition})
             held = build_partitions(held, engine, settings, missing, data_schema, before)
         return replace(context, config=held.config)
 
@@ -138,13 +145,41 @@ def _unwanted(context: TableContext, settings: MetadataSettings) -> tuple[str, .
     there = context.config.metadata_partitions
     if not settings.enabled:
         return (FILES,) if there or context.config.metadata_partitions_inflight else ()
-    unwanted = tuple(p for p in there if p in settings.unwanted)
+    unwanted = tuple(
+        p for p in there if p in settings.unwanted and (p != RECORD_INDEX or _by_partition(context) in settings.refused)
+    )
     dependent = needing(RECORD_INDEX, there)
     if RECORD_INDEX in unwanted and dependent:
         raise InvalidRequest(
             f"{RECORD_INDEX_SWITCH}=false would drop the record index, which {', '.join(dependent)} needs; drop that index first"
         )
     return unwanted
+
+
+def _by_partition(context: TableContext) -> bool:
+    """Whether the record index is partitioned."""
+    found = load_index_definitions(context).get(RECORD_INDEX) if context.config.version.has_index_versions else None
+    return found is not None and found.by_partition
+
+
+def _check_record_index(context: TableContext, settings: MetadataSettings) -> None:
+    """Raises InvalidRequest and Unsupported where the options ask for a record index of another kind than the table can have."""
+    config, uri = context.config, context.storage.uri
+    if not settings.enabled or settings.by_partition is None:
+        return
+    if not config.version.has_index_versions:
+        if settings.by_partition:
+            raise Unsupported(
+                f"a partitioned record index ({PARTITIONED_SWITCH}) in the table at {uri} of version {int(config.version)}"
+            )
+        return
+    there = (*config.metadata_partitions, *config.metadata_partitions_inflight)
+    if RECORD_INDEX in there and _by_partition(context) is not settings.by_partition:
+        own, other = ("partitioned", "not") if not settings.by_partition else ("not partitioned", "")
+        raise InvalidRequest(
+            f"the record index of the table at {uri} is {own}, and the options ask for one that is{' ' + other if other else ''} "
+            f"({RECORD_INDEX_SWITCH}, {PARTITIONED_SWITCH}, {INDEX_TYPE}); drop it first: Table.index.drop({RECORD_INDEX!r})"
+        )
 
 
 def planned_partitions(context: TableContext) -> frozenset[str]:
@@ -188,13 +223,15 @@ class PartitionBuilder:
     def seed(self, partition: str, time: str) -> list[MetadataFile]:
         """Make the file groups of an index; the base files that they are to get."""
         storage, index = self._store.storage, self._opened(partition)
-        file_ids = index.file_ids(partition, index.group_count(self._settings, self._state.row_count))
+        groups = index.groups(self._settings, self._state)
         storage.make_folder(partition)
         store_partition_marker(storage, partition, time, self.table.env.now_ms())
-        for file_id in file_ids:
-            first = LogFileName(file_id, time, 1, str(WriteToken(0, 0, 0)))
-            storage.put(join_path(partition, first.text), encode_first_log(time))
-        return [MetadataFile(storage.spec(), partition, f, time, str(WriteToken(n, 0, 0))) for n, f in enumerate(file_ids)]
+        self._store.found(partition, groups, time)
+        tokens = (str(WriteToken(number, 0, 0)) for number in range(len(groups)))
+        return [
+            MetadataFile(storage.spec(), partition, group.file_id, time, token)
+            for group, token in zip(groups, tokens, strict=True)
+        ]
 
     def fill(self, partition: str, files: Sequence[MetadataFile], time: str) -> list[WriteStat]:
         """Write the base files of what the index says of the state."""
@@ -207,8 +244,11 @@ class PartitionBuilder:
             written += in_threads(run_metadata_base, [BaseTask(files[shard], piece) for shard, piece in pieces.items()])
         make = type(index).key_records
         if make is not None:
+            keys = SideKeys(partition, said.keys, make)
+            named = {file.file_id: file for file in files}
+            shares = ((named[group.file_id], *keys.share(group)) for group in grouped(named))
             spec = self.table.storage.spec()
-            tasks = [KeyTask(file, spec, shard, said.keys, make) for shard, file in enumerate(files) if said.keys]
+            tasks = [KeyTask(file, spec, share, sources, make) for file, share, sources in shares if sources]
             written += self._state.engine.map(run_key_base, tasks)
             self.table.storage.delete_folder(join_path(SIDE_FOLDER, time))
         return [stat for stat in written if stat is not None]

@@ -153,7 +153,11 @@ class CommitMirror:
     def _write(self, commit: Commit, attempt: DeltaCommit, said: Mapping[Index, Said]) -> None:
         """Write what the indexes say, as it stands beside commits whose times overlap with this one's."""
         overlap = Overlap.of(commit.time, commit.now, attempt.timeline)
-        keys = [SideKeys(i.partition, one.keys, make) for i, one in said.items() if (make := type(i).key_records) is not None]
+        keys = [
+            SideKeys(index.partition, one.keys, make, one.sections)
+            for index, one in said.items()
+            if (make := type(index).key_records) is not None
+        ]
         if commit.operation.changes_rows:
             overlap.check_keys(self.engine, commit.context, commit.reader, commit.done, keys)
         ranges = [one.partitions for one in said.values() if one.partitions is not None]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ from pyhudi.errors import WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.metadata_records import MetKeys, run_met_keys
 from pyhudi.format.instants import Action, Instant
+from pyhudi.format.metadata.partitions import grouped
 from pyhudi.format.metadata.wrapped import bound_kinds
 from pyhudi.format.ordering_values import Wrapper
 from pyhudi.operations.metadata.kinds.base import SaidOfPartitions
@@ -121,11 +122,13 @@ class Overlap:
         for one in keys if self.is_overtaken else ():
             others = reader.logs_after(one.partition, done.request_time) if one.sources else None
             if others is not None:
+                alone = {slice_.file_id: replace(others, slices=(slice_,)) for slice_ in others.slices if slice_.logs}
+                shares = ((group.file_id, *one.share(group)) for group in grouped(slice_.file_id for slice_ in others.slices))
                 spec = context.storage.spec()
                 tasks += [
-                    MetKeys(others.narrowed([shard]), spec, shard, one.sources)
-                    for shard, slice_ in enumerate(others.slices)
-                    if slice_.logs
+                    MetKeys(alone[file_id], spec, share, sources)
+                    for file_id, share, sources in shares
+                    if sources and file_id in alone
                 ]
         met = engine.map(run_met_keys, tasks) if engine is not None else in_threads(run_met_keys, tasks)
         for task, named in zip(tasks, met, strict=True):

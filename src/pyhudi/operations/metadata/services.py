@@ -23,7 +23,7 @@ from pyhudi.execute.metadata_merge import MergeRule
 from pyhudi.execute.metadata_records import MergeGroupTask, MetadataFile, run_metadata_merge
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State
-from pyhudi.format.metadata.partitions import COLUMN_STATS, parse_file_group_index
+from pyhudi.format.metadata.partitions import COLUMN_STATS, parse_file_group
 from pyhudi.format.names import WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
 from pyhudi.operations.action.outcome import NotDue, Off, Outcome, Ran
@@ -212,7 +212,7 @@ def _task(
         logs.append(LogFile(where, log_name, check_size(store.storage, where, size_of(text), written)))
     logs.sort(key=lambda log: log.name.sort_key)
     slice_ = FileSlice(partition, file_id, operation.base_instant_time or "", base, tuple(logs))
-    token = str(WriteToken(parse_file_group_index(file_id), 0, 0))
+    token = str(WriteToken(parse_file_group(file_id)[1], 0, 0))
     kind = kind_of(partition)
     if kind is None:
         raise Unsupported(f"partition {partition} of the metadata table cannot be compacted by PyHudi")

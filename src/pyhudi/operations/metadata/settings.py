@@ -26,6 +26,14 @@ RECORD_INDEX_SWITCH = Option(
     bool,
     None,
     "whether there is a record index; unset: as it is, or as the index type asks",
+    aliases=("hoodie.metadata.global.record.level.index.enable",),
+)
+PARTITIONED_SWITCH = Option(
+    "hoodie.metadata.record.level.index.enable",
+    bool,
+    None,
+    "whether there is a partitioned record index, in which keys are unique within a partition; unset: as it is, or as the index "
+    "type asks",
 )
 
 _SWITCHES = {
@@ -62,13 +70,16 @@ class MetadataSettings:
     """What a writer wants.
 
     enabled: True builds what is wanted, False drops the metadata table.  wanted, unwanted: partitions to
-    build where they are missing, and to drop where they are; one that is in neither stays as it is.  columns: of the column
+    build where they are missing, and to drop where they are; one that is in neither stays as it is.  by_partition: whether the
+    record index is to be partitioned, None: as it is; refused: the kinds of it that `unwanted` means.  columns: of the column
     statistics, () for the first `max_columns`.  group_counts: kind of index -> file groups of a new one.
     """
 
     enabled: Annotated[bool, METADATA_TABLE]
-    wanted: Annotated[frozenset[str], *_SWITCHES.values(), INDEX_TYPE]
-    unwanted: Annotated[frozenset[str], *_SWITCHES.values()]
+    wanted: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH, INDEX_TYPE]
+    unwanted: Annotated[frozenset[str], *_SWITCHES.values(), PARTITIONED_SWITCH]
+    by_partition: Annotated[bool | None, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH, INDEX_TYPE]
+    refused: Annotated[tuple[bool, ...], RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
     columns: Annotated[
         tuple[str, ...],
         Option(
@@ -117,12 +128,13 @@ class MetadataSettings:
         index is wants it.
         """
         wanted, unwanted = {FILES}, set()
+        by_partition, refused = _record_index(options)
         for partition, switch in _SWITCHES.items():
             given = options.given(switch)
             if given is None and partition == PARTITION_STATS:
                 given = options.given(_SWITCHES[COLUMN_STATS])
-            if given is None and partition == RECORD_INDEX and options.word(INDEX_TYPE) == "RECORD_INDEX":
-                given = "true"
+            if partition == RECORD_INDEX:
+                given = "true" if by_partition is not None else "false" if refused else None
             if given == "true" or (given is None and partition in (COLUMN_STATS, PARTITION_STATS)):
                 wanted.add(partition)
             elif given == "false":
@@ -135,6 +147,8 @@ class MetadataSettings:
             options,
             wanted=frozenset(wanted),
             unwanted=frozenset(unwanted),
+            by_partition=by_partition,
+            refused=refused,
             group_counts=((FILES, 1), *counts),
         )
 
@@ -151,3 +165,21 @@ class MetadataSettings:
             growth_factor=self.index_growth,
             max_file_group_bytes=self.max_index_group_bytes,
         )
+
+
+def _record_index(options: Options) -> tuple[bool | None, tuple[bool, ...]]:
+    """Of which kind a record index is to be (True: partitioned; None: as it is), and the kinds that are not to be there.
+
+    Raises InvalidRequest where both kinds are asked for, of which a table has one.
+    """
+    by_index = {"RECORD_INDEX": False, "GLOBAL_RECORD_LEVEL_INDEX": False, "RECORD_LEVEL_INDEX": True}.get(
+        options.word(INDEX_TYPE)
+    )
+    given = {False: options.given(RECORD_INDEX_SWITCH), True: options.given(PARTITIONED_SWITCH)}
+    asked = [kind for kind, text in given.items() if text == "true" or (text is None and kind is by_index)]
+    if len(asked) > 1:
+        raise InvalidRequest(
+            f"a record index of the whole table and a partitioned one are asked for ({RECORD_INDEX_SWITCH}, "
+            f"{PARTITIONED_SWITCH}, {INDEX_TYPE}={options.word(INDEX_TYPE)}); a table has one of them"
+        )
+    return (asked[0] if asked else None), tuple(kind for kind, text in given.items() if text == "false")

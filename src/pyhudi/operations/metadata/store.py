@@ -14,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from pyhudi.errors import CorruptData, TableNotFound, TableState, Unsupported
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.indexing import KeyShare
 from pyhudi.execute.metadata_records import (
     KeyRecords,
     KeySource,
@@ -29,9 +31,9 @@ from pyhudi.execute.metadata_records import (
 )
 from pyhudi.format.actions.commit import SCHEMA_KEY, CommitMetadata, WriteStat
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant
-from pyhudi.format.metadata.partitions import parse_file_group_index
+from pyhudi.format.metadata.partitions import IndexGroup, encode_first_log, format_section, grouped, index_groups
 from pyhudi.format.metadata.schema import COMMIT_SCHEMA
-from pyhudi.format.names import WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
+from pyhudi.format.names import LogFileName, WriteToken, parse_base_file, parse_data_file_instant, parse_log_file
 from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
 from pyhudi.format.versions import written_versions
@@ -40,12 +42,15 @@ from pyhudi.plan.metadata import MetadataRecords, by_shard
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import create_table_files, load_table_config, store_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.records import load_rolled_back
+from pyhudi.table.metadata.validity import BlockValidity
 from pyhudi.timeline.store import next_instant_time
 from pyhudi.timeline.timeline import Timeline
 
 PARTITIONS_KEY = "hoodie.table.metadata.partitions"
 INFLIGHT_KEY = "hoodie.table.metadata.partitions.inflight"
 _THREADS = 8
+_NEVER_IN_NAMES = frozenset("./\\\n")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -150,15 +155,22 @@ class MetadataStore:
         action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
         store.complete(instant, action, self.next_time(now, self.load()), metadata.encode(self.table.env.token_bytes(16)))
 
-    def file(self, partition: str, shard: int, request_time: str) -> MetadataFile:
+    def file(self, partition: str, group: IndexGroup, request_time: str) -> MetadataFile:
         """Where an instant's file of a file group goes."""
-        return MetadataFile(
-            self.storage.spec(), partition, self.groups.file_id(partition, shard), request_time, str(WriteToken(shard, 0, 0))
-        )
+        # The instant may have made a section of a partitioned index itself, by a first log with a token of zeros.
+        token = WriteToken(group.number if group.section is None else group.number + 1, 0, 0)
+        return MetadataFile(self.storage.spec(), partition, group.file_id, request_time, str(token))
 
-    def ensure_partition(self, partition: str, request_time: str) -> None:
-        """Raises TableState for a partition without file groups."""
-        if self.groups.count(partition) == 0:
+    def found(self, partition: str, groups: Iterable[IndexGroup], request_time: str) -> None:
+        """Make file groups exist, by a first log file in each."""
+        first = str(WriteToken(0, 0, 0))
+        for group in groups:
+            name = LogFileName(group.file_id, request_time, 1, first)
+            self.storage.put(join_path(partition, name.text), encode_first_log(request_time))
+
+    def ensure_partition(self, partition: str, request_time: str, *, is_empty: bool | None = None) -> None:
+        """Raises TableState for a partition without file groups.  is_empty: whether it has none; None: as was listed."""
+        if not self.groups.of(partition) if is_empty is None else is_empty:
             raise TableState(
                 f"partition {partition} of the metadata table of {self.table.storage.uri} has no file groups: an indexer is "
                 "building it, or it was damaged; try again later, or drop it"
@@ -191,31 +203,75 @@ class DeltaCommit:
         tasks: list[LogTask] = []
         for partition, said in records.items():
             store.ensure_partition(partition, time)
-            for shard, piece in by_shard(said, store.groups.count(partition)).items():
-                tasks.append(LogTask(store.file(partition, shard, time), piece))
+            groups = store.groups.of(partition)
+            for shard, piece in by_shard(said, len(groups)).items():
+                tasks.append(LogTask(store.file(partition, groups[shard], time), piece))
         statistics.extend(in_threads(run_metadata_log, tasks))
         spec = store.table.storage.spec()
         key_tasks = []
         for one in keys:
             if one.sources:
-                store.ensure_partition(one.partition, time)
+                groups = self._with_sections(one, now)
+                store.ensure_partition(one.partition, time, is_empty=not groups)
+                shares = ((group, *one.share(group)) for group in groups)
                 key_tasks += [
-                    KeyTask(store.file(one.partition, shard, time), spec, shard, one.sources, one.make)
-                    for shard in range(store.groups.count(one.partition))
+                    KeyTask(store.file(one.partition, group, time), spec, share, sources, one.make)
+                    for group, share, sources in shares
+                    if sources
                 ]
         if key_tasks:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
         store.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now)
 
+    def _with_sections(self, said: SideKeys, now: Timeline) -> tuple[IndexGroup, ...]:
+        """The file groups of an index, with those of the sections that this instant is the first to write to.
+
+        A section that nothing but instants has made which may still be rolled back is made by this one too, with as many groups,
+        so that none of them goes when theirs does.
+        """
+        store, partition = self.store, said.partition
+        groups = store.groups.of(partition)
+        if not said.sections:
+            return groups
+        counts = BlockValidity(now, self.timeline, partial(load_rolled_back, store.table, now)).counts
+        firm = {group.file_id for group in groups if any(map(counts, store.groups.instants(partition, group.file_id)))}
+        there = {group.section: group.count for group in groups}
+        loose = {group.section for group in groups if group.file_id not in firm}
+        made: list[IndexGroup] = []
+        for path, count in said.sections:
+            section = format_section(path)
+            if not _NEVER_IN_NAMES.isdisjoint(section):
+                raise Unsupported(
+                    f"partition {path!r} of {store.table.storage.uri} beside a partitioned record index, whose file names cannot "
+                    "hold it (nor can those of the real Hudi 1.1.1, which fails there); drop the index: "
+                    f"Table.index.drop({partition!r})"
+                )
+            if section not in there or section in loose:
+                made += index_groups(partition, there.get(section, count), section)
+        store.found(partition, made, self.request_time)
+        return grouped({*(group.file_id for group in groups), *(group.file_id for group in made)})
+
 
 @dataclass(frozen=True, slots=True)
 class SideKeys:
-    """What an instant says in an index of keys.  sources: side files; make: what becomes of them."""
+    """What an instant says in an index of keys.
+
+    sources: side files; make: what becomes of them.  sections: of a partitioned index, the partitions of the table to which keys
+    come, each with the number of file groups that it gets if it has none.
+    """
 
     partition: str
     sources: tuple[KeySource, ...]
     make: KeyRecords
+    sections: tuple[tuple[str, int], ...] = ()
+
+    def share(self, group: IndexGroup) -> tuple[KeyShare, tuple[KeySource, ...]]:
+        """What of the side files belongs to a file group, and the side files that may hold such keys."""
+        if group.section is None:
+            return KeyShare(group.number), self.sources
+        own = tuple(source for source in self.sources if format_section(source.partition) == group.section)
+        return KeyShare(group.number, group.count), own
 
 
 def commit_of(statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False) -> CommitMetadata:
@@ -307,33 +363,43 @@ class _Groups:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._known: dict[str, tuple[dict[int, str], bool]] = {}
+        self._known: dict[str, _Listed] = {}
+
+    def of(self, partition: str) -> tuple[IndexGroup, ...]:
+        """By section and number."""
+        return self._listed(partition).groups
 
     def count(self, partition: str) -> int:
-        return len(self._of(partition)[0])
+        return len(self.of(partition))
 
-    def file_id(self, partition: str, index: int) -> str:
-        return self._of(partition)[0][index]
+    def instants(self, partition: str, file_id: str) -> frozenset[str]:
+        """Those that bear the files of a file group."""
+        return frozenset(
+            instant
+            for info in self._listed(partition).files
+            if _file_id_of(info) == file_id and (instant := parse_data_file_instant(info.name)) is not None
+        )
 
     def has_marker(self, partition: str) -> bool:
-        return self._of(partition)[1]
+        return any(info.name == PARTITION_METADATA_FILE for info in self._listed(partition).files)
 
-    def _of(self, partition: str) -> tuple[dict[int, str], bool]:
+    def _listed(self, partition: str) -> _Listed:
         found = self._known.get(partition)
         if found is None:
             files = self._storage.list(partition).files
-            ids = {file_id for info in files if (file_id := _file_id_of(info)) is not None}
-            numbered = {parse_file_group_index(file_id): file_id for file_id in ids}
-            if sorted(numbered) != list(range(len(numbered))):
-                raise CorruptData(
-                    "file groups of the metadata table are missing",
-                    expected=f"0 to {len(numbered) - 1}",
-                    found=", ".join(sorted(ids)),
-                    path=self._storage.absolute(partition),
-                )
-            found = numbered, any(info.name == PARTITION_METADATA_FILE for info in files)
-            self._known[partition] = found
+            try:
+                groups = grouped({file_id for info in files if (file_id := _file_id_of(info)) is not None})
+            except CorruptData as error:
+                raise error.with_path(self._storage.absolute(partition)) from error
+            found = self._known[partition] = _Listed(tuple(files), groups)
         return found
+
+
+class _Listed(NamedTuple):
+    """The files of a partition of the metadata table, and the file groups that they are of."""
+
+    files: tuple[FileInfo, ...]
+    groups: tuple[IndexGroup, ...]
 
 
 def _file_id_of(info: FileInfo) -> str | None:

@@ -314,6 +314,9 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest) -> N
         raise InvalidRequest(f"no index is of the kind of {partition!r}")
     if kind.needs is not None and kind.needs.partition not in config.metadata_partitions:
         raise InvalidRequest(f"{kind.needs.why}: create {kind.needs.what} first")
+    needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
+    if needed is not None and needed.by_partition:
+        raise Unsupported(f"{partition}, which names records by keys of the whole table, beside a partitioned {needed.name}")
     refusal = kind.refusal(config)
     if refusal is not None:
         raise InvalidRequest(refusal)

@@ -3,7 +3,9 @@
     SIMPLE, GLOBAL_SIMPLE    key columns of base files
     BLOOM, GLOBAL_BLOOM      key ranges and key filters first: of footers, or with `hoodie.bloom.index.use.metadata` those that
                              the metadata table has
-    RECORD_INDEX             the record index of the metadata table, which the write builds when it is missing; global
+    RECORD_INDEX             the record index of the metadata table, which the write builds when it is missing; global; in
+                             release 1.1 GLOBAL_RECORD_LEVEL_INDEX is another name of it
+    RECORD_LEVEL_INDEX       a partitioned record index, within the partition
     BUCKET                   the hash of the key; no lookup: buckets by number (SIMPLE), or nodes of rings (CONSISTENT_HASHING)
     INMEMORY                 key columns, held in this process
 
@@ -36,7 +38,7 @@ from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds import first_answer
 from pyhudi.operations.metadata.kinds.inputs import key_reader
-from pyhudi.operations.metadata.settings import METADATA_TABLE, RECORD_INDEX_SWITCH
+from pyhudi.operations.metadata.settings import METADATA_TABLE, PARTITIONED_SWITCH, RECORD_INDEX_SWITCH
 from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS, BucketLayout, Placement, bucket_groups
 from pyhudi.plan.rings import RingLayout, RingSettings, check_groups
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -67,6 +69,7 @@ class IndexType(StrEnum):
     BLOOM = "BLOOM"
     GLOBAL_BLOOM = "GLOBAL_BLOOM"
     RECORD_INDEX = "RECORD_INDEX"
+    RECORD_LEVEL_INDEX = "RECORD_LEVEL_INDEX"
     BUCKET = "BUCKET"
     INMEMORY = "INMEMORY"
 
@@ -106,7 +109,7 @@ class LookupSettings:
     buckets: of BUCKET, by its engine, else None.
     """
 
-    kind: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH]
+    kind: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
     update_partition_path: Annotated[bool, *_MOVES.values(), _MOVES_OF_OTHERS] = True
     prune_by_ranges: Annotated[
         bool, Option("hoodie.bloom.index.prune.by.ranges", bool, "true", "index BLOOM passes over files by their key ranges")
@@ -123,11 +126,11 @@ class LookupSettings:
         word = options.word(INDEX_TYPE)
         if word == "HBASE":
             raise Unsupported("index type HBASE needs a table in HBase, which PyHudi does not talk to")
-        kind = IndexType(word)
-        if kind is IndexType.RECORD_INDEX:
-            for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH):
+        kind = IndexType.RECORD_INDEX if word == "GLOBAL_RECORD_LEVEL_INDEX" else IndexType(word)
+        if kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
+            for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH if kind is IndexType.RECORD_INDEX else PARTITIONED_SWITCH):
                 if options.given(switch) == "false":
-                    raise InvalidRequest(f"{INDEX_TYPE}=RECORD_INDEX needs the record index, and {switch}=false forbids it")
+                    raise InvalidRequest(f"{INDEX_TYPE}={word} needs the record index, and {switch}=false forbids it")
         return read_settings(
             cls,
             options,
@@ -163,15 +166,22 @@ def plan_lookup(
     found = tuple(slices)
     if settings.buckets is not None:
         return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id)
-    if settings.kind is IndexType.RECORD_INDEX:
+    if settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         metadata = MetadataTable(context, snapshot.timeline)
         answer = first_answer(metadata, lambda kind, name: kind.key_places(name, metadata))
         if answer is None:
             raise TableState(
-                f"the table at {context.storage.uri} has no record index that is ready, which index RECORD_INDEX asks"
+                f"the table at {context.storage.uri} has no record index that is ready, which index {settings.kind} asks"
             )
         name, index = answer
-        return PlannedLookup(tuple(Place(s.partition, s.file_id, s) for s in found), ByRecordIndex(index), name)
+        by_partition = name in metadata.definitions and metadata.definitions[name].by_partition
+        if by_partition is not (settings.kind is IndexType.RECORD_LEVEL_INDEX):
+            raise TableState(
+                f"the record index of the table at {context.storage.uri} is {'' if by_partition else 'not '}partitioned, and "
+                f"{INDEX_TYPE}={settings.kind} asks one that is{' not' if by_partition else ''}"
+            )
+        places = tuple(Place(s.partition, s.file_id, s) for s in found)
+        return PlannedLookup(places, ByRecordIndex(index, by_partition), name)
     _refuse_groups_of_logs(settings.kind, found)
     if settings.kind in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
         return _plan_filters(settings, context, snapshot, found)

@@ -12,10 +12,11 @@ Source: docs/formats/metadata-table.md, key to file group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from typing import Protocol, TypeVar
 
 import numpy as np
@@ -28,6 +29,7 @@ from pyhudi.format.hfile.file_info import SCHEMA
 from pyhudi.format.log.commands import surviving_blocks, without_compacted
 from pyhudi.format.log.deletes import decode_deletes
 from pyhudi.format.log.framing import BlockType, HeaderKey, LogBlock
+from pyhudi.format.metadata.partitions import format_section, grouped, parse_file_group
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import StorageSpec
@@ -64,6 +66,13 @@ class Wanted:
         if self.prefixes is not None:
             return file.scan_prefixes(self.prefixes)
         return file.scan()
+
+
+def by_section(slices: Iterable[FileSlice]) -> tuple[tuple[FileSlice, ...], ...]:
+    """The slices of each section of an index in turn, by number.  Raises as `grouped`."""
+    named = {slice_.file_id: slice_ for slice_ in slices}
+    groups = grouped(named)
+    return tuple(tuple(named[group.file_id] for group in found) for _, found in groupby(groups, key=lambda group: group.section))
 
 
 def lookup_tasks(
@@ -155,7 +164,8 @@ class GroupReader:
 class MetadataPartition:
     """One partition of the metadata table as a snapshot sees it.
 
-    storage: of the metadata table; slices: of all its file groups, by number; counted: the instants whose log blocks count.
+    storage: of the metadata table; slices: of all its file groups, by section and number; counted: the instants whose log blocks
+    count.
     """
 
     storage: StorageSpec
@@ -167,6 +177,11 @@ class MetadataPartition:
         """The same for keys of some file groups only: the others are still counted, and look empty."""
         slices = tuple(s if n in shards else replace(s, base=None, logs=()) for n, s in enumerate(self.slices))
         return replace(self, slices=slices)
+
+    def section(self, partition_path: str) -> MetadataPartition:
+        """Of a partitioned index what it has of one partition of the table, which may be nothing."""
+        name = format_section(partition_path)
+        return replace(self, slices=tuple(s for s in self.slices if parse_file_group(s.file_id)[0] == name))
 
 
 class PartitionReader:
@@ -180,12 +195,14 @@ class PartitionReader:
         """As `MetadataTable.lookup`.  Raises InvalidRequest for another partition than its own."""
         if partition != self._partition.name:
             raise InvalidRequest(f"this is {self._partition.name} of the metadata table, not {partition}")
-        return self._reader.read_all(lookup_tasks(self._partition.slices, keys))
+        sections = by_section(self._partition.slices)
+        return self._reader.read_all([task for section in sections for task in lookup_tasks(section, keys)])
 
-    def lookup_in(self, shard: int, keys: pa.StringArray) -> list[GroupCells]:
-        """As `lookup`, in one file group, whatever tells the group of a key.  keys: distinct."""
+    def lookup_anywhere(self, keys: pa.StringArray) -> list[GroupCells]:
+        """As `lookup`, in each file group, whatever tells the group of a key.  keys: distinct."""
         wanted = keys.cast(pa.binary())
-        return self._reader.read_all([(self._partition.slices[shard], Wanted(keys=wanted.take(pc.sort_indices(wanted))))])
+        asked = Wanted(keys=wanted.take(pc.sort_indices(wanted)))
+        return self._reader.read_all([(slice_, asked) for slice_ in self._partition.slices])
 
 
 def _files_of(slice_: FileSlice) -> tuple[BaseFile | LogFile, ...]:

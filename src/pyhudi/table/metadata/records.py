@@ -27,7 +27,7 @@ from pyhudi.format.actions.restore import RestoreMetadata
 from pyhudi.format.actions.rollback import RollbackMetadata
 from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.format.instants import Action
-from pyhudi.format.metadata.partitions import parse_file_group, parse_file_group_index
+from pyhudi.format.metadata.partitions import parse_file_group
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import METADATA_FOLDER
 from pyhudi.lazy import lazy_property
@@ -37,7 +37,7 @@ from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.definitions import load_index_definitions
 from pyhudi.table.metadata.files import MetadataFiles
-from pyhudi.table.metadata.groups import GroupReader, MetadataPartition, Wanted, lookup_tasks
+from pyhudi.table.metadata.groups import GroupReader, MetadataPartition, Wanted, by_section, lookup_tasks
 from pyhudi.table.metadata.merge import GroupCells
 from pyhudi.table.metadata.validity import BlockValidity
 from pyhudi.table.plans import load_pending_compactions
@@ -103,14 +103,10 @@ class MetadataTable:
         return any(instant.request_time > latest for instant in self.timeline.completed(Action.DELTACOMMIT))
 
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
-        """The newest merged slice of each file group of a partition, by group number; no group for a partition that is not there.
-
-        Raises as `sections`, and Unsupported for a partitioned record index.
+        """The newest merged slice of each file group of a partition, by section and number; none for a partition that is not
+        there.  Raises as `sections`.
         """
-        sections = self.sections(partition)
-        for slice_ in (slice_ for section in sections for slice_ in section):
-            parse_file_group_index(slice_.file_id)
-        return sections[0] if sections else ()
+        return tuple(slice_ for section in self.sections(partition) for slice_ in section)
 
     def sections(self, partition: str) -> tuple[tuple[FileSlice, ...], ...]:
         """As `slices`: one section, but of a partitioned record index one for each partition of the table, in each of which a key
@@ -124,27 +120,16 @@ class MetadataTable:
             files = self.storage.list(partition).files
             self._check_whole(partition, files)
             groups = build_file_groups(partition, files, self._slicing)
-            slices = visible_slices(groups, self._slicing)
-            named: dict[str, list[tuple[int, FileSlice]]] = {}
-            for slice_ in slices:
-                section, number = parse_file_group(slice_.file_id)
-                named.setdefault(section, []).append((number, slice_))
-            for numbered in named.values():
-                numbered.sort(key=lambda pair: pair[0])
-                if [number for number, _ in numbered] != list(range(len(numbered))):
-                    raise CorruptData(
-                        "file groups of the metadata table are missing",
-                        expected=f"0 to {len(numbered) - 1}",
-                        found=", ".join(slice_.file_id for _, slice_ in numbered),
-                        path=self.storage.absolute(partition),
-                    )
-            found = tuple(tuple(slice_ for _, slice_ in named[section]) for section in sorted(named))
+            try:
+                found = by_section(visible_slices(groups, self._slicing))
+            except CorruptData as error:
+                raise error.with_path(self.storage.absolute(partition)) from error
             self._slices[partition] = found
         return found
 
     def is_sectioned(self, partition: str) -> bool:
         """Whether the same key may stand in several sections."""
-        return any(parse_file_group(section[0].file_id)[0] for section in self.sections(partition))
+        return any(parse_file_group(section[0].file_id)[0] is not None for section in self.sections(partition))
 
     def lookup(self, partition: str, keys: pa.StringArray, routes: pa.StringArray | None = None) -> list[GroupCells]:
         """The cells of some keys.  keys: string, no nulls, in any order; a key is looked up once.  One result for each group
@@ -221,7 +206,8 @@ class MetadataTable:
         if partition not in self.partitions:
             raise InvalidRequest(f"the metadata table has no partition {partition!r}; it has {', '.join(self.partitions)}")
         sections = self.sections(partition)
-        if not sections:
+        # A partitioned index of a table without rows has no section yet.
+        if not sections and not (partition in self.definitions and self.definitions[partition].by_partition):
             raise TableState(f"the metadata table has no file group at {self.storage.absolute(partition)}")
         return sections
 

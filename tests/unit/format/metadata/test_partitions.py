@@ -10,7 +10,7 @@ from pyhudi.format.metadata.partitions import (
     encode_first_log,
     estimate_file_group_count,
     format_file_id,
-    parse_file_group_index,
+    parse_file_group,
     parse_partition,
 )
 
@@ -30,8 +30,8 @@ from pyhudi.format.metadata.partitions import (
 def test_names(partition: str, kind: PartitionKind, file_id: str) -> None:
     assert parse_partition(partition) is kind
     assert format_file_id(partition, 1) == file_id
-    assert parse_file_group_index(file_id) == 1
-    assert parse_file_group_index(file_id[:-2]) == 1
+    assert parse_file_group(file_id) == (None, 1)
+    assert parse_file_group(file_id[:-2]) == (None, 1)
 
 
 @pytest.mark.parametrize("name", ["", "file", "secondary_index", "secondary_index_", "expr_index_", "expr_index", "Files"])
@@ -44,7 +44,7 @@ def test_names_that_are_no_partitions(name: str) -> None:
 def test_file_ids_that_are_none() -> None:
     for file_id in ("files", "files-1-0", "-0001-0", "files-0001-1", "0001"):
         with pytest.raises(CorruptData):
-            parse_file_group_index(file_id)
+            parse_file_group(file_id)
     for index in (-1, 10_000):
         with pytest.raises(InvalidRequest):
             format_file_id("files", index)

@@ -153,7 +153,7 @@ class EightNine(VersionStep):
                 f"payload class of version 8 stands ({LEGACY_PAYLOAD}={payload or ''})"
             )
         index = load_index_definitions(context).get(RECORD_INDEX)
-        if index is not None and index.option("isPartitioned") == "true":
+        if index is not None and index.by_partition:
             raise Unsupported(
                 f"the record index of the table at {uri} is partitioned, which readers of version 8 take for one of the whole "
                 f"table; drop it first: Table.index.drop({RECORD_INDEX!r})"

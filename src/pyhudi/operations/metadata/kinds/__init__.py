@@ -56,6 +56,11 @@ def is_defined(partition: str) -> bool:
     return kind is not None and kind.is_defined
 
 
+def _has_definition(partition: str, config: TableConfig) -> bool:
+    kind = kind_of(partition)
+    return kind is not None and kind.has_definition(config)
+
+
 def needing(partition: str, others: Iterable[str]) -> tuple[str, ...]:
     """Those of some partitions that cannot do without a partition."""
     kinds = ((other, kind_of(other)) for other in others)
@@ -90,7 +95,7 @@ def open_index(partition: str, definitions: Mapping[str, IndexDefinition]) -> In
     with CannotKeep(partition):
         if kind is None:
             raise Unsupported("no such index is known")
-        return kind.open(partition, definitions.get(partition) if kind.is_defined else None)
+        return kind.open(partition, definitions.get(partition))
 
 
 def open_indexes(context: TableContext, partitions: Sequence[str] | None = None) -> tuple[Index, ...]:
@@ -99,7 +104,7 @@ def open_indexes(context: TableContext, partitions: Sequence[str] | None = None)
     Raises Unsupported for one that PyHudi cannot keep up to date.
     """
     names = maintained_partitions(context.config) if partitions is None else partitions
-    definitions = load_index_definitions(context) if any(is_defined(name) for name in names) else {}
+    definitions = load_index_definitions(context) if any(_has_definition(name, context.config) for name in names) else {}
     return tuple(open_index(name, definitions) for kind in KINDS for name in names if kind.named(name))
 
 
@@ -107,11 +112,25 @@ def check_kept(context: TableContext) -> None:
     """Raises Unsupported for an index that PyHudi cannot keep up to date: it reads layouts that it does not write."""
     partitions = maintained_partitions(context.config)
     definitions = load_index_definitions(context)
+    _check_sections(context.config, partitions, definitions)
     for name in partitions:
         kind = type(open_index(name, definitions))
         if name in definitions:
             with CannotKeep(name):
                 kind.check_kept(definitions[name])
+
+
+def _check_sections(config: TableConfig, partitions: Sequence[str], definitions: Mapping[str, IndexDefinition]) -> None:
+    """Raises Unsupported for a partitioned index in a table whose other writers, or whose other indexes, know keys of the whole
+    table alone.
+    """
+    parted = [name for name in partitions if name in definitions and definitions[name].by_partition]
+    with CannotKeep(parted[0] if parted else ""):
+        if parted and not config.version.has_index_versions:
+            raise Unsupported(f"it is partitioned, and writers of table version {int(config.version)} know no such index")
+        dependent = needing(parted[0], partitions) if parted else ()
+        if dependent:
+            raise Unsupported(f"it is partitioned, and {dependent[0]} names records by keys of the whole table")
 
 
 def check_computable(indexes: Iterable[Index], schema: pa.Schema) -> None:

@@ -35,7 +35,7 @@ from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.metadata_merge import MergeRule
 from pyhudi.execute.metadata_records import KeyRecords, KeySource
 from pyhudi.format.index_definitions import IndexDefinition
-from pyhudi.format.metadata.partitions import format_file_id
+from pyhudi.format.metadata.partitions import IndexGroup, format_file_id
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings
 from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, FilesPassedOver, Filter
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit, PlannedCommit
@@ -48,20 +48,19 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.groups import MetadataPartition
 from pyhudi.table.metadata.records import MetadataTable
 
-_PARTITIONED = "isPartitioned"
-
 
 @dataclass(frozen=True, slots=True)
 class Said:
     """What one instant says in one index.
 
     records: None where there is nothing to say.  keys: side files of keys, too many to be held here; the tasks that write file
-    groups make records of them by the index's rule.  partitions: ranges of partitions of the table, which become records
-    when it is known whose times overlap with the commit's.
+    groups make records of them by the index's rule.  sections: as of `SideKeys`.  partitions: ranges of partitions of the table,
+    which become records when it is known whose times overlap with the commit's.
     """
 
     records: MetadataRecords | None = None
     keys: tuple[KeySource, ...] = ()
+    sections: tuple[tuple[str, int], ...] = ()
     partitions: SaidOfPartitions | None = None
 
 
@@ -123,12 +122,15 @@ class Index(ABC):
         return None
 
     @classmethod
+    def has_definition(cls, config: TableConfig) -> bool:
+        """Whether a definition says what an index of the kind is, in a table with these properties."""
+        return cls.is_defined
+
+    @classmethod
     def check_kept(cls, definition: IndexDefinition) -> None:
         """Raises Unsupported for an index that PyHudi reads and does not write."""
         if definition.layout not in cls.layouts:
             raise Unsupported(f"layout {definition.layout} of its records is read, and not written")
-        if definition.option(_PARTITIONED) == "true":
-            raise Unsupported("it is partitioned: keys are unique within a partition of the table alone")
 
     @classmethod
     def refusal(cls, config: TableConfig) -> str | None:
@@ -194,6 +196,11 @@ class Index(ABC):
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
         """How many file groups it gets.  row_count: of the table, which is counted when it is asked for."""
         return settings.group_count(self.kind)
+
+    def groups(self, settings: MetadataSettings, state: BuiltFrom) -> tuple[IndexGroup, ...]:
+        """The file groups that it is built with."""
+        count = self.group_count(settings, state.row_count)
+        return tuple(IndexGroup(file_id, None, n, count) for n, file_id in enumerate(self.file_ids(self.partition, count)))
 
     @abstractmethod
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:

@@ -6,6 +6,7 @@ groups.  The keys of file groups that a write replaces are looked up before it t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,13 @@ from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.index_definitions import IndexDefinition, record_index_definition
 from pyhudi.format.instants import parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.partitions import RECORD_INDEX
+from pyhudi.format.metadata.partitions import (
+    RECORD_INDEX,
+    IndexGroup,
+    estimate_file_group_count,
+    format_section,
+    index_groups,
+)
 from pyhudi.operations.metadata.kinds.base import Index, Said
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, IndexFindings, some_keys
 from pyhudi.operations.metadata.kinds.inputs import (
@@ -33,7 +40,7 @@ from pyhudi.operations.metadata.kinds.inputs import (
     key_reader,
 )
 from pyhudi.operations.metadata.settings import MetadataSettings
-from pyhudi.operations.metadata.store import in_threads
+from pyhudi.operations.metadata.store import MetadataStore, in_threads
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.definitions import load_index_definitions, store_definitions
@@ -42,10 +49,19 @@ from pyhudi.table.metadata.indexes import find_records, scan_records
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import FileSlice
 
+_MOST_GROUPS_OF_A_SECTION = 10
+"""As many as release 1.1 makes."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordIndex(Index):
-    """The partition `record_index`."""
+    """The partition `record_index`.
+
+    by_partition: a key is unique within a partition of the table, and has a place in each where it stands; the index has a
+    section for each of them (see `format.metadata.partitions`).
+    """
+
+    by_partition: bool = False
 
     kind: ClassVar[str] = RECORD_INDEX
     merge: ClassVar[MergeRule] = LOCATIONS
@@ -55,17 +71,31 @@ class RecordIndex(Index):
     def own_definition(cls, config: TableConfig) -> IndexDefinition | None:
         return record_index_definition() if config.version.has_index_versions else None
 
+    @classmethod
+    def has_definition(cls, config: TableConfig) -> bool:
+        return config.version.has_index_versions
+
+    @classmethod
+    def open(cls, partition: str, definition: IndexDefinition | None) -> Self:
+        return cls(partition, definition is not None and definition.by_partition)
+
     def describe(self, table: TableContext, columns: Sequence[str]) -> TableContext:
-        made = self.own_definition(table.config)
-        return table if made is None else store_definitions(table, {**load_index_definitions(table), made.name: made})
+        if not self.has_definition(table.config):
+            return table
+        made = record_index_definition(by_partition=self.by_partition)
+        return store_definitions(table, {**load_index_definitions(table), made.name: made})
 
     def ask(self, asked: FileIndexing, write: Asking) -> FileIndexing:
-        return replace(asked, key_shards=write.store.groups.count(self.partition)) if write.moves_keys else asked
+        return replace(asked, key_shards=self._shards(write.store)) if write.moves_keys else asked
 
     def was_asked(self, commit: Commit) -> bool:
         if not commit.operation.moves_keys:
             return True
-        return commit.asked is not None and commit.asked.key_shards == commit.store.groups.count(self.partition)
+        return commit.asked is not None and commit.asked.key_shards == self._shards(commit.store)
+
+    def _shards(self, store: MetadataStore) -> int:
+        """Into how many pieces tasks deal keys out; those of sections are dealt out later."""
+        return 1 if self.by_partition else store.groups.count(self.partition)
 
     @classmethod
     def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[KeySource, ...]]:
@@ -89,12 +119,29 @@ class RecordIndex(Index):
             for partition, _, status in commit.reported
             if status.indexed is not None and status.indexed.keys is not None
         ]
-        return Said(keys=(*sorted(came, key=lambda source: source.path), *commit.prepared.get(self.partition, ())))
+        keys = (*sorted(came, key=lambda source: source.path), *commit.prepared.get(self.partition, ()))
+        return Said(keys=keys, sections=self._sections(commit, {source.partition for source in came}))
+
+    def _sections(self, commit: Commit, partitions: Iterable[str]) -> tuple[tuple[str, int], ...]:
+        if not self.by_partition:
+            return ()
+        rows: Counter[str] = Counter()
+        for partition, _, status in commit.reported:
+            rows[partition] += status.stat.num_writes
+        return tuple((partition, _groups_of_section(rows[partition])) for partition in sorted(partitions))
 
     def group_count(self, settings: MetadataSettings, row_count: Callable[[], int]) -> int:
         return settings.key_group_count(row_count())
 
+    def groups(self, settings: MetadataSettings, state: BuiltFrom) -> tuple[IndexGroup, ...]:
+        if not self.by_partition:
+            return Index.groups(self, settings, state)
+        count = _groups_of_section(state.row_count())
+        partitions = sorted({slice_.partition for slice_ in state.slices})
+        return tuple(group for path in partitions for group in index_groups(self.partition, count, format_section(path)))
+
     def of_snapshot(self, state: BuiltFrom, time: str, shards: int) -> Said:
+        shards = 1 if self.by_partition else shards
         reader = key_reader(state.table, state.schema, state.validity, state.snapshot.ids)
         return Said(keys=_keys_of_slices(state.table, state.engine, reader, state.slices, time, shards, deleted=False))
 
@@ -149,6 +196,10 @@ class RecordIndex(Index):
             result.wrong("", f"has {indexed} keys, and the table {row_count}: writers take new records for old ones")
         result.looked_at = f"{indexed:,} keys, {row_count:,} rows"
         return result
+
+
+def _groups_of_section(row_count: int) -> int:
+    return estimate_file_group_count(row_count, min_count=1, max_count=_MOST_GROUPS_OF_A_SECTION)
 
 
 def _keys_of_slices(
