@@ -22,6 +22,7 @@ LAYERS = {
     "pyhudi.errors": 0,
     "pyhudi.lazy": 0,
     "pyhudi.notebook": 0,
+    "pyhudi.plugins": 0,
     "pyhudi.settings": 1,
     "pyhudi.format": 1,
     "pyhudi.records": 1,

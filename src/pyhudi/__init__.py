@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from pyhudi.lazy_frame import scan_polars
     from pyhudi.operations.action.observe import OperationEvent, add_listener
     from pyhudi.operations.action.results import WriteResult
-    from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger
+    from pyhudi.plan.clustering import register_clustering_strategy
+    from pyhudi.plan.compaction import register_compaction_strategy
+    from pyhudi.plugins import load_plugin
+    from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger, register_payload
     from pyhudi.statements import Catalog, register, sql
 
 __version__ = "0.1.0"
@@ -67,9 +70,13 @@ __all__ = [
     "WriteConflict",
     "WriteResult",
     "add_listener",
+    "load_plugin",
     "record_by_record",
     "register",
+    "register_clustering_strategy",
+    "register_compaction_strategy",
     "register_merger",
+    "register_payload",
     "scan_polars",
     "set_reporter",
     "sql",
@@ -82,7 +89,10 @@ _HOMES = {
     "set_reporter": "pyhudi.execute.progress",
     **dict.fromkeys(("OperationEvent", "add_listener"), "pyhudi.operations.action.observe"),
     **dict.fromkeys(("Catalog", "register", "sql"), "pyhudi.statements"),
-    **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger"), "pyhudi.records.mergers"),
+    "load_plugin": "pyhudi.plugins",
+    "register_clustering_strategy": "pyhudi.plan.clustering",
+    "register_compaction_strategy": "pyhudi.plan.compaction",
+    **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger", "register_payload"), "pyhudi.records.mergers"),
 }
 """Where the names are that do not stand in `pyhudi.errors`."""
 

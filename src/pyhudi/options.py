@@ -128,11 +128,28 @@ MOOT: dict[str, str] = {
     "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
     "hoodie.schema.on.read.enable": "columns go by ids wherever the table has a history of them",
     "hoodie.metrics.on": "results carry their own figures",
+    "hoodie.payload.event.time.field": "event times are not tracked in commits: minEventTime and maxEventTime stay null",
     "path": "the path is the argument of the call",
 }
 """Legal keys whose value changes nothing here, and why."""
 
+_BUILT_IN_MERGERS = (
+    "",
+    "org.apache.hudi.DefaultSparkRecordMerger",
+    "org.apache.hudi.HoodieSparkRecordMerger",
+    "org.apache.hudi.common.model.HoodieAvroRecordMerger",
+)
+_REGISTERED_MERGERS = (
+    "mergers of Java classes do not run here; register one in Python for the strategy id of the table (pyhudi.register_merger)"
+)
+
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "hoodie.write.record.merge.custom.implementation.classes": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
+    "hoodie.datasource.write.record.merger.impls": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
+    "hoodie.logfile.max.size": (
+        "a commit writes one log file for each file group, of any size; hoodie.logfile.data.block.max.size is for its blocks",
+        ("1073741824",),
+    ),
     "hoodie.index.class": ("indexes of Java classes do not run here; name one by hoodie.index.type", ("",)),
     "hoodie.bucket.index.partition.expressions": ("every partition has the same number of buckets, as in Hudi 1.0", ("",)),
     "hoodie.bucket.index.partition.rule.type": ("every partition has the same number of buckets, as in Hudi 1.0", ("",)),

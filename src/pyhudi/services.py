@@ -111,15 +111,23 @@ class Services:
         settings = CompactSettings.of(parsed)
         return run_compaction(self._open.now(parsed), self._open.engine(spark, parsed), settings, instant)
 
-    def schedule_compaction(self, *, if_due: bool = False, options: Mapping[str, object] | None = None) -> CompactionResult:
+    def schedule_compaction(
+        self,
+        *,
+        if_due: bool = False,
+        extra_metadata: Mapping[str, str] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> CompactionResult:
         """Plan a compaction and leave it on the timeline, to be run by `compact(instant)`, here or elsewhere.
 
         Args:
             if_due: Only when its trigger (`hoodie.compact.inline.trigger.strategy`) asks for it.
+            extra_metadata: What the plan carries for who looks at it, as text.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["schedule_compaction"], options)
-        return schedule_compaction(self._open.now(parsed), CompactSettings.of(parsed), if_due=if_due)
+        settings = CompactSettings.of(parsed)
+        return schedule_compaction(self._open.now(parsed), settings, if_due=if_due, extra_metadata=extra_metadata)
 
     def unschedule_compaction(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Drop the plan of a pending compaction or log compaction.  Raises InstantNotFound, TableState when it is under way."""

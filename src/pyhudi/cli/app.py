@@ -14,6 +14,7 @@ import typer
 from pyhudi.cli import data, indexes, look, maintain, repair, report
 from pyhudi.cli.output import say
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
+from pyhudi.plugins import load_plugin
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 the table forbids it or is damaged; 2 the call is wrong; 3 another writer or the store is in the way: "
@@ -39,8 +40,14 @@ report.add_to(app)
 @app.callback()
 def common(
     version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Import a module that registers mergers, payloads or strategies; may come again."),
+    ] = None,
 ) -> None:
     """Look at Apache Hudi tables, and keep them in order."""
+    for module in plugin or ():
+        load_plugin(module)
     if version:
         from pyhudi import __version__
 

@@ -21,12 +21,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from hashlib import md5
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.names import parse_bucket
 from pyhudi.plan.buckets import are_buckets
 from pyhudi.plan.resizing import NodeChange
+from pyhudi.plugins import Registry
 from pyhudi.settings import Option
 from pyhudi.table.slices import FileSlice
 from pyhudi.timeline.timeline import Timeline
@@ -34,6 +35,30 @@ from pyhudi.timeline.timeline import Timeline
 GROUPINGS = ("size", "prefer_overlap", "overlap", "record_key", "commit_time", "random", "single")
 FILTER_MODES = ("NONE", "RECENT_DAYS", "SELECTED_PARTITIONS", "DAY_ROLLING")
 LAYOUTS = ("LINEAR", "ZORDER", "HILBERT")
+
+
+class Grouping(Protocol):
+    """A caller's way to group file slices for clustering: the slices of a partition that may be clustered in, groups out.
+
+    Slices that are in no group stay as they are.  A group that is larger than a clustering may read at once is divided.
+    """
+
+    def __call__(self, partition: str, slices: Sequence[FileSlice]) -> Sequence[Sequence[FileSlice]]: ...
+
+
+_registered: Registry[Grouping] = Registry("clustering strategy")
+
+
+def register_clustering_strategy(class_name: str, grouping: Grouping) -> None:
+    """Make a plan strategy known in this process under a name for `hoodie.clustering.plan.strategy.class`; a later one takes its
+    place.
+    """
+    _registered.register(class_name, grouping)
+
+
+def is_registered_strategy(class_name: str) -> bool:
+    """Whether `register_clustering_strategy` was called with a name, by a plug-in also."""
+    return _registered.find(class_name) is not None
 
 
 SORT_COLUMNS = Option(
@@ -128,8 +153,9 @@ class ClusteringRules:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        own = (self.grouping,) if is_registered_strategy(self.grouping) else ()
         for value, legal, name in (
-            (self.grouping, GROUPINGS, "grouping"),
+            (self.grouping, (*GROUPINGS, *own), "grouping"),
             (self.filter_mode, FILTER_MODES, "partition filter mode"),
             (self.layout, LAYOUTS, "layout"),
         ):
@@ -236,7 +262,8 @@ def plan_groups(
     groups: list[ClusterGroup] = []
     for partition in sorted(candidates):
         in_partition: list[ClusterGroup] = []
-        for run in _runs(candidates[partition], ranges, settings):
+        own = _registered_runs(partition, candidates[partition], settings)
+        for run in _runs(candidates[partition], ranges, settings) if own is None else own:
             in_partition.extend(_closed_groups(partition, run, settings))
         groups.extend(in_partition[: settings.max_group_count])
     return tuple(replace(group, bounds=_bounds(group, ranges, settings)) for group in groups[: settings.max_group_count])
@@ -288,6 +315,21 @@ def _bounds(
         if len(column) == len(known) and all(isinstance(bound, (int, float, Decimal)) for both in column for bound in both):
             found.append((name, float(min(low for low, _ in column)), float(max(high for _, high in column))))
     return tuple(found)
+
+
+def _registered_runs(partition: str, slices: Sequence[FileSlice], settings: ClusteringRules) -> list[list[FileSlice]] | None:
+    """As `_runs`, where a caller's strategy groups; None where none does.
+
+    Raises InvalidRequest where its groups are not made of what it was offered, each slice in one group at most.
+    """
+    grouping = None if settings.grouping in GROUPINGS else _registered.find(settings.grouping)
+    if grouping is None:
+        return None
+    runs = [list(group) for group in grouping(partition, tuple(slices)) if group]
+    taken = [slice_.file_id for run in runs for slice_ in run]
+    if len(set(taken)) < len(taken) or not set(taken) <= {slice_.file_id for slice_ in slices}:
+        raise InvalidRequest(f"clustering strategy {settings.grouping} returned slices twice, or others than it was given")
+    return runs
 
 
 def _runs(

@@ -20,13 +20,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan, CompactionStrategy
 from pyhudi.format.instants import Action, Instant, parse_instant_time
 from pyhudi.format.paths import parts_of
 from pyhudi.plan.write import MAX_FILE_SIZE
+from pyhudi.plugins import Registry
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileGroup, FileSlice, LogFile, SlicingState, visible_slice
 from pyhudi.timeline.timeline import Timeline
@@ -66,13 +67,49 @@ class Strategy(StrEnum):
     PARTITION_REGEX = "PartitionRegexBasedCompactionStrategy"
 
     @classmethod
-    def parse(cls, name: str) -> Strategy:
-        """By class name, with or without its package.  Raises InvalidRequest for another class."""
+    def parse(cls, name: str) -> Strategy | str:
+        """By class name, with or without its package; the name itself of one that was registered.
+
+        Raises InvalidRequest for another class.
+        """
         try:
             return cls(name.strip().rsplit(".", 1)[-1])
         except ValueError:
+            if _registered.find(name.strip()) is not None:
+                return name.strip()
             known = ", ".join(cls)
-            raise InvalidRequest(f"{STRATEGIES}={name} is not a strategy of Hudi's; those are {known}") from None
+            raise InvalidRequest(
+                f"{STRATEGIES}={name} is not a strategy of Hudi's, which are {known}, nor one that "
+                "pyhudi.register_compaction_strategy was called with"
+            ) from None
+
+
+class CompactionStrategyRule(Protocol):
+    """A caller's compaction strategy: operations in, those that are to be carried out, the first one first.
+
+    `metrics` of an operation has its sizes in megabytes and its number of log files.  What is left out waits for a later plan.
+    """
+
+    def __call__(self, operations: Sequence[CompactionOperation]) -> Sequence[CompactionOperation]: ...
+
+
+_registered: Registry[CompactionStrategyRule] = Registry("compaction strategy")
+
+
+def register_compaction_strategy(class_name: str, strategy: CompactionStrategyRule) -> None:
+    """Make a strategy known in this process under a name for `hoodie.compaction.strategy`; a later one takes its place."""
+    _registered.register(class_name, strategy)
+
+
+def _by_registered(name: str, operations: Operations) -> Operations:
+    """What a registered strategy takes.  Raises InvalidRequest where that is not some of what it was offered."""
+    strategy = _registered.find(name)
+    if strategy is None:
+        raise InvalidRequest(f"compaction strategy {name} is not registered in this process")
+    taken = tuple(strategy(operations))
+    if len(set(map(id, taken))) < len(taken) or not set(map(id, taken)) <= set(map(id, operations)):
+        raise InvalidRequest(f"compaction strategy {name} returned operations twice, or others than it was given")
+    return taken
 
 
 COMPACTION_TRIGGER = Option(
@@ -99,10 +136,11 @@ PARTITION_REGEX = Option(
 class CompactionRules:
     """When to compact, and what first.
 
-    max_delta_commits, max_delta_seconds: since the last compaction, for the trigger.  strategies: applied one after the other.
-    target_io_mb: bound on reading and writing of one compaction.  day_partitions: partitions (days) of the day-based strategies.
-    incremental: look only at partitions that changed since the last compaction.  log_block_threshold: blocks that make a slice
-    worth a log compaction.  max_file_size_bytes: taken for the size of a base file that does not exist yet.
+    max_delta_commits, max_delta_seconds: since the last compaction, for the trigger.  strategies: applied one after the other,
+    those of a caller by name.  target_io_mb: bound on reading and writing of one compaction.  day_partitions: partitions (days)
+    of the day-based strategies.  incremental: look only at partitions that changed since the last compaction.
+    log_block_threshold: blocks that make a slice worth a log compaction.  max_file_size_bytes: taken for the size of a base file
+    that does not exist yet.
     """
 
     trigger: Annotated[CompactionTrigger, COMPACTION_TRIGGER] = CompactionTrigger.NUM_COMMITS
@@ -112,7 +150,7 @@ class CompactionRules:
         Option("hoodie.compact.inline.max.delta.seconds", int, "3600", "seconds since the last compaction, for its trigger"),
     ] = 3600
     strategies: Annotated[
-        tuple[Strategy, ...],
+        tuple[Strategy | str, ...],
         STRATEGIES,
     ] = (Strategy.LOG_FILE_SIZE,)
     target_io_mb: Annotated[
@@ -243,7 +281,8 @@ def kept_partitions(partitions: Iterable[str], settings: CompactionRules, time: 
     every = tuple(partitions)
     kept = every
     for strategy in settings.strategies:
-        kept = _PARTITION_RULES.get(strategy, _all_partitions)(kept, settings, time)
+        if isinstance(strategy, Strategy):
+            kept = _PARTITION_RULES.get(strategy, _all_partitions)(kept, settings, time)
     chosen = frozenset(kept)
     return kept, tuple(partition for partition in every if partition not in chosen)
 
@@ -281,7 +320,10 @@ def plan_compaction(
     offered = tuple(compaction_operation(slice_, settings.max_file_size_bytes) for slice_ in slices)
     chosen = offered
     for strategy in settings.strategies:
-        chosen = _OPERATION_RULES.get(strategy, _all_operations)(chosen, settings, time)
+        if isinstance(strategy, Strategy):
+            chosen = _OPERATION_RULES.get(strategy, _all_operations)(chosen, settings, time)
+        else:
+            chosen = _by_registered(strategy, chosen)
     if not chosen:
         return None
     taken = {(op.partition_path, op.file_id) for op in chosen}

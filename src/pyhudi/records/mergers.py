@@ -36,7 +36,6 @@ Source: docs/reference/mergers.md; docs/formats/reading.md, "Merging".
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
@@ -45,6 +44,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.plugins import Registry
 from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import CommonRule, DeleteMarker, Merged, MergeRule, built_in_rule, deleted_rows
 from pyhudi.records.merge_mode import DEFAULT_PAYLOAD, MergeMode, MergeSettings
@@ -52,8 +52,8 @@ from pyhudi.records.mode_rule import Defaults, mode_rule
 from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
 
-_registered: dict[str, RecordMerger] = {}
-_mutex = threading.Lock()
+_registered: Registry[RecordMerger] = Registry("merger")
+_payloads: Registry[RecordMerger] = Registry("payload")
 
 
 class RecordMerger(Protocol):
@@ -239,10 +239,19 @@ def partial_merge(rule: MergeRule, older: pa.Table, newer: pa.Table) -> Merged:
 
 def register_merger(merger: RecordMerger) -> None:
     """Make a merger known in this process for the tables with its strategy id; a later one replaces an earlier one."""
-    if not merger.strategy_id:
-        raise InvalidRequest("a merger needs a strategy id")
-    with _mutex:
-        _registered[merger.strategy_id] = merger
+    _registered.register(merger.strategy_id, merger)
+
+
+def register_payload(class_name: str, merger: RecordMerger) -> None:
+    """Make the rule of a payload class known in this process for the tables that name the class; a later one replaces an earlier
+    one.
+
+    class_name: as `hoodie.compaction.payload.class` has it, with its package.  Raises InvalidRequest for one of Hudi's classes
+    that PyHudi has a rule of.
+    """
+    if class_name in known_payloads():
+        raise InvalidRequest(f"payload class {class_name} has a rule already, which is that of Hudi")
+    _payloads.register(class_name, merger)
 
 
 def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
@@ -256,14 +265,16 @@ def merge_rule(settings: MergeSettings, defaults: Defaults = ()) -> MergeRule:
         return rule
     if settings.by_payload:
         by_payload = payload_rule(settings.payload_class, settings.ordering, revives=settings.by_modes)
-        if by_payload is None:
+        if by_payload is not None:
+            return by_payload
+        of_class = _payloads.find(settings.payload_class)
+        if of_class is None:
             raise Unsupported(
-                f"payload class {settings.payload_class} is not known; known are {', '.join(known_payloads())}, and a registered "
-                "merger takes any strategy id"
+                f"payload class {settings.payload_class} is not known; known are {', '.join(known_payloads())}, and those that "
+                "pyhudi.register_payload is called with"
             )
-        return by_payload
-    with _mutex:
-        merger = _registered.get(settings.strategy_id)
+        return MergerRule(of_class, settings.ordering, revives=settings.by_modes)
+    merger = _registered.find(settings.strategy_id)
     if merger is None:
         raise Unsupported(
             f"the table merges records with strategy {settings.strategy_id} (mode {MergeMode.CUSTOM}), and no merger "

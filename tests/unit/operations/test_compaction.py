@@ -190,6 +190,18 @@ def test_a_partition_with_a_group_that_waits_for_another_plan_is_left_over() -> 
     assert table.read_optimized(["value"]).to_arrow()["value"].to_pylist() == [2, 2]
 
 
+def test_a_plan_carries_what_its_caller_says() -> None:
+    table = create(**ASIDE)
+    table.insert(rows("a", 0))
+    table.upsert(rows("a", 1))
+    planned = table.schedule_compaction(extra_metadata={"why": "nightly"}).planned
+    assert planned is not None
+    plan = load_compaction_plan(table.context.timeline, Instant(planned, Action.COMPACTION, State.REQUESTED))
+    assert plan.extra_metadata == {"why": "nightly"}
+    table.compact(planned)
+    assert seen(table) == {"k-a": 1}
+
+
 def test_scheduling_if_due_says_why_not() -> None:
     table = create(**ASIDE)
     table.insert(rows("a", 0))

@@ -66,6 +66,7 @@ from pyhudi.plan.clustering import (
     choose_partitions,
     clustering_due,
     eligible_slices,
+    is_registered_strategy,
     plan_groups,
     stay_in_buckets,
 )
@@ -502,8 +503,13 @@ def _plan_strategy(options: Options, *, resizes: bool) -> tuple[str, str]:
         return "size", options.word(FILTER_MODE)
     name = options.word(PLAN_STRATEGY)
     found = _PLAN_STRATEGIES.get(name.rsplit(".", 1)[-1])
+    if found is None and is_registered_strategy(name):
+        return name, options.word(FILTER_MODE)
     if found is None:
-        raise Unsupported(f"option {PLAN_STRATEGY}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}")
+        raise Unsupported(
+            f"option {PLAN_STRATEGY}={name} is refused: PyHudi has {', '.join(_PLAN_STRATEGIES)}, and those that "
+            "pyhudi.register_clustering_strategy is called with"
+        )
     return found[0], found[1] or options.word(FILTER_MODE)
 
 

@@ -14,7 +14,7 @@ Source: docs/formats/writing.md, "Compaction"; docs/formats/timeline.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Annotated, ClassVar
@@ -127,9 +127,14 @@ def run_log_compaction(
     return _result("log_compact", run_all(action, if_due=if_due, schedule=schedule, go_on=go_on))
 
 
-def schedule_compaction(context: TableContext, settings: CompactSettings, *, if_due: bool = False) -> CompactionResult:
-    """Plan a compaction and leave it to be carried out.  if_due: only when its trigger asks for it."""
-    return _planned("compact", schedule(Compaction(context, None, settings), if_due=if_due))
+def schedule_compaction(
+    context: TableContext, settings: CompactSettings, *, if_due: bool = False, extra_metadata: Mapping[str, str] | None = None
+) -> CompactionResult:
+    """Plan a compaction and leave it to be carried out.
+
+    if_due: only when its trigger asks for it.  extra_metadata: what the plan carries for who looks at it.
+    """
+    return _planned("compact", schedule(Compaction(context, None, settings, extra_metadata or {}), if_due=if_due))
 
 
 def schedule_log_compaction(
@@ -201,7 +206,9 @@ class _Merging(Rewriting[CompactionRun, CompactionPlan]):
 
 @dataclass(frozen=True, slots=True)
 class Compaction(_Merging):
-    """Slices with log files become base files."""
+    """Slices with log files become base files.  extra_metadata: of the plan."""
+
+    extra_metadata: Mapping[str, str] = field(default_factory=dict)
 
     action = Action.COMPACTION
     operation = Operation.COMPACT
@@ -219,7 +226,7 @@ class Compaction(_Merging):
         plan = plan_compaction(slices, chosen, time, {*passed_over, *dropped})
         if plan is None:
             return NotDue("no file slice with log files to compact")
-        return plan.encode(context.env.token_bytes(16))
+        return replace(plan, extra_metadata=dict(self.extra_metadata)).encode(context.env.token_bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
