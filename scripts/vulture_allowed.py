@@ -33,6 +33,9 @@ _.partition_expression
 _.dataset_schema
 _.to_spark
 _.forget_memory
+_.check_merger
+_.check_compaction_strategy
+_.check_clustering_strategy
 _.alter
 _.rename
 _.reorder
