@@ -95,6 +95,8 @@ class _Source:
         said = None if predicate is None or n_rows is not None else pushed_down(predicate, schema)
         query = self._query.narrowed(needed, said)
         batches = batches_of(query.reader, query.tasks)
+        # Some releases of Polars end in a panic where a source gives no frame at all.
+        yield polars.from_arrow(query.schema.empty_table()).select(names)
         for batch in batches if n_rows is None else first_rows(batches, n_rows):
             for start in range(0, batch.num_rows, batch_size or max(1, batch.num_rows)):
                 part = batch.slice(start, batch_size)

@@ -20,6 +20,7 @@ from pyhudi.operations.read.query import Query
 from pyhudi.plan.changes import ChangeSource
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.parse import Filter, parse_filter
+from pyhudi.storage.base import Storage
 from pyhudi.table.slices import FileSlice
 
 __all__ = ["Split"]
@@ -79,7 +80,7 @@ def splits_of(query: Query | ChangeQuery, size_bytes: int) -> list[Split]:
             number=number,
             instant=query.snapshot.timeline.last_visible,
             schema=query.schema,
-            files=tuple(storage.absolute(path) for task in tasks for path in _paths(task)),
+            files=tuple(uri for task in tasks for uri in _files(storage, task)),
             size_bytes=sum(task.size_bytes for task in tasks),
             _spec=query.spec,
             _tasks=tuple(tasks),
@@ -112,8 +113,10 @@ def _reader(spec: ReadSpec | ChangeSpec) -> Callable[[Any], Iterator[pa.Table]]:
     return lambda source: run_changes(spec, source)
 
 
-def _paths(task: FileSlice | ChangeSource) -> list[str]:
+def _files(storage: Storage, task: FileSlice | ChangeSource) -> list[str]:
+    """URIs of the files of a task, those outside of the table among them."""
     if isinstance(task, FileSlice):
-        return [*([task.base.path] if task.base is not None else []), *(log.path for log in task.logs)]
+        paths = [*([task.base.path] if task.base is not None else []), *(log.path for log in task.logs)]
+        return [storage.absolute(path) for path in paths] + ([task.source.uri] if task.source is not None else [])
     slices = [slice_ for slice_ in (task.before, task.after) if slice_ is not None]
-    return [*(path for slice_ in slices for path in _paths(slice_)), *(file.path for file in task.change_logs)]
+    return [uri for slice_ in slices for uri in _files(storage, slice_)] + [storage.absolute(f.path) for f in task.change_logs]

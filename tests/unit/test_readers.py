@@ -33,6 +33,7 @@ from pyhudi.splits import Split
 from pyhudi.storage import open_storage
 from pyhudi.storage.faults import FaultyStorage
 from pyhudi.storage.memory import MemoryStorage
+from tests.golden_tables import golden_cases, open_golden
 from tests.rows import assert_same_rows
 
 CITIES = ("la", "ny", "sf")
@@ -182,7 +183,8 @@ def by_duckdb(scan: Scan, columns: list[str], text: str | None) -> pa.Table:
     duckdb = pytest.importorskip("duckdb")
     dataset = scan.to_dataset()
     where = "" if text is None else f" where {text}"
-    found = duckdb.connect().register("t", dataset).sql(f"select {', '.join(columns)} from t{where}")
+    connection = duckdb.connect()
+    found = connection.register("t", dataset).sql(f"select {', '.join(columns)} from t{where}")
     return pa.table(found.to_arrow_table())
 
 
@@ -576,3 +578,24 @@ def as_text(expr: Expr | None) -> str:
     if isinstance(expr, And):
         return " and ".join(sorted(as_text(part) for part in expr.parts))
     return repr(expr)
+
+
+# Tables that the real Hudi wrote
+
+FIRST = ("cow_bootstrapped", "cow_path_columns", "cow_schema_on_read", "cow_types", "mor_bucket", "mor_v9_AWSDms")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in FIRST else pytest.mark.wide) for name in golden_cases()])
+def test_golden_tables(name: str, tmp_path: Path) -> None:
+    scan = Table(open_golden(name, tmp_path).path).scan()
+    rows = scan.to_arrow()
+    assert_same_rows(scan.to_dataset().to_table(), rows)
+    assert_same_rows(pa.concat_tables(split.to_arrow() for split in scan.splits()), rows)
+    assert hp.scan_polars(scan).select(pl.len()).collect().item() == rows.num_rows
+    outside = [
+        file
+        for split in scan.splits()
+        for file in split.files
+        if not file.startswith(scan.query.snapshot.context.storage.uri + "/")
+    ]
+    assert bool(outside) == (name == "cow_bootstrapped")
