@@ -5,7 +5,7 @@ through Spark's own Parquet scan.
 
 Reading: one input partition holds some file slices.  Spark prunes no columns for such sources; a schema given by `.schema(...)`
 or the option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`;
-they choose partitions and row groups, and Spark applies them again.
+they choose files, by every index that serves them, and row groups, and Spark applies them again.
 
 Streams: see stream_source.py.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -38,6 +38,8 @@ from pyspark.sql.datasource import (
     IsNull,
     LessThan,
     LessThanOrEqual,
+    Not,
+    StringStartsWith,
 )
 from pyspark.sql.datasource import Filter as PushedFilter
 from pyspark.sql.types import StructType
@@ -46,15 +48,14 @@ from pyhudi.engines.spark.convert import to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.read import plan_query, streamed_schema
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.operations.admin.create import check_against_table
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, Query
 from pyhudi.options import Options, parse_options, spelled
 from pyhudi.plan.changes import ChangeSource
-from pyhudi.plan.read import prune_partitions
 from pyhudi.records.conform import same_type
 from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.conditions import escaped_pattern
 from pyhudi.records.filters.parse import parse_filter
 from pyhudi.records.filters.tree import And, Expr
 from pyhudi.storage import open_storage
@@ -174,34 +175,43 @@ def arrow_rows(
 
 
 class PushedHudiReader(HudiReader):
-    """The same, choosing partitions and row groups by the filters that Spark pushes."""
+    """The same, choosing files and row groups by the filters that Spark pushes: every index is asked that serves them."""
 
     def __init__(self, query: Query, wanted: pa.Schema) -> None:
         super().__init__(query, wanted)
-        self._spec: ReadSpec = query.spec
-        self._slices: tuple[FileSlice, ...] = query.plan.slices
-        self._keys = query.snapshot.config.keys
+        self._query: Query | None = query
 
     def pushFilters(self, filters: list[PushedFilter]) -> Iterable[PushedFilter]:
         """Take what can be said in our terms; Spark applies all filters again."""
-        known = [found for one in filters if (found := _as_expression(one)) is not None]
-        if known:
-            condition = bind(known[0] if len(known) == 1 else And(tuple(known)), self._spec.table_schema)
-            paths = dict.fromkeys(slice_.partition for slice_ in self._slices)
-            kept = set(prune_partitions(paths, self._keys, self._spec.table_schema, condition, self._spec.path_columns)[0])
-            self._slices = tuple(slice_ for slice_ in self._slices if slice_.partition in kept)
-            given = self._spec.condition
-            self._spec = replace(self._spec, condition=condition if given is None else And((given, condition)))
-            self._tasks, self._read = self._slices, partial(run_read, self._spec)
+        query = self._query
+        if query is not None:
+            known = [found for one in filters if (found := _as_expression(one)) is not None and _fits(found, query)]
+            if known:
+                narrowed = query.narrowed(known[0] if len(known) == 1 else And(tuple(known)))
+                self._tasks, self._read = narrowed.tasks, narrowed.reader
+        # What is left goes to the workers, and the table's state does not.
+        self._query = None
         yield from filters
+
+
+def _fits(condition: Expr, query: Query) -> bool:
+    """Whether our filters have such a condition of the table's columns; what they do not have is left to Spark."""
+    try:
+        bind(condition, query.spec.table_schema)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def _as_expression(pushed: PushedFilter) -> Expr | None:
     """The filter as an expression; None for one that has no counterpart."""
+    if isinstance(pushed, Not):
+        opposite = _as_expression(pushed.child)
+        return None if opposite is None else ~opposite
     path = getattr(pushed, "attribute", None)
-    if path is None or len(path) != 1:
+    if path is None or any("." in part for part in path):
         return None
-    name = path[0]
+    name = ".".join(path)
     signs: Mapping[type[PushedFilter], str] = {
         EqualTo: "=",
         GreaterThan: ">",
@@ -214,12 +224,11 @@ def _as_expression(pushed: PushedFilter) -> Expr | None:
             value: Any = getattr(pushed, "value")  # noqa: B009 - the base class does not have it
             return None if value is None else parse_filter([(name, signs[type(pushed)], value)])
         if isinstance(pushed, In):
-            values = [value for value in pushed.value if value is not None]
-            return parse_filter([(name, "in", values)]) if values else None
-        if isinstance(pushed, IsNull):
-            return parse_filter(f"`{name}` is null")
-        if isinstance(pushed, IsNotNull):
-            return parse_filter(f"`{name}` is not null")
+            return parse_filter([(name, "in", list(pushed.value))])
+        if isinstance(pushed, (IsNull, IsNotNull)):
+            return parse_filter([(name, "is" if isinstance(pushed, IsNull) else "is not", None)])
+        if isinstance(pushed, StringStartsWith):
+            return parse_filter([(name, "like", escaped_pattern(pushed.value) + "%")])
     except InvalidRequest:
         # A value that our filters have no type for (an interval, say) is left to Spark.
         return None

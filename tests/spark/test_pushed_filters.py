@@ -1,0 +1,81 @@
+"""Filters that Spark pushes into `format("pyhudi")` are answered by every index: files that they exclude need not be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+START = datetime(2024, 3, 10, tzinfo=UTC)
+OPTIONS = {
+    "hoodie.metadata.enable": True,
+    "hoodie.metadata.index.column.stats.enable": True,
+    "hoodie.metadata.record.index.min.filegroup.count": 1,
+    "hoodie.metadata.index.column.stats.column.list": "at,deep",
+}
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set(PUSHDOWN, "true")
+    yield
+    spark.conf.unset(PUSHDOWN)
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Four partitions of one base file each; the record key, `note` and `at` tell them apart."""
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="part", ordering="ts", options=OPTIONS)
+    ids = [f"{part}{number}" for part in "abcd" for number in range(3)]
+    table.upsert(
+        pa.table(
+            {
+                "id": ids,
+                "part": [text[0] for text in ids],
+                "ts": pa.array([1] * 12, pa.int64()),
+                "note": [None if text.endswith("2") else f"of {text}" for text in ids],
+                "at": pa.array([START + timedelta(days="abcd".index(text[0])) for text in ids], pa.timestamp("us", "UTC")),
+                "deep": [{"n": 100 * "abcd".index(text[0])} for text in ids],
+            }
+        )
+    )
+    table.index.create("record_index")
+    table.index.create("secondary_index", "note")
+    return tmp_path / "t"
+
+
+def test_filters_of_where_and_of_sql_ask_the_indexes(spark: SparkSession, folder: Path, pushdown: None) -> None:
+    frame = spark.read.format("pyhudi").load(str(folder))
+    for part in "acd":
+        for file in (folder / part).glob("*.parquet"):
+            file.unlink()
+
+    def ids(condition: str) -> list[str]:
+        return sorted(row["id"] for row in frame.where(condition).select("id").collect())
+
+    assert ids("id = 'b1'") == ["b1"]
+    assert ids("id IN ('b0', 'b2', 'x') AND length(note) > 0") == ["b0"]
+    assert ids("note = 'of b1'") == ["b1"]
+    assert ids("note = 'of b1' AND NOT (ts = 2)") == ["b1"]
+    # The session's zone says which moment the text is; what is pushed is the moment.
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    assert ids("at = TIMESTAMP '2024-03-10 20:00:00'") == ["b0", "b1", "b2"]
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    frame.createOrReplaceTempView("pushed")
+    try:
+        assert spark.sql("SELECT count(*) AS n FROM pushed WHERE part LIKE 'b%' AND note IS NULL").collect()[0]["n"] == 1
+    finally:
+        spark.catalog.dropTempView("pushed")
+    with pytest.raises(Exception, match=r"\.parquet"):
+        ids("length(note) > 0")
