@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from pyhudi.engines.local import LocalEngine
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Instant
 from pyhudi.opened import OpenTable
-from pyhudi.operations.action.settings import THREADS, CommitSettings
+from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.services.index import (
     IndexInfo,
     create_index,
@@ -22,6 +22,9 @@ from pyhudi.operations.services.index import (
 from pyhudi.operations.services.indexing import IndexRequest, IndexSettings, abort_index
 from pyhudi.table.context import TableContext
 from pyhudi.verbs import VERBS
+
+if TYPE_CHECKING:
+    from pyhudi.engines.spark.convert import SparkSession
 
 
 class Indexes:
@@ -45,6 +48,7 @@ class Indexes:
         name: str | None = None,
         function: str | None = None,
         function_options: Mapping[str, str] | None = None,
+        spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> IndexInfo:
         """Build an index; one whose building died is built anew.
@@ -56,13 +60,14 @@ class Indexes:
             name: Of a secondary or expression index.
             function: Makes `column_stats` or `bloom_filters` an expression index over one column.
             function_options: Of the function, such as `format`.
+            spark: Read the table and write the index on the cluster.
             options: `hoodie.*` options of this call.
 
         Returns:
             What the index is then.
         """
         request = self._request(kind, columns, name, function, function_options)
-        create_index(*self._call("create", options), request)
+        create_index(*self._call("create", options, spark), request)
         return next(info for info in self.list() if info.name == request.partition)
 
     def schedule(
@@ -73,17 +78,19 @@ class Indexes:
         name: str | None = None,
         function: str | None = None,
         function_options: Mapping[str, str] | None = None,
+        spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> str:
         """Plan an index, as `create` does, for `run` to build; the instant of the plan."""
         request = self._request(kind, columns, name, function, function_options)
-        return schedule_index(*self._call("schedule", options), request)
+        return schedule_index(*self._call("schedule", options, spark), request)
 
-    def run(self, instant: str, *, options: Mapping[str, object] | None = None) -> Instant:
-        """Build a planned index, also one whose building died.
+    def run(self, instant: str, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> Instant:
+        """Build what is planned, also where its building died.
 
         Args:
             instant: The request time of the plan.
+            spark: As of `create`.
             options: `hoodie.*` options of this call.
 
         Returns:
@@ -93,7 +100,7 @@ class Indexes:
             InstantNotFound: There is no such plan.
             TableState: Another process builds it.
         """
-        return run_index(*self._call("run", options), instant)
+        return run_index(*self._call("run", options, spark), instant)
 
     def abort(self, instant: str, *, options: Mapping[str, object] | None = None) -> None:
         """Take back a planned index, or one whose building has not ended."""
@@ -105,17 +112,27 @@ class Indexes:
         parsed = self._open.parse(VERBS["index.drop"], options)
         drop_index(self._open.now(parsed), name, CommitSettings.of(parsed).lock_wait_ms)
 
-    def rebuild(self, name: str | None = None, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
-        """Build an index anew from the table's files, or the whole metadata table; what was built.  Repairs what is damaged."""
-        return rebuild_index(*self._call("rebuild", options), name)
+    def rebuild(
+        self, name: str | None = None, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None
+    ) -> tuple[str, ...]:
+        """Build an index anew from the table's files, or the whole metadata table; what was built.  Repairs what is damaged.
+
+        Args:
+            name: The index; None for all.
+            spark: As of `create`.
+            options: `hoodie.*` options of this call.
+        """
+        return rebuild_index(*self._call("rebuild", options, spark), name)
 
     def list(self) -> tuple[IndexInfo, ...]:
         """The indexes: ready, being built, planned."""
         return list_indexes(self._open.context.reloaded())
 
-    def _call(self, method: str, options: Mapping[str, object] | None) -> tuple[TableContext, Engine, IndexSettings]:
+    def _call(
+        self, method: str, options: Mapping[str, object] | None, spark: SparkSession | None = None
+    ) -> tuple[TableContext, Engine, IndexSettings]:
         parsed = self._open.parse(VERBS[f"index.{method}"], options)
-        return self._open.now(parsed), LocalEngine(parsed.integer(THREADS)), IndexSettings.of(parsed)
+        return self._open.now(parsed), self._open.engine(spark, parsed), IndexSettings.of(parsed)
 
     def _request(
         self,

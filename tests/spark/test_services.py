@@ -84,3 +84,14 @@ def test_a_pass_of_services(spark: SparkSession, tmp_path: Path) -> None:
     assert planned is not None and outcomes["cluster"].startswith(f"run: {planned}, 3 file groups")
     assert not table.timeline().pending()
     assert_same_rows(table.scan(["id", "ts"]).to_arrow(), before)
+
+
+def test_indexes_are_built_on_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
+    table = grown(tmp_path / "t", "mor")
+    table.compact()
+    table.index.create("record_index", spark=spark)
+    table.index.run(table.index.schedule("secondary_index", "part", spark=spark), spark=spark)
+    table.index.create("column_stats", "part", function="upper", spark=spark)
+    assert table.index.rebuild("record_index", spark=spark) == ("record_index",)
+    assert {info.state for info in table.index.list()} == {"ready"}
+    assert table.validate().ok
