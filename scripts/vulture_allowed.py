@@ -4,6 +4,7 @@
 _.__getattr__
 _.__dir__
 _.upsert
+_.filter_exists
 _.bulk_insert
 _.insert_overwrite
 _.insert_overwrite_table

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 import pyarrow as pa
 
 from pyhudi.alter import Alter
+from pyhudi.engines.arrow_rows import arrow_reader
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound
 from pyhudi.execute.engine import Engine
@@ -58,6 +59,7 @@ from pyhudi.operations.admin.validate import ValidationResult, run_validate
 from pyhudi.operations.admin.versions.base import VersionChange
 from pyhudi.operations.read.changes import plan_change_query
 from pyhudi.operations.read.lookup import plan_lookup
+from pyhudi.operations.read.matching import MAX_MATCHED, key_columns, narrowed_to, without_matches
 from pyhudi.operations.read.query import (
     AS_OF,
     FALL_BACK,
@@ -770,6 +772,7 @@ class Table:
         as_of: Moment | None = None,
         *,
         limit: int | None = None,
+        keys: Any = None,
         options: Mapping[str, object] | None = None,
     ) -> Scan:
         """The table's rows as of now.
@@ -783,7 +786,12 @@ class Table:
             as_of: An instant, a datetime, a date, or ISO text.  Without a zone it is a time in the zone in which the table writes
                 its times.
             limit: Give at most so many rows, whichever are read first; None for all.
+            keys: Rows with some of the table's columns: only rows are given that equal one of them in all of these, as a semi
+                join gives them, and the indexes are asked for its values before files are read.
             options: `hoodie.*` options of this call.
+
+        Raises:
+            Unsupported: `keys` are very many and of several columns other than the record key fields.
         """
         parsed = self._open.parse(VERBS["scan"], options)
         query = plan_snapshot_query(
@@ -794,6 +802,8 @@ class Table:
             values_from_path=parsed.flag(VALUES_FROM_PATH),
             settings=ReadSettings.of(parsed),
         )
+        if keys is not None:
+            query = narrowed_to(query, arrow_reader(keys).read_all(), exactly=True)
         return Scan(query, parsed.integer(THREADS), limit)
 
     def read_optimized(
@@ -833,19 +843,48 @@ class Table:
         Args:
             keys: Values of the record key field (`[1, 2]`), tuples of values where it has several fields, record keys as strings,
                 or rows with the record key fields: with the partition fields too, a key is only looked for in its partition.
+                A Spark DataFrame of them is collected; `pyhudi.spark.read(..., keys=)` joins with one of any size.
             columns: As of `scan`.
             options: `hoodie.*` options of this call.
         """
         parsed = self._open.parse(VERBS["lookup"], options)
         query = plan_lookup(
             self._open.now(parsed),
-            keys_to_look_up(keys, self._open.context.config.keys),
+            keys_to_look_up(_collected(keys), self._open.context.config.keys),
             columns,
             ReadSettings.of(parsed),
             as_of=parsed.text(AS_OF),
             values_from_path=parsed.flag(VALUES_FROM_PATH),
         )
         return Scan(query, parsed.integer(THREADS))
+
+    def filter_exists(self, data: Any, *, options: Mapping[str, object] | None = None) -> Any:
+        """The rows of `data` whose record keys the table does not have, in their order: what an insert would add.
+
+        The indexes are asked for the keys as `lookup` asks them.  Nothing is written, and another writer may add a key meanwhile.
+
+        Args:
+            data: Rows with the record key fields: with the partition fields too, a key is only looked for in its partition.  A
+                Spark DataFrame is filtered on Spark, in no order.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            A DataFrame for a DataFrame, else an Arrow table.
+
+        Raises:
+            InvalidRequest: The rows lack a key field, or the table generates its keys.
+        """
+        parsed = self._open.parse(VERBS["filter_exists"], options)
+        context, spec = self._open.now(parsed), self._open.context.config.keys
+        if is_of_spark(data):
+            from pyhudi.engines.spark.matching import rows_without_known
+
+            return rows_without_known(context, parsed, data, key_columns(spec, data.columns))
+        rows = arrow_reader(data).read_all()
+        names = key_columns(spec, rows.column_names)
+        query = plan_snapshot_query(context, names, settings=ReadSettings.of(parsed))
+        found = Scan(narrowed_to(query, rows.select(names)), parsed.integer(THREADS)).to_arrow()
+        return without_matches(rows, found)
 
     def incremental(
         self,
@@ -992,6 +1031,16 @@ def _engine_for(data: Any, options: Options) -> Engine:
 
         return SparkEngine(data.sparkSession)
     return LocalEngine(options.integer(THREADS))
+
+
+def _collected(keys: Any) -> Any:
+    """Keys as this process has them: few enough rows of a DataFrame are brought here.  Raises InvalidRequest for more."""
+    if not is_of_spark(keys):
+        return keys
+    rows = keys.limit(MAX_MATCHED + 1).toArrow()
+    if rows.num_rows > MAX_MATCHED:
+        raise InvalidRequest(f"more than {MAX_MATCHED} keys to look up: pyhudi.spark.read(spark, path, keys=...) joins with them")
+    return rows
 
 
 def _filter_of(where: Filter | Column | None) -> Filter | None:

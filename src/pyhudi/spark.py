@@ -25,6 +25,7 @@ from pyhudi.api import Filter, Table
 from pyhudi.engines.spark.change import SparkDelete, run_spark_delete
 from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.engine import SparkEngine
+from pyhudi.engines.spark.matching import matching_dataframe
 from pyhudi.engines.spark.read import plan_query, query_dataframe
 from pyhudi.engines.spark.source import register as register_source
 from pyhudi.errors import HudiError, InvalidRequest, TableExists
@@ -81,6 +82,8 @@ def read(
     filter: Filter | None = None,
     options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    *,
+    keys: Any = None,
 ) -> DataFrame:
     """The rows of a table.
 
@@ -93,6 +96,8 @@ def read(
         options: `hoodie.datasource.query.type` with the options of each type, `as.of.instant`, `pyhudi.columns`,
             `pyhudi.filter`.
         storage_options: Credentials for PyHudi's own access; Spark's scan takes its own from the session.
+        keys: A DataFrame, or rows of this process: only rows of the table are given that equal one of them in all of its columns,
+            as a semi join gives them, and the indexes are asked for its values, or their range, before files are read.
 
     Raises:
         TableNotFound: There is no table at the path.
@@ -103,8 +108,10 @@ def read(
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
             raise InvalidRequest(f"option {option}={parsed.text(option)} and the argument that means the same are both given")
-    query = plan_query(Table(path, storage_options, options).context, parsed, columns, filter)
-    return query_dataframe(spark, query)
+    context = Table(path, storage_options, options).context
+    if keys is not None:
+        return matching_dataframe(spark, context, parsed, columns, filter, keys)
+    return query_dataframe(spark, plan_query(context, parsed, columns, filter))
 
 
 def write(

@@ -214,6 +214,7 @@ VERBS: Mapping[str, Verb] = {
         _read("scan", single=(AS_OF, VALUES_FROM_PATH), means={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
         _read("read_optimized", single=(AS_OF, VALUES_FROM_PATH), means={QUERY_TYPE: "read_optimized", **_SNAPSHOT}),
         _read("lookup", single=(AS_OF, VALUES_FROM_PATH), means={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
+        _read("filter_exists", means={QUERY_TYPE: "snapshot", **_SNAPSHOT}),
         _read(
             "incremental",
             single=(INCREMENTAL_FORMAT, RANGE_VERSION, FALL_BACK, VALUES_FROM_PATH),

@@ -185,22 +185,22 @@ class PushedHudiReader(HudiReader):
         """Take what can be said in our terms; Spark applies all filters again."""
         query = self._query
         if query is not None:
-            known = [found for one in filters if (found := _as_expression(one)) is not None and _fits(found, query)]
+            known = [found for one in filters if (found := _bound(one, query)) is not None]
             if known:
-                narrowed = query.narrowed(known[0] if len(known) == 1 else And(tuple(known)))
+                narrowed = query.narrowed(None, known[0] if len(known) == 1 else And(tuple(known)))
                 self._tasks, self._read = narrowed.tasks, narrowed.reader
         # What is left goes to the workers, and the table's state does not.
         self._query = None
         yield from filters
 
 
-def _fits(condition: Expr, query: Query) -> bool:
-    """Whether our filters have such a condition of the table's columns; what they do not have is left to Spark."""
+def _bound(pushed: PushedFilter, query: Query) -> Expr | None:
+    """The filter as a condition of the table's columns; None for one that has no counterpart, which is left to Spark."""
+    found = _as_expression(pushed)
     try:
-        bind(condition, query.spec.table_schema)
+        return None if found is None else bind(found, query.spec.table_schema)
     except InvalidRequest:
-        return False
-    return True
+        return None
 
 
 def _as_expression(pushed: PushedFilter) -> Expr | None:

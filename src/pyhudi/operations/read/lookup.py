@@ -122,7 +122,7 @@ def _by_partition(batch: pa.RecordBatch, places: Sequence[str]) -> list[tuple[li
     groups = table.group_by(list(places), use_threads=False).aggregate([("\x00row", "list")])
     return [
         (
-            [Compare(name, "=", _value(groups.column(name)[row])) for name in places],
+            [Compare(name, "=", literal_of(groups.column(name)[row])) for name in places],
             groups.column("\x00row_list")[row].values,
         )
         for row in range(groups.num_rows)
@@ -133,18 +133,20 @@ def _by_key(spec: KeySpec, batch: pa.RecordBatch, texts: pa.StringArray, *, has_
     fields = spec.record_fields
     if len(fields) == 1 and "." not in fields[0]:
         # The field itself is asked for: how a key of one field is spelled depends on the version that wrote it.
-        return In(fields[0], tuple(_value(scalar) for scalar in pc.unique(batch.column(fields[0]))))
+        return In(fields[0], tuple(literal_of(scalar) for scalar in pc.unique(batch.column(fields[0]))))
     if has_meta_columns:
         return In(RECORD_KEY, tuple(pc.unique(texts).to_pylist()))
     if batch.num_rows > MAX_COMBINATIONS or any("." in name for name in fields):
         raise InvalidRequest(
             f"the table does not store record keys, so at most {MAX_COMBINATIONS} keys of several fields are looked up at once"
         )
-    each = [And(tuple(Compare(name, "=", _value(batch.column(name)[row])) for name in fields)) for row in range(batch.num_rows)]
+    each = [
+        And(tuple(Compare(name, "=", literal_of(batch.column(name)[row])) for name in fields)) for row in range(batch.num_rows)
+    ]
     return Or(tuple(each)) if len(each) > 1 else each[0]
 
 
-def _value(scalar: pa.Scalar) -> object:
+def literal_of(scalar: pa.Scalar) -> object:
     """A literal as filters take it."""
     kind = scalar.type
     return scalar.as_py() if pa.types.is_timestamp(kind) or pa.types.is_date(kind) else stored_value(scalar)
