@@ -61,6 +61,7 @@ def test_all_rows_and_columns(spark: SparkSession, table: tuple[str, list[Any]])
     assert_same_rows(found.toArrow(), hp.Table(table[0]).scan(["*"]).to_arrow())
     assert found.count() == 58
     assert hp.Table(table[0]).scan(["id"]).to_spark(spark).columns == ["id"]
+    assert hp.Table(table[0]).scan(["id"], limit=2).to_spark(spark).count() == 2
 
 
 def test_filters_prune_partitions_before_the_scan(spark: SparkSession, table: tuple[str, list[Any]]) -> None:

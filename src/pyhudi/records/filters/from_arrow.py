@@ -72,8 +72,8 @@ def read_what_is_known(expression: pc.Expression) -> Expr:
         return Unread()
     serialised = parts[1][0]
     literals = pa.ipc.open_file(serialised).read_all()
-    found = _tree(_pairs(pa.ipc.read_message(serialised[8:]).metadata), literals, lenient=True)
-    read: Expr = _attempted(lambda: as_filter(found))
+    pairs = _pairs(pa.ipc.read_message(serialised[8:]).metadata)
+    read: Expr = _attempted(lambda: as_filter(_tree(pairs, literals, lenient=True)))
     return read
 
 
