@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from pyhudi import spark as hs
 
@@ -33,10 +34,18 @@ def main(folder: Path) -> None:
         columns = "cast(id as string) id", "cast(id % 2 as string) city", "id * 1.5D fare"
         first = hs.write(spark.range(0, 40, 1, 2).selectExpr(*columns, "1L ts"), path, mode="append", options=options)
         second = hs.write(spark.range(30, 60, 1, 2).selectExpr(*columns, "2L ts"), path, mode="append", options=options)
+        source = spark.range(55, 65, 1, 2).selectExpr(*columns, "3L ts")
+        merge = hs.merge(spark, path, source, "t.id = s.id AND t.city = s.city", target_alias="t", source_alias="s")
+        merge = merge.when_matched_update({"fare": "t.fare + s.fare", "ts": F.col("s.ts")}).when_not_matched_insert_all()
+        merged = merge.when_not_matched_by_source_delete("t.id = '0'").execute()
+        hs.update(spark, path, {"city": "'2'", "fare": "abs(fare - 100)"}, F.col("id") == "1")
+        hs.delete(spark, path, "cast(id as int) > 59")
         hs.enable(spark)
         found[kind] = {
             "inserted": [first.rows_inserted, second.rows_inserted],
             "updated": second.rows_updated,
+            "merged": [merged.rows_inserted, merged.rows_updated, merged.rows_deleted],
+            "moved": [list(row) for row in hs.read(spark, path, ["city", "fare"], "id = '1'").collect()],
             "ts": {str(row["ts"]): row["count"] for row in hs.read(spark, path).groupBy("ts").count().collect()},
             "filtered": hs.read(spark, path, columns=["id"], filter="ts = 2").count(),
             "format": spark.read.format("pyhudi").load(path).count(),

@@ -12,7 +12,15 @@ import pytest
 
 from tests.needs import SMALL_JVM, java_home, unavailable
 
-EXPECTED = {"inserted": [40, 20], "updated": 10, "ts": {"1": 30, "2": 30}, "filtered": 30, "format": 60}
+EXPECTED = {
+    "inserted": [40, 20],
+    "updated": 10,
+    "merged": [5, 5, 1],
+    "moved": [["2", 98.5]],
+    "ts": {"1": 29, "2": 25, "3": 5},
+    "filtered": 25,
+    "format": 59,
+}
 
 
 def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
