@@ -24,13 +24,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.records.filters.parse import parse_filter
-from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, held, new_table, rows
+from tests.conformance.changes_suite import OPTIONS, SOURCE, Asked, ChangesSuite, PlainChangesSuite, held, new_table, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class TestOnSpark(ChangesSuite):
+class OnSpark(Asked):
     @pytest.fixture(autouse=True)
     def around(self, spark: SparkSession, tmp_path: Path) -> None:
         self.spark, self.folder, self.made = spark, tmp_path, 0
@@ -48,6 +48,15 @@ class TestOnSpark(ChangesSuite):
 
     def merge(self, table: Table, source: pa.Table, on: Any, **settings: Any) -> Merge:
         return table.merge(self.spark.createDataFrame(source), on, **settings)
+
+
+class TestOnSpark(OnSpark, ChangesSuite):
+    """Rules of both engines."""
+
+
+@pytest.mark.wide
+class TestPlainChangesOnSpark(OnSpark, PlainChangesSuite):
+    """What Spark's own expressions have by themselves."""
 
 
 @pytest.fixture

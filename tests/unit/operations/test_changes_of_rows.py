@@ -17,10 +17,10 @@ from pyhudi.api import Merge
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.operations.action.results import WriteResult
-from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, held, new_table, rows
+from tests.conformance.changes_suite import OPTIONS, SOURCE, ChangesSuite, PlainChangesSuite, held, new_table, rows
 
 
-class TestEmbedded(ChangesSuite):
+class TestEmbedded(ChangesSuite, PlainChangesSuite):
     def update(self, table: Table, values: Mapping[str, Any], where: Any = None, **settings: Any) -> WriteResult:
         return table.update(values, where, **settings)
 
