@@ -121,6 +121,17 @@ class ChangesSuite(Asked):
         self.merge(table, source, on="id").when_matched_update_all(where="source.ts = 6").execute()
         assert held(table, "fare")["a"] == 2.0
 
+    def test_rows_that_the_source_does_not_match(self, table: Table) -> None:
+        merge = self.merge(table, SOURCE.slice(0, 1), "id").when_matched_update({"fare": "source.fare"})
+        merge = merge.when_not_matched_by_source_delete("target.fare = 2").when_not_matched_by_source_update(
+            {"fare": "target.ts"}
+        )
+        result = merge.execute()
+        assert (result.rows_inserted, result.rows_updated, result.rows_deleted) == (0, 2, 1)
+        assert held(table, "ts", "fare") == {"a": (1, 10.0), "c": (3, 3.0)}
+        self.merge(table, SOURCE.slice(2), "id").when_not_matched_insert_all().when_not_matched_by_source_delete().execute()
+        assert held(table, "city", "fare") == {"z": ("w", 30.0)}
+
     def test_what_would_change_a_record_twice_is_refused(self, table: Table) -> None:
         before = held(table, "city", "ts", "fare")
         twice, new = rows(("a", "x", 5, 1.0), ("a", "x", 6, 2.0)), rows(("q", "x", 5, 1.0), ("q", "x", 6, 2.0))

@@ -126,12 +126,6 @@ def test_merges_that_are_refused(merge: Callable[[Table], Any], said: str) -> No
     assert len(table.timeline().completed_writes()) == 1
 
 
-def test_clauses_of_rows_that_the_source_does_not_match_are_refused_embedded() -> None:
-    for clause in (Merge.when_not_matched_by_source_delete, lambda m: m.when_not_matched_by_source_update({"fare": 1})):
-        with pytest.raises(Unsupported, match="no row of the source matches"):
-            clause(new_table().merge(SOURCE, on="id")).execute()
-
-
 def test_options_that_make_other_writes_of_upserts_are_refused() -> None:
     table = new_table()
     for key in (

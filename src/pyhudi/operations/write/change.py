@@ -109,7 +109,7 @@ def run_update(
         _check_assigned(context.config, assignments)
         after = evolved(table, assigned_columns(assignments, table), settings)
         with outdated_where_files_are_gone(query.snapshot):
-            found = _read(engine, query, lambda rows: rows)
+            found = _read(engine, query, _every)
             _check_identity(context.config, found)
             _refuse_repeated(
                 context.config.keys, found, "the table holds two rows of record {key!r} for which the filter is true"
@@ -138,13 +138,14 @@ def run_merge(
     _check_on(context.config, on, source.schema, clauses, settings)
 
     def attempt() -> WriteResult:
-        query = _query_for(context.reloaded(), source, on)
+        whole = any(clause.rows is Rows.OF_TARGET for clause in clauses)
+        query = _query_for(context.reloaded(), source, on, whole=whole)
         table = data_columns(query.schema)
         given = _canonical(source, table, context.config, settings)
         keys = _join_keys(given, table, on)
         merge = _Merge.of(context.config, table, given, on, clauses, settings)
         with outdated_where_files_are_gone(query.snapshot):
-            target = _read(engine, query, partial(_matching, keys=keys, on=tuple(on)))
+            target = _read(engine, query, _every if whole else partial(_matching, keys=keys, on=tuple(on)))
             _check_identity(context.config, target)
             changed, marked = merge.changed(target, keys)
             return run_write(context, engine, changed, settings, seen=query.snapshot, marks_deletes=marked)
@@ -212,7 +213,7 @@ class _Merge:
         after = table
         for clause in clauses:
             one = _bound(config, table, source.schema, on, clause)
-            beside = _sides(source.schema, None if clause.outcome is Outcome.INSERT else table)
+            beside = _sides_of(clause, source.schema, table)
             after = evolved(after, assigned_columns(one.assignments, beside), settings)
             if clause.where is not None:
                 row_filter(parse_filter(clause.where), beside)
@@ -225,6 +226,7 @@ class _Merge:
         sources: Ints = pairs.column(_SOURCE_ROW).to_numpy()
         targets: Ints = pairs.column(_TARGET_ROW).to_numpy()
         alone = np.setdiff1d(np.arange(self.source.num_rows, dtype=np.int64), sources)
+        others = np.setdiff1d(np.arange(target.num_rows, dtype=np.int64), targets)
         rows = target.select(self.table.names)
         parts: list[pa.RecordBatch] = []
         flags: list[pa.Array] = []
@@ -238,6 +240,13 @@ class _Merge:
                 part = assign(one.assignments, beside.take(pa.array(chosen)), None, self.after)
                 alone = np.delete(alone, chosen)
                 inserted.append(part)
+            elif one.clause.rows is Rows.OF_TARGET:
+                theirs = rows.take(pa.array(others))
+                beside = _beside(None, theirs)
+                chosen = _chosen(beside, one.clause.where)
+                part = assign(one.assignments, beside.take(pa.array(chosen)), theirs.take(pa.array(chosen)), self.after)
+                touched.append(others[chosen])
+                others = np.delete(others, chosen)
             else:
                 ours, theirs = self.source.take(pa.array(sources)), rows.take(pa.array(targets))
                 beside = _beside(ours, theirs)
@@ -293,8 +302,6 @@ def _check_on(
     missing = [name for name in on if name not in source.names]
     if missing:
         raise InvalidRequest(f"on= names {', '.join(missing)}, and the columns of the source are {', '.join(source.names)}")
-    if any(clause.rows is Rows.OF_TARGET for clause in clauses):
-        raise Unsupported("clauses of rows that no row of the source matches; a Spark DataFrame as source has them carried out")
     if not any(clause.outcome is Outcome.INSERT for clause in clauses):
         return
     if not keys <= set(on) <= keys | places:
@@ -309,10 +316,10 @@ def _check_on(
         )
 
 
-def _query_for(context: TableContext, source: pa.Table, on: Sequence[str]) -> Query:
-    """The rows that those of the source may match: by their keys where `on` names these, else all of them."""
+def _query_for(context: TableContext, source: pa.Table, on: Sequence[str], *, whole: bool) -> Query:
+    """The rows that those of the source may match: by their keys where `on` names these, else all of them.  whole: all anyway."""
     columns = columns_to_read(context.config)
-    if source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
+    if not whole and source.num_rows <= _LOOKED_UP and set(context.config.keys.record_fields) <= set(on):
         # What else `on` names is compared when the rows are there.
         return plan_lookup(context, source.select(list(on)).drop_null(), columns, ReadSettings())
     return plan_snapshot_query(context, columns)
@@ -358,7 +365,7 @@ def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequenc
         taken = [name for name in source.names if inserts or name not in identity]
         keeps = () if inserts else tuple(name for name in identity if name in source.names and name not in on)
         return _Bound(clause, tuple(Assignment(name, Column(f"source.{name}")) for name in taken), keeps)
-    assignments = parse_assignments(clause.values, table, _sides(source, None if inserts else table))
+    assignments = parse_assignments(clause.values, table, _sides_of(clause, source, table))
     if not inserts:
         _check_assigned(config, assignments)
         return _Bound(clause, assignments)
@@ -369,10 +376,18 @@ def _bound(config: TableConfig, table: pa.Schema, source: pa.Schema, on: Sequenc
     return _Bound(clause, assignments)
 
 
-def _sides(source: pa.Schema, table: pa.Schema | None) -> pa.Schema:
-    """The columns that a clause speaks of: `source.x`, and `target.x` where there is a row of the table."""
-    sides = [pa.field("source", pa.struct(list(source)), False)]
-    return pa.schema(sides if table is None else [*sides, pa.field("target", pa.struct(list(table)), False)])
+def _sides_of(clause: Clause, source: pa.Schema, table: pa.Schema) -> pa.Schema:
+    """The columns that a clause speaks of."""
+    return _sides(
+        None if clause.rows is Rows.OF_TARGET else source,
+        None if clause.rows is Rows.OF_SOURCE else table,
+    )
+
+
+def _sides(source: pa.Schema | None, table: pa.Schema | None) -> pa.Schema:
+    """Columns `source.x`, and `target.x`, of the sides that there are."""
+    sides = {"source": source, "target": table}
+    return pa.schema([pa.field(name, pa.struct(list(side)), False) for name, side in sides.items() if side is not None])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -387,6 +402,10 @@ def _read(engine: Engine, query: Query, of: Callable[[pa.Table], pa.Table]) -> p
 
 def _read_slice(spec: ReadSpec, of: Callable[[pa.Table], pa.Table], slice_: FileSlice) -> pa.Table:
     return pa.concat_tables([spec.output.empty_table(), *(of(rows) for rows in run_read(spec, slice_))])
+
+
+def _every(rows: pa.Table) -> pa.Table:
+    return rows
 
 
 def _matching(rows: pa.Table, *, keys: pa.Table, on: tuple[str, ...]) -> pa.Table:
@@ -423,10 +442,10 @@ def _join_keys(source: pa.Table, table: pa.Schema, on: Sequence[str]) -> pa.Tabl
     return keys.append_column(_SOURCE_ROW, pa.array(np.arange(source.num_rows, dtype=np.int64))).drop_null()
 
 
-def _beside(source: pa.Table, target: pa.Table | None) -> pa.Table:
-    """Pairs of rows as the clauses speak of them."""
-    sides = {"source": _as_struct(source)} if target is None else {"source": _as_struct(source), "target": _as_struct(target)}
-    return pa.table(list(sides.values()), schema=_sides(source.schema, None if target is None else target.schema))
+def _beside(source: pa.Table | None, target: pa.Table | None) -> pa.Table:
+    """Pairs of rows, or rows of one side, as the clauses speak of them."""
+    schema = _sides(None if source is None else source.schema, None if target is None else target.schema)
+    return pa.table([_as_struct(side) for side in (source, target) if side is not None], schema=schema)
 
 
 def _as_struct(rows: pa.Table) -> pa.Array:
