@@ -169,7 +169,9 @@ class TableConfig:
         version = parse_table_version(values.get("hoodie.table.version"))
         if not version.is_readable:
             readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
-            raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}")
+            way = "; a write of Apache Hudi 0.14 or 0.15 makes it one of version 6 (1.0 does not), and Table.upgrade goes on"
+            way = way if version < TableVersion.SIX else ""
+            raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}{way}")
         if values.get(FORMAT, NATIVE) != NATIVE:
             raise Unsupported(f"the table has {FORMAT}={values[FORMAT]}, the format of a plug-in; PyHudi reads {NATIVE} alone")
         table_type = _parse_enum(TableType, values, "hoodie.table.type", TableType.COPY_ON_WRITE)
