@@ -68,3 +68,15 @@ def test_we_carry_out_its_plan(hudi: RealHudi, table: hp.Table) -> None:
     assert result.order == ("x",)
     assert_same_rows(hudi.read(table.uri), table.scan(["*"]).to_arrow())
     assert_same_rows(table.scan(["*"]).to_arrow(), before, ignoring=("_hoodie_file_name",))
+
+
+def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: RealHudi, tmp_path: Path) -> None:
+    """Though nobody told the clustering that there are buckets."""
+    path, buckets = str(tmp_path / "c"), {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+    hudi.write(rows(1), path, mode="overwrite", **WRITE, **buckets)
+    table = hp.Table(path)
+    done = table.cluster(order_by="x", options=OPTIONS)
+    assert done.file_groups_read == done.file_groups_written == 4
+    hudi.write(rows(1, ts=5), path, mode="append", **WRITE, **buckets)
+    assert_same_rows(hudi.read(path), table.scan(["*"]).to_arrow())
+    assert table.scan().count() == table.scan(filter="ts = 5").count() == 12
