@@ -72,7 +72,8 @@ def test_we_carry_out_its_plan(hudi: RealHudi, table: hp.Table) -> None:
 
 def test_buckets_that_we_clustered_are_written_on_by_their_numbers(hudi: RealHudi, tmp_path: Path) -> None:
     """Though nobody told the clustering that there are buckets."""
-    path, buckets = str(tmp_path / "c"), {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+    path = str(tmp_path / "c")
+    buckets: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
     hudi.write(rows(1), path, mode="overwrite", **WRITE, **buckets)
     table = hp.Table(path)
     done = table.cluster(order_by="x", options=OPTIONS)
