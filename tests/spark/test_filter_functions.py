@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pyhudi.records.filters.arrow import computed_column
+from pyhudi.records.filters.arrow import computed_column, row_filter
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.functions import bind_call
 from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.spark_sql import spark_expression
+from pyhudi.records.filters.spark_sql import spark_expression, to_spark_sql
 from pyhudi.records.filters.tree import Call
 from pyhudi.records.filters.walk import calls
 from tests.filter_functions import COMPARED, SCHEMA, TERMS, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+CONDITIONS = [
+    "lower(s) IN ('a', 'ab ', NULL) or hour(t) < 3",
+    "not (year(t) = 2024 and n < big)",
+    "to_date(t) >= DATE '2024-02-29' and lower(s) LIKE 'a%'",
+    "length(s) IS NULL or abs(fare) = 0.0",
+    "date_format(t, 'yyyy-MM') <> '2024-03' and not (x > n)",
+]
 
 
 def call_of(term: str) -> Call:
@@ -56,11 +65,14 @@ def test_functions_are_evaluated_as_spark_evaluates_them(spark: SparkSession) ->
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
         handed = answers(frame, [spark_expression(call) for call in bound])
+        conditions = [f"count_if({to_spark_sql(parse_filter(text), SCHEMA)})" for text in CONDITIONS]
+        kept = list(frame.selectExpr(*conditions).collect()[0])
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         spark.conf.unset("spark.sql.ansi.enabled")
         frame.unpersist()
     wrong += [("handed: " + term, places(a, b, table)) for (term, _), a, b in zip(terms, ours, handed, strict=True) if a != b]
+    assert kept == [row_filter(parse_filter(text), SCHEMA).keep(table).num_rows for text in CONDITIONS]
     assert not wrong, "\n".join(f"{term}: {found}" for term, found in wrong)
 
 

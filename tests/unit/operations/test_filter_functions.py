@@ -12,11 +12,10 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.execute import read_slice
-from pyhudi.execute.open_base import open_base_file
 from pyhudi.records.filters.arrow import row_filter
 from pyhudi.records.filters.parse import parse_filter
 from tests.needs import WIDE
+from tests.opened_files import recorded
 from tests.rows import assert_same_rows
 
 OPTIONS: dict[str, Any] = {
@@ -35,15 +34,7 @@ START = datetime(2024, 5, 1, tzinfo=UTC)
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The base files that reads open, in order."""
-    paths: list[str] = []
-
-    def recording(storage: Any, path: str) -> Any:
-        paths.append(path)
-        return open_base_file(storage, path)
-
-    monkeypatch.setattr(read_slice, "open_base_file", recording)
-    return paths
+    return recorded(monkeypatch)
 
 
 def rows(days: range, note: str = "Note") -> pa.Table:

@@ -12,8 +12,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.execute import read_slice
-from pyhudi.execute.open_base import open_base_file
+from tests.opened_files import recorded
 
 OPTIONS: dict[str, Any] = {
     "hoodie.metadata.enable": True,
@@ -62,14 +61,7 @@ def rows(part: int, ts: int = 1, n: int = 0) -> pa.Table:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    paths: list[str] = []
-
-    def recording(storage: Any, path: str) -> Any:
-        paths.append(path)
-        return open_base_file(storage, path)
-
-    monkeypatch.setattr(read_slice, "open_base_file", recording)
-    return paths
+    return recorded(monkeypatch)
 
 
 @pytest.mark.parametrize(

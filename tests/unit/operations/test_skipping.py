@@ -18,6 +18,7 @@ from pyhudi.api import Table
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.format.metadata.wrapped import unwrap
 from pyhudi.records.filters.arrow import to_arrow
+from pyhudi.records.filters.parse import parse_filter
 from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Like, Not, Or
 from pyhudi.table.config import store_table_config
 from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
@@ -109,7 +110,6 @@ def test_the_past_is_not_pruned_by_the_present(name: str, tables: dict[str, Tabl
 
 
 def _parsed(text: str) -> Expr:
-    from pyhudi.records.filters.parse import parse_filter
 
     return parse_filter(text)
 

@@ -1,0 +1,22 @@
+"""Which base files a read opens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyhudi.execute import read_slice
+from pyhudi.execute.open_base import open_base_file
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The base files that reads of this process open from now on, in order."""
+    paths: list[str] = []
+
+    def recording(storage: Any, path: str) -> Any:
+        paths.append(path)
+        return open_base_file(storage, path)
+
+    monkeypatch.setattr(read_slice, "open_base_file", recording)
+    return paths
