@@ -161,6 +161,7 @@ READS: dict[str, Verb] = {
     "scan": lambda table, at: table.scan().to_arrow(),
     "read_optimized": lambda table, at: table.read_optimized().to_arrow(),
     "lookup": lambda table, at: table.lookup(["a"]).to_arrow(),
+    "filter_exists": lambda table, at: table.filter_exists({"id": ["a"]}),
     "incremental": lambda table, at: table.incremental("earliest").to_arrow(),
     "changes": lambda table, at: table.changes().to_arrow(),
     "validate": lambda table, at: table.validate(),
