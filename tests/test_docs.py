@@ -108,7 +108,7 @@ def test_the_worked_row(tmp_path: Path) -> None:
     assert (row["_hoodie_record_key"], row["_hoodie_partition_path"]) == ("t3", "sf")
 
 
-ENGINES = frozenset({"daft", "dask", "datafusion", "duckdb", "ray"})
+ENGINES = frozenset({"daft", "dask", "datafusion", "duckdb", "ray", "sqlglot"})
 """Of these some are too large to be installed for the tests alone; a snippet with one of them stands by itself."""
 
 
@@ -125,6 +125,8 @@ class Snippet:
     def lacks_its_engine(self) -> bool:
         """Whether it shows how an engine of others reads a table, and that one is not installed."""
         named = set(re.findall(r"^(?:import|from) (\w+)", self.text, re.M)) if self.language == "python" else set()
+        if re.search(r"\bhp\.sql\(|^pyhudi sql", self.text, re.M):
+            named |= {"sqlglot", "duckdb"}
         return any(find_spec(name) is None for name in named & ENGINES)
 
 

@@ -76,12 +76,18 @@ class Database:
     def __init__(self) -> None:
         self._connection = duckdb.connect()
         self._rows: list[Rows] = []
+        self._named = 0
         for statement in (*_MACROS, *_SETTINGS):
             self._connection.execute(statement)
 
     def close(self) -> None:
         """Let go of all that it holds."""
         self._connection.close()
+
+    def new_name(self) -> str:
+        """A name that nothing has here."""
+        self._named += 1
+        return f"pyhudi_{self._named}"
 
     def add(self, name: str, rows: Rows | pa.Table) -> None:
         """Give rows a name."""
@@ -131,9 +137,9 @@ def _as_ours(error: Exception) -> HudiError:
     return InvalidRequest(f"the embedded engine cannot carry the SQL out: {said}")
 
 
-def read_spark(text: str) -> exp.Expr:
-    """A query or an expression of Spark's dialect, changed so that DuckDB's values are Spark's."""
-    tree = sqlglot.parse_one(text, dialect=_ANSI)
+def read_spark(text: str, *, expression: bool = False) -> exp.Expr:
+    """A query, or an expression, of Spark's dialect, changed so that DuckDB's values are Spark's."""
+    tree = sqlglot.parse_one(text, dialect=_ANSI, into=exp.Condition if expression else None)
     _refuse(tree)
     return tree.transform(_cutting)
 

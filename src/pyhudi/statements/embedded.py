@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from sqlglot import exp
 from pyhudi import procedures
 from pyhudi.api import Table
 from pyhudi.engines.arrow_rows import arrow_reader
-from pyhudi.errors import HudiError, InvalidRequest, Unsupported
+from pyhudi.errors import HudiError, InvalidRequest
+from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.admin.create import discard_new_table
@@ -29,6 +31,7 @@ from pyhudi.scan import Scan
 from pyhudi.statements import forms as S
 from pyhudi.statements import tables
 from pyhudi.statements.catalog import Catalog
+from pyhudi.statements.changing import delete_rows, merge_rows, update_rows
 from pyhudi.statements.duck import Database, Rows, quoted, read_spark, to_duck
 from pyhudi.statements.functions import function_rows, table_of_function
 from pyhudi.statements.splicing import spliced
@@ -52,6 +55,10 @@ class Session:
         if not isinstance(found, str):
             raise InvalidRequest(f"{name} stands for rows in memory, and the statement takes a table")
         return Table(found, self.storage_options, self.options)
+
+    def opened(self, name: S.TableName) -> OpenTable:
+        """The table that a name stands for, for changes of its rows."""
+        return OpenTable(self.table(name).uri, self.storage_options, self.options, None)
 
     def knows(self, name: S.TableName) -> bool:
         return str(name) in self.catalog
@@ -93,18 +100,19 @@ def opened(session: Session, *queries: S.Query) -> Iterator[tuple[Database, list
     """A database that holds what queries read, and their texts in DuckDB's dialect."""
     database = Database()
     try:
-        yield database, [_prepared(session, database, query, f"q{number}") for number, query in enumerate(queries)]
+        yield database, [_prepared(session, database, query) for query in queries]
     finally:
         database.close()
 
 
-def _prepared(session: Session, database: Database, query: S.Query, prefix: str) -> str:
+def _prepared(session: Session, database: Database, query: S.Query, *, expression: bool = False) -> str:
+    """A query, or an expression, in DuckDB's dialect; what it reads is in the database from then on."""
     names: dict[int, str] = {}
 
     def stand_in(reference: S.Reference) -> str:
-        return names.setdefault(reference.start, f"pyhudi_{prefix}_{len(names)}")
+        return names.setdefault(reference.start, database.new_name())
 
-    tree = read_spark(spliced(query, stand_in))
+    tree = read_spark(spliced(query, stand_in), expression=expression)
     for reference in query.references:
         database.add(names[reference.start], _rows_of(session, reference, tree))
     return to_duck(tree)
@@ -217,8 +225,16 @@ def _completed(rows: pa.RecordBatch, whole: pa.Schema, fixed: Mapping[str, S.Val
 # Changes
 
 
-def _change(session: Session, statement: S.Delete | S.Update | S.Merge) -> WriteResult:
-    raise Unsupported(f"the statement {type(statement).__name__.upper()} embedded")
+def _update(session: Session, statement: S.Update) -> WriteResult:
+    return update_rows(session.opened(statement.table), statement, partial(_prepared, session))
+
+
+def _delete(session: Session, statement: S.Delete) -> WriteResult:
+    return delete_rows(session.opened(statement.table), statement, partial(_prepared, session))
+
+
+def _merge(session: Session, statement: S.Merge) -> WriteResult:
+    return merge_rows(session.opened(statement.table), statement, partial(_prepared, session))
 
 
 def _call(session: Session, statement: S.Call) -> pa.Table:
@@ -229,8 +245,8 @@ def _call(session: Session, statement: S.Call) -> pa.Table:
 _RUN: Mapping[type, Callable[[Session, Any], pa.Table | WriteResult | None]] = {
     S.Select: _select,
     S.Insert: _insert,
-    S.Delete: _change,
-    S.Update: _change,
-    S.Merge: _change,
+    S.Delete: _delete,
+    S.Update: _update,
+    S.Merge: _merge,
     S.Call: _call,
 }

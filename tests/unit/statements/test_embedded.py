@@ -288,3 +288,104 @@ def test_options_are_those_of_writes(catalog: hp.Catalog, trips: hp.Table) -> No
     for statement, options in (("SELECT 1", strict), ("INSERT INTO trips VALUES (3, 1, 1, 'sf')", {"as.of.instant": "2024"})):
         with pytest.raises(hp.InvalidRequest, match=r"options= speak of writes|no effect on"):
             hp.sql(statement, catalog=catalog, options=options)
+
+
+def test_updates_and_deletes_with_queries_within(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    catalog.register("gone", pa.table({"id": [2]}))
+    assert sql("UPDATE trips AS t SET t.Fare = (SELECT max(fare) FROM trips) + t.fare, ts = 7 WHERE t.id = 1") == [
+        {"operation": "upsert", "instant": trips.timeline().instants[-1].request_time}
+        | {"rows_inserted": 0, "rows_updated": 1, "rows_deleted": 0}
+    ]
+    assert sql("SELECT id, fare, ts FROM trips WHERE id = 1") == [{"id": 1, "fare": 30.0, "ts": 7}]
+    assert sql("DELETE FROM trips WHERE id IN (SELECT id FROM gone)")[0]["rows_deleted"] == 1
+    assert sql("SELECT id FROM trips") == [{"id": 1}]
+    assert sql("DELETE FROM trips")[0]["rows_deleted"] == 1
+
+
+def test_columns_that_stay_keep_their_values(sql: Sql, tmp_path: Path) -> None:
+    struct = pa.struct([("a", pa.int64()), ("b", pa.list_(pa.string()))])
+    columns = pa.schema({"id": pa.int64(), "m": pa.map_(pa.string(), pa.int64()), "s": struct, "t": pa.timestamp("us", "UTC")})
+    columns = (
+        columns.append(pa.field("d", pa.decimal128(20, 5))).append(pa.field("b", pa.binary())).append(pa.field("n", pa.int32()))
+    )
+    row = {
+        "id": 1,
+        "m": [("k", 1), ("l", None)],
+        "s": {"a": None, "b": ["x", None]},
+        "t": 5,
+        "d": Decimal("1.00001"),
+        "b": b"\x00\xff",
+    }
+    table = hp.Table.create(tmp_path / "t", record_key="id", schema=columns)
+    table.upsert(pa.Table.from_pylist([{**row, "n": 1}, {"id": 2}], columns))
+    before = table.scan(filter="id = 1").to_arrow()
+    sql(f"UPDATE hudi.`{table.uri}` SET n = 7 WHERE id = 1")
+    after = table.scan(filter="id = 1").to_arrow()
+    assert after.column("n").to_pylist() == [7]
+    assert after.drop_columns("n").equals(before.drop_columns("n"))
+
+
+def test_every_clause_of_a_merge(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    sql("INSERT INTO trips VALUES (3, 30.0, 1, 'sf'), (4, 40.0, 1, 'sf')")
+    catalog.register("new", pa.table({"ID": [1, 9], "fare": [5, 9], "city": ["sf", "la"]}))
+    done = sql("""
+        MERGE INTO trips t USING new s ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET fare = t.fare + s.fare
+        WHEN NOT MATCHED BY TARGET THEN INSERT (id, city, ts) VALUES (s.id, s.city, s.fare + 1)
+        WHEN NOT MATCHED BY SOURCE AND t.id = 3 THEN UPDATE SET fare = t.fare * 2
+        WHEN NOT MATCHED BY SOURCE AND t.city = 'sf' THEN DELETE
+    """)
+    assert [done[0][name] for name in ("rows_inserted", "rows_updated", "rows_deleted")] == [1, 2, 1]
+    assert sql("SELECT id, fare, ts, city FROM trips ORDER BY id") == [
+        {"id": 1, "fare": 15.0, "ts": 1, "city": "sf"},
+        {"id": 2, "fare": 20.0, "ts": 1, "city": "ny"},
+        {"id": 3, "fare": 60.0, "ts": 1, "city": "sf"},
+        {"id": 9, "fare": None, "ts": 10, "city": "la"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE trips SET id = 5", "'id' is of the key or the partition"),
+        ("UPDATE trips SET nope = 5", "column nope is assigned"),
+        ("UPDATE trips SET fare = 1, FARE = 2", "fare is assigned twice"),
+        ("UPDATE trips SET fare = 'much'", "column fare is of type double"),
+        ("DELETE FROM trips WHERE nope = 1", '"nope" not found'),
+        (
+            "MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = s.fare",
+            "change or insert record '1'",
+        ),
+        ("MERGE INTO trips t USING two s ON false WHEN NOT MATCHED THEN INSERT *", "would insert a record that the table holds"),
+        ("MERGE INTO trips t USING two s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *", "another key or partition"),
+        (
+            "MERGE INTO trips t USING (SELECT 1 AS id, 2 AS tip) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET *",
+            "the table lacks",
+        ),
+        ("MERGE INTO trips t USING two s ON t.id IN (SELECT id FROM two) WHEN MATCHED THEN DELETE", "query within a condition"),
+    ],
+)
+def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table, statement: str, said: str) -> None:
+    catalog.register("two", pa.table({"id": [1, 1], "fare": [1.0, 2.0], "city": ["sf", "other"], "ts": [5, 6]}).slice(0, 2))
+    if "would insert" in said:
+        catalog.register("two", pa.table({"id": [1], "fare": [1.0], "city": ["sf"], "ts": [5]}))
+    before = sql("SELECT * FROM trips")
+    with pytest.raises(hp.InvalidRequest, match=said):
+        sql(statement)
+    assert sql("SELECT * FROM trips") == before
+
+
+def test_a_change_meets_what_another_writer_did_meanwhile(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyhudi.statements import changing
+
+    marked = changing._marked
+    overtaken: list[hp.WriteResult] = []
+
+    def overtaking(rows: pa.Table, *, deletes: bool) -> pa.Table:
+        if not overtaken:
+            overtaken.append(trips.upsert({"id": [1], "city": ["sf"], "fare": [100.0], "ts": [2]}))
+        return marked(rows, deletes=deletes)
+
+    monkeypatch.setattr(changing, "_marked", overtaking)
+    sql("UPDATE trips SET fare = fare + 1 WHERE id = 1")
+    assert overtaken and sql("SELECT fare FROM trips WHERE id = 1") == [{"fare": 101.0}]

@@ -110,7 +110,7 @@ def run_update(
         after = evolved(table, assigned_columns(assignments, table), settings)
         with outdated_where_files_are_gone(query.snapshot):
             found = _read(engine, query, _every)
-            _check_identity(context.config, found)
+            check_identity(context.config, found)
             _refuse_repeated(
                 context.config.keys, found, "the table holds two rows of record {key!r} for which the filter is true"
             )
@@ -146,7 +146,7 @@ def run_merge(
         merge = _Merge.of(context.config, table, given, on, clauses, settings)
         with outdated_where_files_are_gone(query.snapshot):
             target = _read(engine, query, _every if whole else partial(_matching, keys=keys, on=tuple(on)))
-            _check_identity(context.config, target)
+            check_identity(context.config, target)
             changed, marked = merge.changed(target, keys)
             return run_write(context, engine, changed, settings, seen=query.snapshot, marks_deletes=marked)
 
@@ -462,7 +462,7 @@ def _chosen(beside: pa.Table, where: Filter | None) -> Ints:
     return kept
 
 
-def _check_identity(config: TableConfig, rows: pa.Table) -> None:
+def check_identity(config: TableConfig, rows: pa.Table) -> None:
     """Raises TableState where the columns of a row name another record than the one that it is stored as."""
     if not config.populate_meta_fields or not rows.num_rows:
         return
