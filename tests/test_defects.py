@@ -74,6 +74,16 @@ DEFECTS: dict[str, tuple[str, ...]] = {
     "a change of columns takes no part in conflict checks: a writer lands with the columns of before": (
         "unit/operations/test_columns_by_ids.py::test_a_change_of_columns_that_lands_while_a_write_is_under_way",
     ),
+    "bootstraps with column statistics fail after their commit, and leave partitions out": (
+        "unit/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
+    ),
+    "bootstraps with rows drop those of partitions whose values look like whole numbers": (
+        "unit/operations/test_bootstrap.py::test_a_table_is_made_written_and_serviced",
+    ),
+    "bootstraps that died: writes with a metadata table fail": (
+        "interop/test_bootstrap.py::test_the_real_hudi_beside_a_bootstrap_of_ours_that_died",
+        "simulation/test_bootstrap.py::test_a_bootstrap_that_dies_begins_anew",
+    ),
     "bootstrapped tables: source files that changed are read as if they had not": (
         "unit/operations/test_bootstrapped.py::test_files_that_changed_are_found_out",
     ),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyhudi.api import Scan, Table
+    from pyhudi.bootstrapping import bootstrap
     from pyhudi.errors import (
         CommitUnknown,
         CorruptData,
@@ -70,6 +71,7 @@ __all__ = [
     "WriteConflict",
     "WriteResult",
     "add_listener",
+    "bootstrap",
     "load_plugin",
     "record_by_record",
     "register",
@@ -84,6 +86,7 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api"),
+    "bootstrap": "pyhudi.bootstrapping",
     "WriteResult": "pyhudi.operations.action.results",
     "scan_polars": "pyhudi.lazy_frame",
     "set_reporter": "pyhudi.execute.progress",

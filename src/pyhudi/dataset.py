@@ -28,8 +28,9 @@ import pyarrow.dataset as ds
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CorruptData, HudiError, Unsupported
+from pyhudi.execute.layout import rows_without_columns
 from pyhudi.execute.open_base import open_base_input
-from pyhudi.execute.read_slice import ReadSpec, is_joined, rows_without_columns, told_by_path
+from pyhudi.execute.read_slice import ReadSpec, is_joined, told_by_path
 from pyhudi.format.parquet import read_footer
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import Query

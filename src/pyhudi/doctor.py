@@ -32,7 +32,7 @@ import pyarrow as pa
 from pyhudi.api import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import HudiError
-from pyhudi.format.instants import Action, State, format_instant_time, parse_instant_time
+from pyhudi.format.instants import Action, State, format_instant_time, stamp_of_instant
 from pyhudi.format.metadata.partitions import BLOOM_FILTERS, RECORD_INDEX
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.gate import check_goes_by_names
@@ -371,7 +371,7 @@ def _services(table: Table, options: Options) -> Iterator[Finding]:
             remedy = f"drop it: Table.unschedule_clustering({instant.request_time!r})"
             yield Finding(Severity.ERROR, "services", finding, remedy)
             continue
-        waited_ms = now_ms - parse_instant_time(instant.request_time, zone)
+        waited_ms = now_ms - stamp_of_instant(instant.request_time, zone)
         if instant.state is State.REQUESTED and waited_ms > HOUR_MS:
             command = "cluster" if instant.action is Action.CLUSTERING else "compact"
             finding = (

@@ -30,6 +30,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.base_file import FileSettings
 from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import METADATA_PREFIX, THREADS
+from pyhudi.operations.admin.bootstrap import BootstrapSettings
 from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.read.query import QUERY_OPTIONS
 from pyhudi.operations.read.skipping import ReadSettings
@@ -66,6 +67,7 @@ _SETTINGS = (
     ReadSettings,
     BatchLimits,
     SinkSettings,
+    BootstrapSettings,
 )
 _SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, *QUERY_OPTIONS, START_OFFSET)
 
@@ -83,6 +85,7 @@ MOOT: dict[str, str] = {
     "hoodie.markers.timeline_server_based.batch.num_threads": "PyHudi runs no timeline server",
     "hoodie.markers.timeline_server_based.batch.interval_ms": "PyHudi runs no timeline server",
     "hoodie.datasource.write.row.writer.enable": "there is one writer, and it works on Arrow columns",
+    "hoodie.bootstrap.parallelism": "the engine chooses",
     "hoodie.rollback.parallelism": "deletions of a rollback run on a fixed pool",
     "hoodie.clean.parallelism": "deletions of a clean run on a fixed pool",
     "hoodie.cleaner.parallelism": "deletions of a clean run on a fixed pool",
@@ -159,8 +162,8 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.clean.async.enabled": ("cleaning runs after the commit or by a call of its own", ("false",)),
     "hoodie.clean.async": ("cleaning runs after the commit or by a call of its own", ("false",)),
     "hoodie.archive.async": ("archival runs after the commit or by a call of its own", ("false",)),
-    "hoodie.clean.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
-    "hoodie.cleaner.delete.bootstrap.base.file": ("bootstrap tables are not written", ("false",)),
+    "hoodie.clean.delete.bootstrap.base.file": ("files outside of the table are never deleted", ("false",)),
+    "hoodie.cleaner.delete.bootstrap.base.file": ("files outside of the table are never deleted", ("false",)),
     "hoodie.allow.operation.metadata.field": (
         "the _hoodie_operation column is not written: Hudi's Spark writers leave it empty and lose updates of log files with it",
         ("false",),
@@ -177,7 +180,11 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.datasource.read.streaming.table.version": ("streams go by completion time", ("8",)),
     "hoodie.datasource.read.incr.path.glob": ("use a filter on the partition columns", ("",)),
     "hoodie.datasource.read.incr.filters": ("use a filter", ("",)),
-    "hoodie.bootstrap.base.path": ("bootstrap tables are not written", ("",)),
+    "hoodie.bootstrap.full.input.provider": (
+        "a bootstrap reads the Parquet files themselves",
+        ("", "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider"),
+    ),
+    "hoodie.bootstrap.data.queries.only": ("rows of such a table come with their meta columns", ("false",)),
     "hoodie.datasource.hive_sync.enable": ("catalog sync is not built yet", ("false",)),
     "hoodie.datasource.meta.sync.enable": ("catalog sync is not built yet", ("false",)),
 }

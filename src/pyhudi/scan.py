@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest
-from pyhudi.execute.read_slice import rows_without_columns
+from pyhudi.execute.layout import rows_without_columns
 from pyhudi.notebook import escaped, facts_as_html
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import Query

@@ -24,6 +24,7 @@ from pyhudi.execute.base_file import CODEC
 from pyhudi.format.properties import shown
 from pyhudi.operations.action.settings import THREADS, CommitSettings
 from pyhudi.operations.admin.alter import AlterSettings
+from pyhudi.operations.admin.bootstrap import BootstrapSettings
 from pyhudi.operations.admin.create import TableSettings
 from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.read.query import (
@@ -178,6 +179,7 @@ VERBS: Mapping[str, Verb] = {
         _change("update"),
         _change("merge"),
         Verb("write_batch", Family.WRITE, _ANY_WRITE),
+        _verb("pyhudi.bootstrap", Family.WRITE, BootstrapSettings, single=(THREADS,), operation="bulk_insert"),
         _service("rollback", CommitSettings, single=()),
         _service("restore", CommitSettings, single=()),
         _service("savepoint", CommitSettings, single=()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from pyhudi import Table, TableState, bootstrap, procedures
+from pyhudi.engines.local import LocalEngine
+from pyhudi.operations.admin.bootstrap import BootstrapSettings, BootstrapTarget, run_bootstrap
+from pyhudi.options import parse_options
+from pyhudi.storage import Storage, open_storage
+from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.faults import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
+from pyhudi.storage.locks import InProcessLock
+from tests.interop.oracle import HudiFailure, RealHudi
 from tests.rows import assert_same_rows
 
 OPERATION = "hoodie.datasource.write.operation"
@@ -44,17 +52,18 @@ def rows(numbers: Iterable[int], ts: int) -> pa.Table:
     return pa.Table.from_pylist(made, SCHEMA)
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-def test_what_the_real_hudi_bootstrapped_is_read(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
-    source, path = tmp_path / "source", tmp_path / "t"
-    held = rows(range(60), 1)
+def source_at(folder: Path, held: pa.Table) -> Path:
+    """Two files for each city, cut into other row groups than those of the table."""
     for city in CITIES:
-        folder = source / f"city={city}"
-        folder.mkdir(parents=True)
+        (folder / f"city={city}").mkdir(parents=True)
         own = held.filter(pc.equal(held["city"], city)).drop_columns(["city"])
-        pq.write_table(own.slice(0, 13), folder / "part-0.parquet", row_group_size=5)
-        pq.write_table(own.slice(13), folder / "part-1.parquet")
-    options: dict[str, Any] = {
+        pq.write_table(own.slice(0, 13), folder / f"city={city}" / "part-0.parquet", row_group_size=5)
+        pq.write_table(own.slice(13), folder / f"city={city}" / "part-1.parquet")
+    return folder
+
+
+def options_of(kind: str) -> dict[str, Any]:
+    return {
         "hoodie.table.name": "bootstrapped",
         "hoodie.datasource.write.table.type": kind,
         "hoodie.datasource.write.recordkey.field": "id",
@@ -64,24 +73,114 @@ def test_what_the_real_hudi_bootstrapped_is_read(hudi: RealHudi, tmp_path: Path,
         "hoodie.metadata.index.column.stats.enable": False,
     }
 
-    def check() -> None:
-        found = Table(path).scan(["*"]).to_arrow()
-        assert_same_rows(hudi.read(path), found)
-        for text in ("city = 'são paulo' AND fare > 3", "_hoodie_record_key = 'k007'", "ts = 2 OR fare IS NULL"):
-            assert_same_rows(hudi.read(path, where=text), Table(path).scan(["*"], filter=text).to_arrow())
 
+BY_LISTING: dict[str, Any] = {"hoodie.metadata.enable": False}
+FILTERS = ("city = 'são paulo' AND fare > 3", "_hoodie_record_key = 'k007'", "ts = 2 OR fare IS NULL")
+
+
+def check(hudi: RealHudi, path: Path) -> pa.Table:
+    """What both read, through filters and in some columns too."""
+    found = Table(path).scan(["*"]).to_arrow()
+    assert_same_rows(hudi.read(path), found)
+    for text, real in zip(FILTERS, hudi.read_each(path, FILTERS), strict=True):
+        assert_same_rows(real, Table(path).scan(["*"], filter=text).to_arrow())
+    return found
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_what_we_bootstrap_the_real_hudi_reads_and_writes(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Both modes in one table, with the metadata table of either, and each writes what the other has made."""
+    path, held = tmp_path / "t", rows(range(60), 1)
+    selector = "hoodie.bootstrap.mode.selector"
+    regex = {selector: "BootstrapRegexModeSelector", f"{selector}.regex": "city=(oslo|são paulo)"}
+    own = {key: value for key, value in options_of(kind).items() if "column.stats" not in key}
+    made = bootstrap(source_at(tmp_path / "source", held), path, options={**own, **regex})
+    assert (made.files_metadata_only, made.files_full_record, made.rows) == (4, 2, 60)
+    assert_same_rows(check(hudi, path).select(held.column_names), held, key=["id"])
+    assert_same_rows(hudi.read(path, columns=["fare", "city"]), held.select(["fare", "city"]))
+    assert_same_rows(hudi.read(path, **BY_LISTING), hudi.read(path))
+    for name in ("show_bootstrap_partitions", "show_bootstrap_mapping"):
+        hudi.register(path, "ours")
+        theirs = hudi.call(name, table="ours").to_pylist()
+        ours = procedures.call(name, path=path).to_pylist()
+        assert sorted(map(str, theirs)) == sorted(map(str, ours)) and ours
+    hudi.write(rows((0, 1, 2, 61), 2), path, **{**own, OPERATION: "upsert"})
+    check(hudi, path)
+    Table(path).upsert(rows((3, 4, 62), 2), options={"hoodie.compact.inline": False})
+    hudi.write(rows((6, 7), 3), path, **{**own, OPERATION: "delete"})
+    Table(path).delete(rows((9,), 3).select(["id", "city"]))
+    assert check(hudi, path).num_rows == 59
+    if kind == "MERGE_ON_READ":
+        assert Table(path).schedule_compaction().planned
+        hudi.compact(path, "run", metadata=True)
+    else:
+        Table(path).cluster()
+    assert check(hudi, path).num_rows == 59
+    assert Table(path).validate(keys=True).ok
+
+
+def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_path: Path) -> None:
+    """It takes the bootstrap back by a restore to before all instants, which it cannot carry out where it keeps a metadata table:
+    its write fails then, and the restore stays.  Either way nothing of the dead bootstrap is read.
+    """
+    path, held, kind = tmp_path / "t", rows(range(60), 1), "COPY_ON_WRITE"
+    source = source_at(tmp_path / "source", held)
+    options = parse_options({key: value for key, value in options_of(kind).items() if "column.stats" not in key})
+    settings = BootstrapSettings.of(options)
+
+    def run(storage: Storage) -> None:
+        env = SystemEnvironment()
+        target = BootstrapTarget(storage, env, InProcessLock(f"{path}{id(storage)}", env), options)
+        run_bootstrap(target, open_storage(source), str(source), LocalEngine(1), settings)
+
+    counted = FaultyStorage(open_storage(tmp_path / "other"))
+    run(counted)
+    writes = [call for call in counted.calls if call.writes]
+    published = next(n for n, call in enumerate(writes, 1) if call.path.endswith(".commit") and "00000000000001_" in call.path)
+    with pytest.raises(SimulatedCrash):
+        run(FaultyStorage(open_storage(path), Fault(published, Moment.BEFORE, Outcome.CRASH)))
+    assert list(path.rglob("*_00000000000001.parquet"))
+    with pytest.raises(HudiFailure, match="Can't restore to 00000000000000"):
+        hudi.write(rows((0, 1), 2), path, **{**options_of(kind), OPERATION: "upsert"})
+    with pytest.raises(TableState, match="delete that folder"):
+        run(open_storage(path))
+    shutil.rmtree(path)
+    with pytest.raises(SimulatedCrash):
+        run(FaultyStorage(open_storage(path), Fault(published, Moment.BEFORE, Outcome.CRASH)))
+    hudi.write(rows((0, 1), 2), path, **{**options_of(kind), OPERATION: "upsert", "hoodie.metadata.enable": False})
+    assert_same_rows(hudi.read(path, columns=["id", "ts"]), rows((0, 1), 2).select(["id", "ts"]))
+    assert not list(path.rglob("*_00000000000001.parquet")) and not list(path.rglob("*.hfile"))
+    assert Table(path).scan().count() == 2
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+def test_what_the_real_hudi_bootstrapped_is_read(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    path, held, options = tmp_path / "t", rows(range(60), 1), options_of(kind)
+    source = source_at(tmp_path / "source", held)
     hudi.write(
         rows((), 1), path, mode="overwrite", **{**options, OPERATION: "bootstrap", "hoodie.bootstrap.base.path": str(source)}
     )
-    check()
+    check(hudi, path)
     first = Table(path).timeline().completed_writes()[0]
     hudi.write(rows((0, 1, 61), 2), path, **{**options, OPERATION: "upsert"})
     hudi.write(rows((3, 4), 2), path, **{**options, OPERATION: "delete"})
-    check()
+    check(hudi, path)
     now = Table(path)
     assert_same_rows(now.scan(as_of=first.request_time).to_arrow(), held, key=["id"])
     assert now.incremental(first.completion_time or "", first.completion_time).count() > 0
     if kind == "MERGE_ON_READ":
         assert now.read_optimized().to_arrow().num_rows >= 60
         hudi.compact(path, "scheduleAndExecute")
-        check()
+        check(hudi, path)
+    # And is written by us.
+    Table(path).upsert(rows((5, 6, 63), 3), options={"hoodie.compact.inline": False})
+    Table(path).delete(rows((8,), 3).select(["id", "city"]))
+    if kind == "MERGE_ON_READ":
+        check(hudi, path)
+        Table(path).compact()
+    assert check(hudi, path).num_rows == 59
+    Table(path).cluster()
+    assert check(hudi, path).num_rows == 59
+    hudi.write(rows((10, 64), 4), path, **{**options, OPERATION: "upsert"})
+    assert check(hudi, path).num_rows == 60
+    assert Table(path).validate(keys=True).ok

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyhudi import Table, bootstrap
 from pyhudi import spark as hs
 from tests.golden_tables import open_golden
 from tests.rows import assert_same_rows
@@ -20,3 +24,26 @@ def test_a_bootstrapped_table(spark: SparkSession, tmp_path: Path) -> None:
     chosen = frame.where("city = 'chicago' AND fare > 12").select("id")
     assert sorted(row.id for row in chosen.collect()) == ["t005", "t008"]
     assert frame.count() == 10
+
+
+def test_a_table_is_made_and_written_on_the_cluster(spark: SparkSession, tmp_path: Path) -> None:
+    """The files are looked at and read by workers, which also write whole file groups."""
+    folders = {1: ["a", "b"], 2: ["c"]}
+    for day, keys in folders.items():
+        (tmp_path / "source" / f"day={day}").mkdir(parents=True)
+        rows = pa.table({"id": keys, "ts": pa.array([1] * len(keys), pa.int64()), "fare": [float(day)] * len(keys)})
+        pq.write_table(rows, tmp_path / "source" / f"day={day}" / "part-0.parquet")
+    path = str(tmp_path / "t")
+    selector = "hoodie.bootstrap.mode.selector"
+    options = {selector: "BootstrapRegexModeSelector", f"{selector}.regex": "day=1"}
+    made = bootstrap(tmp_path / "source", path, record_key="id", partition_by="day", ordering="ts", options=options, spark=spark)
+    assert (made.files_metadata_only, made.files_full_record, made.rows) == (1, 1, 3)
+    more = spark.createDataFrame([("b", 2, 9.0, 1), ("d", 2, 9.0, 2)], "id string, ts long, fare double, day int")
+    assert hs.write(more, path).rows_updated == 1
+    assert {(row.id, row.fare, row.day) for row in hs.read(spark, path).collect()} == {
+        ("a", 1.0, 1),
+        ("b", 9.0, 1),
+        ("c", 2.0, 2),
+        ("d", 9.0, 2),
+    }
+    assert Table(path).validate(keys=True).ok

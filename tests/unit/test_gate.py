@@ -70,7 +70,6 @@ def _set(path: Path, **properties: str) -> Path:
 READ_ONLY: dict[str, Callable[[Path], Path]] = {
     "version 6, copy on write": partial(_golden, "cow_v6"),
     "version 6, merge on read": partial(_golden, "mor_v6"),
-    "bootstrapped without its rows": partial(_golden, "cow_bootstrapped"),
 }
 CLOSED: dict[str, Callable[[Path], Path]] = {"a part of another column": _without_a_nested_column}
 BY_IDS: dict[str, Callable[[Path], Path]] = {
@@ -79,7 +78,6 @@ BY_IDS: dict[str, Callable[[Path], Path]] = {
     ),
 }
 WITH_ROWS: dict[str, Callable[[Path], Path]] = {
-    "bootstrapped with its rows": lambda folder: _set(_own(folder), **{"hoodie.bootstrap.base.path": "file:/elsewhere"}),
     "files that are not Parquet": lambda folder: _set(_own(folder), **{"hoodie.table.base.file.format": "ORC"}),
 }
 NOT_WRITTEN = {**READ_ONLY, **CLOSED, **BY_IDS, **WITH_ROWS}
@@ -189,6 +187,7 @@ SERVICE_NAMES = {"run": "run_services", "background": "background_services", "ex
 """The methods of `Table.services` that have another name as verbs of the table."""
 
 PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
+    "run_bootstrap": {"table_type": "COPY_ON_WRITE", "bootstrap_path": "/elsewhere", "rowKey_field": "id"},
     "run_compaction": {"op": "scheduleandexecute"},
     "run_clustering": {},
     "run_clean": {},

@@ -123,7 +123,7 @@ def test_every_verb_that_takes_options_names_its_own() -> None:
         for name, member in inspect.getmembers(pyhudi.spark, inspect.isfunction)
         if member.__module__ == "pyhudi.spark" and not name.startswith("_") and "options" in inspect.signature(member).parameters
     }
-    assert set(VERBS) | set(ALIASES) == of_tables | doors | {'readStream.format("pyhudi")'}
+    assert set(VERBS) | set(ALIASES) == of_tables | doors | {'readStream.format("pyhudi")', "pyhudi.bootstrap"}
 
 
 def legal_value(option: Option) -> str:

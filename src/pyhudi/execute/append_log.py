@@ -337,7 +337,7 @@ def _in_row_order(
 ) -> tuple[pa.Table, list[pa.RecordBatch], _Places | None]:
     """Rows and deletes sorted by the base row that they stand for; as they are, and None, where one of them has no such row."""
     base = task.slice.base
-    if base is None or not spec.files.record_positions or spec.files.log_format == "hfile":
+    if base is None or task.slice.source is not None or not spec.files.record_positions or spec.files.log_format == "hfile":
         return rows, deletes, None
     keys = pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(batch.column("record_key") for batch in deletes)])
     stored = read_keys(storage, base.path, spec.keys, populate_meta_fields=spec.populate_meta_fields)

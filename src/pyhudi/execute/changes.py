@@ -24,9 +24,9 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.execute.gone import ranges_of
-from pyhudi.execute.layout import as_batch
+from pyhudi.execute.layout import as_batch, rows_without_columns
 from pyhudi.execute.log_scan import read_headers, scan_logs
-from pyhudi.execute.read_slice import ReadSpec, merge_columns, rows_without_columns, run_read, told_by_path, with_constants
+from pyhudi.execute.read_slice import ReadSpec, merge_columns, run_read, told_by_path, with_constants
 from pyhudi.format.log.cdc import DELETE, INSERT, UPDATE, CdcMode, cdc_mode
 from pyhudi.format.log.data import decode_content
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey

@@ -39,6 +39,7 @@ from pyhudi.execute.write_base import EXTENSION, WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import Block, BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
@@ -88,7 +89,8 @@ class CompactionSpec:
 class CompactionTask:
     """One operation of the plan.  base_name: None for a group without base file.  log_names: file names, in merge order.
 
-    written: bytes of the logs by path, as their commits say.
+    written: bytes of the logs by path, as their commits say.  source: the file outside of the table that has the rows of the base
+    file, where that has meta columns alone.
     """
 
     partition: str
@@ -97,6 +99,7 @@ class CompactionTask:
     log_names: tuple[str, ...]
     token: WriteToken
     written: Mapping[str, int] = field(default_factory=dict)
+    source: SourceFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,7 +334,8 @@ def _slice(storage: Storage, task: CompactionTask) -> FileSlice:
         path = join_path(task.partition, task.base_name)
         base = BaseFile(path, base_name, _size_bytes(storage, path))
     instant = base.name.instant_time if base else logs[0].name.instant_time
-    return FileSlice(task.partition, task.file_id, instant, base, tuple(sorted(logs, key=lambda log: log.name.sort_key)))
+    logs.sort(key=lambda log: log.name.sort_key)
+    return FileSlice(task.partition, task.file_id, instant, base, tuple(logs), source=task.source)
 
 
 def _size_bytes(storage: Storage, path: str) -> int:

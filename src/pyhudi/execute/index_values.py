@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import CorruptData
 from pyhudi.execute.indexing import KeyChanges
+from pyhudi.execute.joined import outside_rows
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, hfile_entries
 from pyhudi.execute.open_base import open_base_file
@@ -43,6 +44,7 @@ from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.records.text import value_text
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.bootstrap import Outside
 from pyhudi.table.slices import FileSlice, LogFile
 
 _RESULT = "result"
@@ -99,13 +101,18 @@ class SecondaryTask:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionTask:
-    """Data files.  files: (partition path, path, bytes) of each.  schema: the table's, with meta columns."""
+    """Data files.
+
+    files: (partition path, path, bytes) of each.  schema: the table's, with meta columns.  outside: where rows of files lie
+    outside of the table.
+    """
 
     storage: StorageSpec
     files: tuple[tuple[str, str, int], ...]
     schema: pa.Schema
     indexes: tuple[ExpressionIndex, ...]
     validity: InstantValidity
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +173,8 @@ def run_expressions(task: ExpressionTask) -> tuple[FoundExpression, ...]:
         if name.startswith("."):
             batches = log_batches(storage, path, size_bytes, wanted, task.validity)
         else:
-            batches = _base_batches(storage, path, wanted)
+            rows = outside_rows(storage, task.storage, task.outside, partition, path, wanted)
+            batches = _base_batches(storage, path, wanted) if rows is None else map(as_batch, rows)
         makers = [_Maker(index) for index in task.indexes]
         for batch in batches:
             for maker in makers:

@@ -25,8 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyhudi.errors import Internal
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
+from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
@@ -169,6 +171,8 @@ def base_file_ranges(
     """
     name_of_file = parse_base_file(file_name_of(path))
     instant_time = name_of_file.instant_time if name_of_file is not None else ""
+    if instant_time == METADATA_BOOTSTRAP_INSTANT_TIME:
+        raise Internal(f"nobody has looked up which file outside of the table has the rows of {storage.absolute(path)}")
     heads = {name.split(".")[0] for name in columns}
     elsewhere = frozenset[str]() if ids is None else ids.elsewhere(instant_time, heads)
     places = None if ids is None or not elsewhere else ids.places(instant_time)
@@ -195,6 +199,15 @@ def base_file_ranges(
             sizes = before.total_size_bytes, before.total_uncompressed_size_bytes
             found[name] = widen_zeros(ColumnRange(exact.min, exact.max, exact.null_count, exact.value_count, *sizes))
     return tuple((name, found[name].with_nan() if name in nan else found[name]) for name in columns)
+
+
+def ranges_of_rows(rows: Iterable[pa.Table], columns: Sequence[str]) -> Ranges:
+    """The range of every column in rows that no footer of a base file tells of."""
+    collector = RangeCollector(columns)
+    for table in rows:
+        collector.add(as_batch(table))
+    found = collector.ranges()
+    return tuple((name, found[name]) for name in columns)
 
 
 def log_ranges(collector: RangeCollector | None, row_count: int) -> Ranges:

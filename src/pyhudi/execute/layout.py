@@ -21,3 +21,8 @@ def as_batch(rows: pa.Table) -> pa.RecordBatch:
     if not batches:
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in rows.schema], schema=rows.schema)
     return batches[0]
+
+
+def rows_without_columns(count: int) -> pa.Table:
+    """A table of `count` rows and no columns."""
+    return pa.table({"": pa.nulls(count)}).select([])

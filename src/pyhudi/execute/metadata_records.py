@@ -29,9 +29,12 @@ from pyhudi.execute.indexing import (
     IndexedFile,
     KeyChanges,
     KeyShare,
+    Ranges,
     base_file_ranges,
     log_ranges,
+    ranges_of_rows,
 )
+from pyhudi.execute.joined import outside_rows
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.metadata_merge import MergeRule, merged_group
@@ -52,6 +55,7 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.stats import ColumnRange, RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
+from pyhudi.table.bootstrap import Outside
 from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.slices import FileSlice
 
@@ -156,7 +160,7 @@ class FilesToIndex:
     """Files of the table that are there already.
 
     files: (partition path, path, bytes) of each.  schema: the table's, with meta columns; validity: which log blocks count.
-    ids: of the columns, None where they go by names.
+    ids: of the columns, None where they go by names.  outside: where rows of files lie outside of the table.
     """
 
     storage: StorageSpec
@@ -165,6 +169,7 @@ class FilesToIndex:
     indexing: FileIndexing
     validity: InstantValidity
     ids: ColumnIds | None = None
+    outside: Outside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +305,15 @@ def _index_file(storage: Storage, task: FilesToIndex, partition: str, path: str,
     if wanted.bloom_filters:
         text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
         bloom = None if text is None else (footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE", text)
-    ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns, ids=task.ids) if wanted.columns else ()
+    ranges: Ranges = ()
+    if wanted.columns:
+        heads = {column.split(".")[0] for column in wanted.columns}
+        needed = pa.schema([field for field in task.schema if field.name in heads])
+        rows = outside_rows(storage, task.storage, task.outside, partition, path, needed)
+        if rows is None:
+            ranges = base_file_ranges(storage, path, metadata, task.schema, wanted.columns, ids=task.ids)
+        else:
+            ranges = ranges_of_rows(rows, wanted.columns)
     return FoundFile(partition, name, IndexedFile(ranges, bloom), metadata.num_rows)
 
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
-from pyhudi.execute.joined import joined, open_source
-from pyhudi.execute.layout import as_batch
+from pyhudi.execute.joined import JoinedColumns, joined_rows
+from pyhudi.execute.layout import as_batch, rows_without_columns
 from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
@@ -37,12 +37,12 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.pruning import prune_ranges
 from pyhudi.records.filters.tree import Expr, In
 from pyhudi.records.filters.walk import columns
-from pyhudi.records.keys.partition_paths import parse_partition_path, partition_value
+from pyhudi.records.keys.partition_paths import values_of_path
 from pyhudi.records.keys.record_keys import record_keys
-from pyhudi.records.keys.spec import KeySpec, partition_columns, path_valued_columns
+from pyhudi.records.keys.spec import KeySpec, path_valued_columns
 from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED, MergeRule
-from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
+from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import OPERATION
 from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
@@ -250,11 +250,6 @@ def read_base_file(storage: Storage, spec: ReadSpec, slice_: FileSlice) -> Itera
         yield spec.output.empty_table()
 
 
-def rows_without_columns(count: int) -> pa.Table:
-    """A table of `count` rows and no columns."""
-    return pa.table({"": pa.nulls(count)}).select([])
-
-
 def _merged_parts(
     storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema, records: LogRecords, only: pa.StringArray | None
 ) -> Iterator[SlicePart]:
@@ -358,36 +353,16 @@ def is_joined(slice_: FileSlice) -> bool:
 
 
 def _joined_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of a base file without data columns, in the needed columns, as the source file is cut into row groups.
-
-    Raises CorruptData where the two files have not as many rows, and as `open_source`; Unsupported for data columns where nobody
-    has looked up which file holds them, and where columns go by ids.
-    """
+    """The rows of a base file without data columns; see `joined_rows`."""
     path = _base_path(slice_)
-    head = pa.schema([field for field in needed if field.name in META_COLUMNS])
-    data = pa.schema([field for field in needed if field.name not in META_COLUMNS])
-    with open_base_file(storage, path) as file:
-        keys = _BaseFile.by_names(file, {})
-        heads = (_group_rows(keys, group, head) for group in range(file.metadata.num_row_groups))
-        if not data.names:
-            yield from heads
-            return
-        if slice_.source is None or spec.ids is not None:
-            raise Unsupported(
-                f"the rows of {storage.absolute(path)} lie outside of the table, which was bootstrapped without them "
-                "(METADATA_ONLY); scans read such tables where columns go by names, and nothing else does"
-            )
-        with open_source(spec.storage, slice_.source) as source:
-            if source.metadata.num_rows != file.metadata.num_rows:
-                raise CorruptData(
-                    f"row by row a base file belongs to {slice_.source.uri}, which has not as many rows",
-                    expected=file.metadata.num_rows,
-                    found=source.metadata.num_rows,
-                ).with_path(storage.absolute(path))
-            told = _path_values(spec, slice_.partition, data, frozenset(source.schema_arrow.names))
-            beside = _BaseFile.by_names(source, told)
-            rows = (_group_rows(beside, group, data) for group in range(source.metadata.num_row_groups))
-            yield from joined(heads, rows, needed) if head.names else rows
+    if spec.ids is not None:
+        raise Unsupported(
+            f"the rows of {storage.absolute(path)} lie outside of the table, which was bootstrapped without them "
+            "(METADATA_ONLY), and its columns go by ids; such tables are read where columns go by names"
+        )
+    usable = path_valued_columns(spec.keys)
+    always = {*spec.path_columns, *(usable if spec.values_from_path else ())}
+    return joined_rows(storage, path, slice_.source, needed, JoinedColumns(spec.storage, spec.keys, slice_.partition, always))
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,10 +378,6 @@ class _BaseFile:
     moved: frozenset[str]
     present: frozenset[str]
     constants: dict[str, pa.Scalar]
-
-    @classmethod
-    def by_names(cls, opened: pq.ParquetFile, constants: dict[str, pa.Scalar]) -> _BaseFile:
-        return cls(opened, None, frozenset(), frozenset(opened.schema_arrow.names), constants)
 
     @classmethod
     def of(cls, opened: pq.ParquetFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
@@ -443,7 +414,7 @@ def _nulls(schema: pa.Schema, count: int) -> pa.Table:
 def told_by_path(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:
     """The needed columns that no file holds, with their values in a partition."""
     names = [name for name in needed.names if name in spec.path_columns]
-    return _parsed_values(spec, partition, needed, names)
+    return values_of_path(spec.keys, partition, needed, names)
 
 
 def with_constants(rows: pa.Table, constants: Mapping[str, pa.Scalar], schema: pa.Schema) -> pa.Table:
@@ -463,14 +434,7 @@ def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: Col
     usable = {*path_valued_columns(spec.keys), *spec.path_columns}
     always = usable if spec.values_from_path else set(spec.path_columns)
     taken = [name for name in needed.names if name in usable and (name in always or name not in present)]
-    return _parsed_values(spec, partition, needed, taken)
-
-
-def _parsed_values(spec: ReadSpec, partition: str, needed: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
-    if not names:
-        return {}
-    texts = dict(zip(partition_columns(spec.keys), parse_partition_path(spec.keys, partition), strict=True))
-    return {name: partition_value(texts[name], needed.field(name).type) for name in names}
+    return values_of_path(spec.keys, partition, needed, taken)
 
 
 def _group_may_match(file: _BaseFile, group: int, condition: Expr, schema: pa.Schema) -> bool:

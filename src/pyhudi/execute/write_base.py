@@ -29,13 +29,15 @@ from pyhudi.execute.cdc import ChangeLog, ChangeLogSpec
 from pyhudi.execute.coded import CODED, coded_schema, plain_rows, replace_coded
 from pyhudi.execute.early_conflicts import EarlyConflicts
 from pyhudi.execute.indexing import FileIndexing, IndexedFile, KeyChanges
+from pyhudi.execute.joined import JoinedColumns, joined_rows
 from pyhudi.execute.key_filter import inherited_filter
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import WriteStat
-from pyhudi.format.instants import parse_instant_time
+from pyhudi.format.bootstrap import SourceFile
+from pyhudi.format.instants import stamp_of_instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
@@ -142,6 +144,7 @@ class MergeTask:
     """Rewrite one file group.  base_path: relative to the table.
 
     match_keys: False appends the incoming rows without looking for their keys (inserts where duplicates are allowed).
+    source: the file outside of the table that has the rows of the base file, where that has meta columns alone.
     """
 
     partition: str
@@ -149,6 +152,7 @@ class MergeTask:
     base_path: str
     token: WriteToken
     match_keys: bool = True
+    source: SourceFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +233,8 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         incoming = _last_of_each_key(incoming)
     matched = np.zeros(incoming.num_rows, dtype=np.bool_)
     with _change_log(storage, spec, task) as log:
-        with open_base_file(storage, task.base_path, _columns_to_code(spec, old_name.instant_time)) as old:
+        to_code = _columns_to_code(spec, old_name.instant_time) if task.source is None else []
+        with open_base_file(storage, task.base_path, to_code) as old:
             schema = _read_schema(old, spec)
             keyed = spec.populate_meta_fields and spec.files.bloom_enabled
             inherited = inherited_filter(old.metadata, spec.files) if keyed else None
@@ -246,7 +251,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
                 merger = _RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
-                for batch in _stored_batches(old, schema, spec.origins(old_name.instant_time)):
+                for batch in _old_rows(storage, spec, task, old, schema, old_name.instant_time):
                     writer.write(merger.merge(batch), keys_known=inherited is not None)
                 fresh = incoming.filter(pa.array(~matched)) if matched.any() else incoming
                 fresh = live_rows(fresh, spec.rule)
@@ -447,6 +452,16 @@ def _read_schema(old: pq.ParquetFile, spec: WriterSpec) -> pa.Schema:
     return coded_schema(spec.stored_schema, {name for name in coded if pa.types.is_string(spec.stored_schema.field(name).type)})
 
 
+def _old_rows(
+    storage: Storage, spec: WriterSpec, task: MergeTask, old: pq.ParquetFile, schema: pa.Schema, instant_time: str
+) -> Iterator[pa.Table]:
+    """The rows of the old file in the layout that `_read_schema` gives, those outside of the table beside their meta columns."""
+    if task.source is None:
+        return _stored_batches(old, schema, spec.origins(instant_time))
+    columns = JoinedColumns(spec.storage, spec.keys, task.partition)
+    return joined_rows(storage, task.base_path, task.source, schema, columns)
+
+
 def _stored_batches(old: pq.ParquetFile, schema: pa.Schema, origins: Mapping[str, Origin] | None) -> Iterator[pa.Table]:
     """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: where its columns stand."""
     present = set(old.schema_arrow.names)
@@ -531,7 +546,7 @@ def ensure_partition(storage: Storage, partition: str, instant_time: str) -> Non
 
     Raises InvalidRequest for a new partition in the folder of another table.
     """
-    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(parse_instant_time(instant_time, UTC))
+    document = PartitionMetadata(instant_time, partition_depth(partition)).encode(stamp_of_instant(instant_time, UTC))
     path = join_path(partition, PARTITION_METADATA_FILE)
     if storage.put_if_absent(path, document):
         try:

@@ -65,7 +65,7 @@ class GroupWriter:
         if target.appends or slice_.base is None:
             append = AppendTask(slice_, token, self.validity, self.new_keys, target.copies)
             return run_append(self.spec, append, rows, self.rule)
-        task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys)
+        task = MergeTask(target.partition, target.file_id, slice_.base.path, token, self.match_keys, slice_.source)
         return (run_merge(self.spec, task, rows, self.rule),)
 
 

@@ -29,6 +29,7 @@ from pyhudi.format.versions import TimelineLayout
 INIT_INSTANT_TIME = "00000000000000"
 METADATA_BOOTSTRAP_INSTANT_TIME = "00000000000001"
 FULL_BOOTSTRAP_INSTANT_TIME = "00000000000002"
+BOOTSTRAP_INSTANT_TIMES = (METADATA_BOOTSTRAP_INSTANT_TIME, FULL_BOOTSTRAP_INSTANT_TIME)
 INSTANT_TIME_LENGTH = 17
 
 
@@ -237,6 +238,11 @@ def parse_instant_time(text: str, zone: tzinfo) -> int:
     if moment is None:
         raise InvalidRequest(f"This instant time is not a date: {text!r}")
     return moment
+
+
+def stamp_of_instant(text: str, zone: tzinfo) -> int:
+    """As `parse_instant_time`, and the number that the instant of a bootstrap is, which is older than every date, as in Hudi."""
+    return int(text) if text in BOOTSTRAP_INSTANT_TIMES else parse_instant_time(text, zone)
 
 
 def shift_instant_time(text: str, delta_ms: int, zone: tzinfo) -> str:

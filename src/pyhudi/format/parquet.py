@@ -106,7 +106,14 @@ def open_parquet(
     """
     if metadata is None:
         metadata = read_footer(source)
-    return pq.ParquetFile(source, metadata=metadata, read_dictionary=list(columns_to_code), page_checksum_verification=True)
+    return pq.ParquetFile(
+        source,
+        metadata=metadata,
+        read_dictionary=list(columns_to_code),
+        # Nanoseconds, into which such timestamps of files that Hudi did not write are read otherwise, end in the year 2262.
+        coerce_int96_timestamp_unit="us",
+        page_checksum_verification=True,
+    )
 
 
 def read_footer(source: pa.NativeFile) -> pq.FileMetaData:

@@ -24,7 +24,7 @@ from typing import Annotated, Protocol
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.actions.compaction import CompactionOperation, CompactionPlan, CompactionStrategy
-from pyhudi.format.instants import Action, Instant, parse_instant_time
+from pyhudi.format.instants import Action, Instant, stamp_of_instant
 from pyhudi.format.paths import parts_of
 from pyhudi.plan.write import MAX_FILE_SIZE
 from pyhudi.plugins import Registry
@@ -357,7 +357,7 @@ def plan_log_compaction(
 def compaction_operation(slice_: FileSlice, max_file_size_bytes: int) -> CompactionOperation:
     """What to do with one slice, and what it costs.  Megabytes are whole ones, rounded down."""
     log_bytes = sum(log.size_bytes for log in slice_.logs)
-    base_bytes = slice_.base.size_bytes if slice_.base else 0
+    base_bytes = slice_.size_bytes - log_bytes
     read_mb = (base_bytes + log_bytes) // MB
     write_mb = (base_bytes if slice_.base else max_file_size_bytes) // MB
     return CompactionOperation(
@@ -366,6 +366,7 @@ def compaction_operation(slice_: FileSlice, max_file_size_bytes: int) -> Compact
         data_file_path=slice_.base.name.text if slice_.base else None,
         file_id=slice_.file_id,
         partition_path=slice_.partition,
+        bootstrap_file_path=None if slice_.source is None else slice_.source.uri,
         metrics={
             TOTAL_LOG_FILES: float(len(slice_.logs)),
             TOTAL_LOG_FILES_SIZE: float(log_bytes),
@@ -392,7 +393,7 @@ def _deltas_after_last_request(timeline: Timeline, last: Instant | None) -> int:
 
 
 def _seconds(time: str, zone: tzinfo) -> int:
-    return parse_instant_time(time, zone) // 1000
+    return stamp_of_instant(time, zone) // 1000
 
 
 # Partition rules

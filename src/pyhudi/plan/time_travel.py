@@ -16,7 +16,7 @@ import re
 from datetime import datetime
 
 from pyhudi.errors import InvalidRequest
-from pyhudi.format.instants import FULL_BOOTSTRAP_INSTANT_TIME, METADATA_BOOTSTRAP_INSTANT_TIME, Action
+from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Action
 from pyhudi.plan.cleaning import LastClean
 from pyhudi.timeline.timeline import WRITE_ACTIONS, Timeline
 
@@ -35,7 +35,7 @@ def parse_as_of(text: str) -> str:
     Raises InvalidRequest for any other form, and for what is neither a date nor the instant of a bootstrap.
     """
     given = text.strip()
-    if given in (METADATA_BOOTSTRAP_INSTANT_TIME, FULL_BOOTSTRAP_INSTANT_TIME):
+    if given in BOOTSTRAP_INSTANT_TIMES:
         return given
     for form, rest in _FORMS:
         if form.fullmatch(given):

@@ -166,6 +166,7 @@ def small_files(
 ) -> tuple[FileSlice, ...]:
     """Slices of one partition that may take more records: base files below the limit, smallest first, without logs.
 
+    One whose rows lie outside of the table is none: to take a record it would have to be written whole.
     excluded: file groups under pending clustering or compaction, which no insert may enter.  limit: how many at most.
     """
     if settings.small_file_limit_bytes <= 0:
@@ -174,6 +175,7 @@ def small_files(
         slice_
         for slice_ in slices
         if slice_.base is not None
+        and slice_.source is None
         and not slice_.logs
         and slice_.base.size_bytes < settings.small_file_limit_bytes
         and (slice_.partition, slice_.file_id) not in excluded

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest
-from pyhudi.procedures import commits, files, repairs, services
+from pyhudi.procedures import bootstraps, commits, files, repairs, services
 from pyhudi.procedures.registry import Call, Procedure
 
 __all__ = ["NAMES", "PROCEDURES", "call", "describe"]
 
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
-    {one.name: one for module in (commits, services, files, repairs) for one in module.PROCEDURES}
+    {one.name: one for module in (commits, services, files, repairs, bootstraps) for one in module.PROCEDURES}
 )
 
 NAMES = tuple(sorted(PROCEDURES))
@@ -52,7 +52,8 @@ def call(
         hint = "; `table=` needs a Spark session: hs.call(spark, ...)" if "table" in arguments else ""
         raise InvalidRequest(f"procedure {procedure} needs the path of a table{hint}")
     checked = found.check(arguments)
-    rows = found.run(Call(Table(path, storage_options), checked, spark))
+    table = None if found.makes_table else Table(path, storage_options)
+    rows = found.run(Call(os.fspath(path), storage_options, table, checked, spark))
     return pa.Table.from_pylist([dict(row) for row in rows], schema=found.output)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi.api import Table
-from pyhudi.errors import InvalidRequest
+from pyhudi.errors import Internal, InvalidRequest
 from pyhudi.format.properties import shown
 
 Value = str | int | bool | None
@@ -34,11 +34,24 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call.  arguments: every parameter of the procedure, with its default where it was not given."""
+    """One call.
 
-    table: Table
+    path, storage_options: where the table lies; opened: it, None of a procedure that makes it.  arguments: every parameter of the
+    procedure, with its default where it was not given.
+    """
+
+    path: str
+    storage_options: Mapping[str, str] | None
+    opened: Table | None
     arguments: Mapping[str, Value]
     spark: Any = None
+
+    @property
+    def table(self) -> Table:
+        """The table."""
+        if self.opened is None:
+            raise Internal("a procedure that makes a table has none to work on")
+        return self.opened
 
     def text(self, name: str) -> str:
         """A text, '' when it was left out."""
@@ -78,13 +91,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Procedure:
-    """parameters: without `table` and `path`, which all have.  output: the columns of the answer."""
+    """parameters: without `table` and `path`, which all have.  output: the columns of the answer.  makes_table: there is none."""
 
     name: str
     parameters: tuple[Parameter, ...]
     output: pa.Schema
     run: Callable[[Call], Rows]
     summary: str
+    makes_table: bool = False
 
     def check(self, given: Mapping[str, object]) -> dict[str, Value]:
         """The arguments of a call with their types and defaults.

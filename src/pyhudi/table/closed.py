@@ -18,10 +18,12 @@ def check_open(context: TableContext) -> None:
 
 
 def check_not_bootstrapped(context: TableContext) -> None:
-    """Raises Unsupported for a table that was made over files outside of it: nothing changes such a table."""
+    """Raises Unsupported for a table that was made over files outside of it: it stays of its version."""
     source = context.config.bootstrap_base_path
     if source:
-        raise Unsupported(f"the table at {context.storage.uri} was bootstrapped from {source}; such tables are not written")
+        raise Unsupported(
+            f"the table at {context.storage.uri} was bootstrapped from {source}; such tables are not taken to another version"
+        )
 
 
 def check_omission(config: TableConfig) -> None:

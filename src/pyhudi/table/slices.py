@@ -71,8 +71,9 @@ class FileSlice:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files of the slice."""
-        return (self.base.size_bytes if self.base else 0) + sum(log.size_bytes for log in self.logs)
+        """Bytes of all files of the slice, that outside of the table among them."""
+        outside = 0 if self.source is None else self.source.size_bytes
+        return (self.base.size_bytes if self.base else 0) + sum(log.size_bytes for log in self.logs) + outside
 
 
 @dataclass(frozen=True, slots=True)

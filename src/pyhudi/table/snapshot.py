@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import wraps
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from pyhudi.format.paths import SCHEMA_FOLDER, file_name_of
 from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
+from pyhudi.table.bootstrap import with_sources
 from pyhudi.table.closed import check_commit_open, check_open
 from pyhudi.table.column_history import ColumnHistory, load_column_history
 from pyhudi.table.config import TableConfig
@@ -172,7 +174,7 @@ class Snapshot:
         """
         found = self._slices(partitions, as_of, file_ids)
         self.check_whole(as_of)
-        return found
+        return found if self.config.bootstrap_base_path is None else self._with_sources(found)
 
     def check_whole(self, as_of: str | None = None) -> None:
         """Raises SnapshotOutdated when files may be gone by now that the state, or the one as of a request time, counts.
@@ -187,6 +189,11 @@ class Snapshot:
                 f"the state of {self.context.storage.uri} that was loaded is no longer whole: {loss.reason}; load it again",
                 instants=loss.instants,
             )
+
+    def _with_sources(self, found: Mapping[str, tuple[FileSlice, ...]]) -> dict[str, tuple[FileSlice, ...]]:
+        """The slices with the files outside of the table that hold the rows of some of them."""
+        every = iter(with_sources(self.context, [slice_ for slices in found.values() for slice_ in slices]))
+        return {partition: tuple(islice(every, len(slices))) for partition, slices in found.items()}
 
     def _slices(
         self, partitions: Collection[str] | None, as_of: str | None, file_ids: Mapping[str, Collection[str]] | None

@@ -83,17 +83,23 @@ def test_a_damaged_index_is_named(table: Table) -> None:
         table.scan().to_arrow()
 
 
-def test_no_write_and_no_service(table: Table) -> None:
-    before = sorted(path.name for path in Path(table.uri.removeprefix("file:")).rglob("*"))
-    for act in (
-        lambda: table.upsert(table.scan().to_arrow()),
-        lambda: table.delete(where="id = 't000'"),
-        lambda: table.cluster(),
-        lambda: table.clean(dry_run=False),
-    ):
+def test_what_hudi_made_is_written(table: Table) -> None:
+    """File groups without their rows become whole ones; the source files stay."""
+    sources = {path: path.read_bytes() for path in source_of(table).parents[1].rglob("*.parquet")}
+    rows = {row["id"]: row for row in table.scan().to_arrow().to_pylist()}
+    table.upsert(table.scan(filter="id = 't005'").to_arrow())
+    table.delete(where="id = 't000'")
+    assert {row["id"]: row for row in table.scan().to_arrow().to_pylist()} == {k: r for k, r in rows.items() if k != "t000"}
+    table.cluster()
+    versions = {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
+    table.clean(dry_run=False, options=versions)
+    assert {row["id"]: row for row in table.scan().to_arrow().to_pylist()} == {k: r for k, r in rows.items() if k != "t000"}
+    assert not list(Path(table.uri.removeprefix("file:")).rglob("*_00000000000001.parquet"))
+    assert table.validate(keys=True).ok
+    assert {path: path.read_bytes() for path in source_of(table).parents[1].rglob("*.parquet")} == sources
+    for act in (table.upgrade, lambda: table.alter.drop("rider")):
         with pytest.raises(Unsupported, match="was bootstrapped"):
             act()
-    assert sorted(path.name for path in Path(table.uri.removeprefix("file:")).rglob("*")) == before
 
 
 def test_columns_come_in_the_order_of_the_table(table: Table) -> None:

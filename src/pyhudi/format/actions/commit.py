@@ -30,6 +30,8 @@ SCHEMA_KEY = "schema"
 """Extra metadata: Avro JSON of the table's schema without the meta columns."""
 LATEST_SCHEMA_KEY = "latest_schema"
 """Extra metadata: JSON of the schema with column ids, of tables that evolve on read."""
+BOOTSTRAP_PARTS_KEY = "pyhudi.bootstrap.instants"
+"""Extra metadata, of PyHudi alone: the instants, with commas, that a bootstrap is whole with, where these are two."""
 NO_PREVIOUS_COMMIT = "null"
 """What `prev_commit` says for a new file group: four letters, not null."""
 

@@ -7,7 +7,7 @@ from pyhudi.format.metadata.partitions import EXPRESSION_INDEX_PREFIX, SECONDARY
 from pyhudi.format.versions import TableVersion, written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
-from pyhudi.table.closed import check_not_bootstrapped, check_omission, check_open
+from pyhudi.table.closed import check_omission, check_open
 from pyhudi.table.column_history import load_column_history
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
@@ -28,7 +28,6 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
         )
     check_open(context)
     _check_ids_kept(context, keeps_indexes=keeps_indexes)
-    check_not_bootstrapped(context)
     if len(config.ordering_fields) > 1 and not config.version.has_ordering_fields:
         raise Unsupported(
             f"the table at {uri} has version {int(config.version)} and orders records by several fields "
@@ -97,5 +96,7 @@ def _lacking_for_ids(config: TableConfig, *, keeps_indexes: bool) -> str | None:
         if by_name and keeps_indexes
         else "it leaves partition columns out of its files"
         if config.path_columns
+        else f"it was bootstrapped from {config.bootstrap_base_path}"
+        if config.bootstrap_base_path
         else None
     )

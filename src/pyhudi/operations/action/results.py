@@ -75,6 +75,36 @@ class WriteResult(ShownInNotebooks):
 
 
 @dataclass(frozen=True, slots=True)
+class BootstrapResult(ShownInNotebooks):
+    """The outcome of a bootstrap.
+
+    instants: one for the partitions without their rows, one for those with them, of those that there are.  files_metadata_only,
+    files_full_record: source files whose rows stay where they are, and whose rows were written.  bytes_written: of data files.
+    """
+
+    instants: tuple[str, ...]
+    partitions: int
+    files_metadata_only: int
+    files_full_record: int
+    rows: int
+    bytes_written: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                f"bootstrap {', '.join(self.instants)}",
+                f"  rows          {self.rows:,} in {self.partitions:,} partitions",
+                f"  source files  {self.files_metadata_only:,} stay, {self.files_full_record:,} written anew",
+                f"  bytes         {self.bytes_written:,} written",
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class CleanResult(ShownInNotebooks):
     """The outcome of a clean, or of planning one.
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from pyhudi.errors import CorruptData, InstantNotFound, InvalidRequest, TableState, Unsupported
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
-from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME, Action, Instant, State
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import (
     folder_of,
@@ -37,6 +37,7 @@ from pyhudi.operations.action.transaction import new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_rollback
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
+from pyhudi.table.bootstrap import remove_bootstrap_index
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.plans import planned_path
@@ -317,6 +318,8 @@ def _publish(
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
         remove_rings(held, (target,))
+    if target == METADATA_BOOTSTRAP_INSTANT_TIME:
+        remove_bootstrap_index(held.storage)
     Markers(storage, target).delete()
     if not action.keeps_plan:
         # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.

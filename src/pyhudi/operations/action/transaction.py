@@ -123,11 +123,14 @@ class Transaction:
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def begin(cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"") -> Transaction:
+    def begin(
+        cls, context: TableContext, action: Action, settings: CommitSettings, requested: bytes = b"", *, at: str | None = None
+    ) -> Transaction:
         """Take an instant time and write the requested file.
 
-        Raises TableState while a restore is pending and for a table that has another version by now, TableNotFound for one that
-        is gone before anything was written to it.
+        at: the time, where it is not that of the clock but the one that says what the instant is.
+        Raises TableState while a restore is pending, for a table that has another version by now and where an instant of the
+        given time is there; TableNotFound for a table that is gone before anything was written to it.
         """
         heartbeat: RunningWrite | None = None
         try:
@@ -137,7 +140,9 @@ class Transaction:
                 if not timeline.instants:
                     _check_still_there(context)
                 refuse_while_restoring(context, timeline, "writing")
-                time = new_instant_time(context, timeline, settings)
+                if any(instant.request_time == at for instant in timeline.instants):
+                    raise TableState(f"instant {at} of {context.storage.uri} is there already; another process has begun it")
+                time = new_instant_time(context, timeline, settings) if at is None else at
                 heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
                 held.timeline.request(time, action, requested)

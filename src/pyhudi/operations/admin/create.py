@@ -179,6 +179,10 @@ def _fixed(key: str, kind: type | tuple[str, ...], default: str | None, *aliases
     return Option(key, kind, default, meaning, aliases=aliases, stored_as=key, fixed=True)
 
 
+BOOTSTRAP_BASE_PATH = _fixed("hoodie.bootstrap.base.path", str, None)
+BOOTSTRAP_INDEX_TYPE = _fixed("hoodie.bootstrap.index.type", str, None)
+"""What a table has that is made over files outside of it, see `operations.admin.bootstrap`."""
+
 _FIXED = (
     _fixed(
         "hoodie.table.base.file.format",
@@ -202,7 +206,8 @@ _FIXED = (
     _fixed("hoodie.table.index.defs.path", str, None),
     _fixed("hoodie.table.secondary.indexes.metadata", str, None),
     _fixed("hoodie.bootstrap.index.enable", bool, "true"),
-    _fixed("hoodie.bootstrap.index.type", str, None),
+    BOOTSTRAP_BASE_PATH,
+    BOOTSTRAP_INDEX_TYPE,
     _fixed("hoodie.bootstrap.index.class", str, None),
     _fixed("hoodie.keygen.datetime.parser.class", str, None),
     _fixed(FORMAT, str, NATIVE),

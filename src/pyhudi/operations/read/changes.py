@@ -32,6 +32,7 @@ from pyhudi.plan.read import Pruning
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.parse import Filter, parse_filter
 from pyhudi.records.filters.tree import Expr
+from pyhudi.table.bootstrap import with_sources
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import build_file_groups
 from pyhudi.table.snapshot import Snapshot, load_snapshot, planned_anew, read_commit
@@ -115,8 +116,23 @@ def plan_change_query(
     files = snapshot.listing.files(changed_partitions(chosen.values())) if chosen else {}
     sizes = {info.path: info.size_bytes for infos in files.values() for info in infos}
     groups = {partition: build_file_groups(partition, infos, snapshot.slicing) for partition, infos in files.items()}
-    sources = plan_changes(chosen, sizes, groups, snapshot.slicing, context.config.cdc_mode)
+    sources = _with_rows(context, plan_changes(chosen, sizes, groups, snapshot.slicing, context.config.cdc_mode))
     return ChangeQuery(snapshot, spec, ChangePlan.of(sources, prunings))
+
+
+def _with_rows(context: TableContext, sources: tuple[ChangeSource, ...]) -> tuple[ChangeSource, ...]:
+    """The sources, with the files outside of the table that hold the rows of some slices."""
+    if context.config.bootstrap_base_path is None:
+        return sources
+    every = iter(with_sources(context, [s for source in sources for s in (source.before, source.after) if s is not None]))
+    return tuple(
+        replace(
+            source,
+            before=None if source.before is None else next(every),
+            after=None if source.after is None else next(every),
+        )
+        for source in sources
+    )
 
 
 def _before_replaced(snapshot: Snapshot, commits: Mapping[Instant, CommitMetadata]) -> dict[Instant, CommitMetadata]:

@@ -35,6 +35,7 @@ from pyhudi.operations.action.transaction import groups_of_commit, replaced_grou
 from pyhudi.plan.clustering import LAYOUT, ClusterGroup, ClusteringRules, group_metrics
 from pyhudi.plan.conflicts import FileGroupId, WriteStart, describe_conflicts, find_conflicts, instants_to_check
 from pyhudi.plan.resizing import NodeChange
+from pyhudi.table.bootstrap import with_sources
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import planned_path
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
@@ -71,6 +72,7 @@ def clustering_document(context: TableContext, groups: Iterable[ClusterGroup], s
                 SliceInfo(
                     data_file_path=absolute(s.base.path) if s.base else "",
                     delta_file_paths=tuple(absolute(log.path) for log in reversed(s.logs)),
+                    bootstrap_file_path="" if s.source is None else s.source.uri,
                     file_id=s.file_id,
                     partition_path=s.partition,
                 )
@@ -106,7 +108,7 @@ def load_clustering(context: TableContext, timeline: Timeline, request_time: str
     logs = [_below(context, piece, file) for piece in pieces for file in piece.delta_file_paths or ()]
     written = load_written_sizes(context.timeline, timeline, logs)
     for document in plan.input_groups or ():
-        slices = tuple(_slice_of(context, piece, written) for piece in document.slices or ())
+        slices = with_sources(context, (_slice_of(context, piece, written) for piece in document.slices or ()))
         # A file group lies in one partition, whatever a strategy of somebody's own puts together.
         for partition in dict.fromkeys(slice_.partition for slice_ in slices):
             own = tuple(slice_ for slice_ in slices if slice_.partition == partition)

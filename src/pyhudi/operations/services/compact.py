@@ -61,6 +61,7 @@ from pyhudi.plan.compaction import (
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.records.mergers import marked_rule, merge_rule
 from pyhudi.settings import Options, read_settings
+from pyhudi.table.bootstrap import load_sources
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.slices import FileSlice
@@ -392,6 +393,10 @@ def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> l
         for operation in plan.operations or ()
     ]
     written = load_written_sizes(context.timeline, timeline, chain.from_iterable(logs))
+    partitions = [operation.partition_path or "" for operation in plan.operations or ()]
+    names = [_name(operation.data_file_path or "") for operation in plan.operations or ()]
+    bases = [join_path(*one) for one in zip(partitions, names, strict=True)]
+    sources = load_sources(context, zip(partitions, bases, strict=True))
     return [
         CompactionTask(
             partition=operation.partition_path or "",
@@ -400,6 +405,7 @@ def _tasks(context: TableContext, plan: CompactionPlan, timeline: Timeline) -> l
             log_names=tuple(_name(path) for path in operation.delta_file_paths or ()),
             token=WriteToken(number, attempt, 0),
             written={path: written[path] for path in logs[number] if path in written},
+            source=sources.get(bases[number]),
         )
         for number, operation in enumerate(plan.operations or ())
     ]

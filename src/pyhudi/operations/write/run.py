@@ -17,11 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.execute.layout import DELETE_COLUMN
+from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
-from pyhudi.format.instants import Instant
+from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Instant
 from pyhudi.operations.action.attempt import Phases, give_way, taken_back_on_error
 from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
@@ -53,7 +54,7 @@ from pyhudi.table.column_history import WrittenColumns
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import check_own_folders
 from pyhudi.table.metadata.listing import choose_listing
-from pyhudi.table.snapshot import Snapshot, load_snapshot
+from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 
@@ -88,6 +89,7 @@ def run_write(
     phases = Phases(context.env)
     rolled_back = settle_failed_writes(context, settings.commit)
     snapshot = seen or load_snapshot(context)
+    _check_bootstrapped(snapshot)
     phases.end("load")
     columns = engine.input_schema(data)
     if marks_deletes:
@@ -121,6 +123,24 @@ def run_write(
     return with_services(
         context, engine, settings.services, result, before=snapshot.timeline, action=action, delete_partitions=delete
     )
+
+
+def _check_bootstrapped(snapshot: Snapshot) -> None:
+    """Raises TableState for a table over files outside of it that it does not hold, or not all: the bootstrap died.
+
+    What came first would stand where the bootstrap's rows are to be.
+    """
+    source, timeline = snapshot.config.bootstrap_base_path, snapshot.timeline
+    if source is None:
+        return
+    told = (i for i in timeline.completed_writes() if i.request_time in BOOTSTRAP_INSTANT_TIMES)
+    extras = (read_commit(snapshot.context.timeline, instant).extra_metadata for instant in told)
+    parts = {time for extra in extras for time in extra.get(BOOTSTRAP_PARTS_KEY, "").split(",") if time}
+    if timeline.last_visible is None or not all(map(timeline.is_completed, parts)):
+        raise TableState(
+            f"the table at {snapshot.context.storage.uri} was to be made over {source}, and that did not come to its end; run "
+            "the bootstrap again, which begins anew"
+        )
 
 
 def _with_metadata_table(

@@ -10,7 +10,7 @@ back over the rows.  So Python sees each distinct value once and never a row.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from pyhudi.errors import CorruptData, InvalidRequest, TableState
 from pyhudi.format.paths import parts_of
 from pyhudi.records.columns import column_at
 from pyhudi.records.keys.partition_times import time_parts
-from pyhudi.records.keys.spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind
+from pyhudi.records.keys.spec import URL_ENCODE, KeySpec, PartitionField, PartitionKind, partition_columns
 from pyhudi.records.keys.values import key_text, value_codes
 from pyhudi.records.text import has_text, is_binary_like
 from pyhudi.records.timestamps import parse_pattern
@@ -133,6 +133,17 @@ def partition_value(text: str | None, type_: pa.DataType) -> pa.Scalar:
         return pa.scalar(text).cast(type_)
     except (pa.ArrowException, ValueError, KeyError) as error:
         raise CorruptData("a partition path holds no value of its column's type", expected=str(type_), found=text) from error
+
+
+def values_of_path(spec: KeySpec, path: str, schema: pa.Schema, names: Collection[str]) -> dict[str, pa.Scalar]:
+    """The values that a partition path tells of some partition columns, in the types of the schema.
+
+    Raises as `parse_partition_path` and `partition_value`.
+    """
+    if not names:
+        return {}
+    texts = dict(zip(partition_columns(spec), parse_partition_path(spec, path), strict=True))
+    return {name: partition_value(texts[name], schema.field(name).type) for name in names}
 
 
 def _parts(spec: KeySpec, field: PartitionField, array: pa.Array) -> tuple[np.ndarray, pa.StringArray]:

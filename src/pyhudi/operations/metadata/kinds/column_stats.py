@@ -40,6 +40,7 @@ from pyhudi.records.columns import field_at
 from pyhudi.records.indexed_columns import indexed_columns
 from pyhudi.records.meta_fields import META_COLUMNS, RECORD_KEY
 from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.table.bootstrap import load_outside
 from pyhudi.table.column_history import load_column_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.definitions import load_index_definitions, named_in_properties, put_index_definitions
@@ -315,7 +316,9 @@ class Statistics:
         added: list[FileRanges] = []
         history = load_column_history(commit.context, commit.now, read_commit)
         ids = None if history is None else history.ids
-        for file in run_index_files(FilesToIndex(commit.context.storage.spec(), files, self.schema, asked, validity, ids)):
+        outside = load_outside(commit.context, files)
+        task = FilesToIndex(commit.context.storage.spec(), files, self.schema, asked, validity, ids, outside)
+        for file in run_index_files(task):
             there = stored.get((file.partition, file.name), {})
             every[file.partition, file.name] = dict(file.indexed.ranges)
             fresh = tuple((column, range_) for column, range_ in file.indexed.ranges if column not in there)

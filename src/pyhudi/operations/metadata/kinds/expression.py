@@ -50,6 +50,7 @@ from pyhudi.records.columns import field_at
 from pyhudi.records.expressions import OPTION_NAMES, IndexExpression, filter_texts
 from pyhudi.records.filters.tree import Call
 from pyhudi.records.stats import ColumnRange, covers, merge_ranges
+from pyhudi.table.bootstrap import load_outside
 from pyhudi.table.config import local_zone_name
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_column_stats, find_expression_partition_stats, find_partition_ranges
@@ -312,9 +313,9 @@ def _evaluate(
     validity: InstantValidity,
 ) -> tuple[FoundExpression, ...]:
     """What expression indexes are to say of files.  stored: the columns with meta columns."""
-    spec, wanted = context.storage.spec(), tuple(one.index for one in indexes)
+    spec, wanted, outside = context.storage.spec(), tuple(one.index for one in indexes), load_outside(context, files)
     tasks = [
-        ExpressionTask(spec, tuple(files[start : start + FILES_PER_TASK]), stored, wanted, validity)
+        ExpressionTask(spec, tuple(files[start : start + FILES_PER_TASK]), stored, wanted, validity, outside)
         for start in range(0, len(files), FILES_PER_TASK)
     ]
     found = engine.map(run_expressions, tasks) if engine is not None else in_threads(run_expressions, tasks)

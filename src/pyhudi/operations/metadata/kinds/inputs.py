@@ -33,6 +33,7 @@ from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.records.mode_rule import Defaults
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import files_under_way
+from pyhudi.table.bootstrap import load_outside
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
 from pyhudi.table.metadata.records import MetadataTable
@@ -317,8 +318,11 @@ class BuiltFrom:
         """What footers, and with `logs` log blocks, tell of the files of the newest slices."""
         if indexing not in self._found:
             files, spec, ids = self.files(logs=logs), self.table.storage.spec(), self.snapshot.ids
+            outside = load_outside(self.table, files)
             tasks = [
-                FilesToIndex(spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity, ids)
+                FilesToIndex(
+                    spec, tuple(files[start : start + FILES_PER_TASK]), self.schema, indexing, self.validity, ids, outside
+                )
                 for start in range(0, len(files), FILES_PER_TASK)
             ]
             self._found[indexing] = tuple(f for part in self.engine.map(run_index_files, tasks) for f in part)

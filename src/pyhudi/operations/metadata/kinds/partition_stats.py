@@ -34,6 +34,7 @@ from pyhudi.plan.metadata import FileRanges, MetadataRecords, partition_stats_re
 from pyhudi.plan.skipping import excluded_units, has_reliable_partition_bounds
 from pyhudi.records.columns import field_at
 from pyhudi.records.stats import ColumnRange, merge_ranges
+from pyhudi.table.bootstrap import load_outside
 from pyhudi.table.config import TableConfig
 from pyhudi.table.metadata.indexes import (
     find_partition_ranges,
@@ -142,7 +143,8 @@ def _ranges_inside(table: CheckedTable, columns: Sequence[str]) -> dict[str, lis
     """
     asked = FileIndexing(tuple(columns))
     ids = table.snapshot.ids
-    task = FilesToIndex(table.context.storage.spec(), tuple(table.files), table.schema, asked, table.validity, ids)
+    files, outside = tuple(table.files), load_outside(table.context, table.files)
+    task = FilesToIndex(table.context.storage.spec(), files, table.schema, asked, table.validity, ids, outside)
     result: dict[str, list[Mapping[str, ColumnRange]]] = {}
     for file in run_index_files(task) if columns else ():
         bounds = {name: ColumnRange(range_.min, range_.max) for name, range_ in file.indexed.ranges if range_.min is not None}

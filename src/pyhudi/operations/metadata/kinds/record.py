@@ -21,7 +21,7 @@ from pyhudi.execute.metadata_merge import LOCATIONS, MergeRule
 from pyhudi.execute.metadata_records import KeyRecords, KeysOfSlice, KeySource, location_records, run_slice_keys
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.index_definitions import IndexDefinition, record_index_definition
-from pyhudi.format.instants import parse_instant_time
+from pyhudi.format.instants import stamp_of_instant
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.metadata.partitions import (
     RECORD_INDEX,
@@ -113,7 +113,7 @@ class RecordIndex(Index):
     def of_commit(self, commit: Commit) -> Said:
         if commit.asked is None or not commit.asked.key_shards:
             return Said()
-        instant_ms = parse_instant_time(commit.time, commit.context.config.zone)
+        instant_ms = stamp_of_instant(commit.time, commit.context.config.zone)
         came = [
             KeySource(status.indexed.keys, partition, status.stat.file_id or "", instant_ms)
             for partition, _, status in commit.reported
@@ -217,7 +217,7 @@ def _keys_of_slices(
     found = engine.map(run_slice_keys, tasks) if engine is not None else in_threads(run_slice_keys, tasks)
     zone = table.config.zone
     return tuple(
-        replace(source, instant_ms=parse_instant_time(task.slice.base_instant, zone))
+        replace(source, instant_ms=stamp_of_instant(task.slice.base_instant, zone))
         for source, task in zip(found, tasks, strict=True)
         if source is not None
     )
