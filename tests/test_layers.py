@@ -327,3 +327,35 @@ def test_the_check_sees_what_it_looks_for() -> None:
     )
     assert list(spelled(tree)) == [(2, ".hoodie/")]
     assert list(taken_apart(tree)) == [(4, "p.rsplit('/', 1)")]
+
+
+VERSIONS = "pyhudi.format.versions"
+"""What a table version has is asked there."""
+
+STEPS = "pyhudi.operations.admin.versions"
+"""The ways between two versions name the versions that they lead to."""
+
+
+def compared_versions(tree: ast.AST) -> list[str]:
+    """Comparisons of a table version with a number, or with one version by its name."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            numbered = any(isinstance(side, ast.Constant) and side.value in range(6, 100) for side in sides)
+            named = any(re.fullmatch(r"TableVersion\.[A-Z]+", ast.unparse(side)) for side in sides)
+            if named or (numbered and any("version" in ast.unparse(side) for side in sides)):
+                found.append(ast.unparse(node))
+    return found
+
+
+def test_what_a_version_has_is_a_question() -> None:
+    """A later version is a row of one module: nobody else compares versions with numbers."""
+    for path in sorted(SOURCES.rglob("*.py")):
+        module = ".".join(path.relative_to(SOURCES).with_suffix("").parts)
+        if not module.startswith((VERSIONS, STEPS)):
+            assert not compared_versions(ast.parse(path.read_text("utf-8"))), module
+    assert compared_versions(ast.parse("config.version >= 8 or version is TableVersion.NINE")) == [
+        "config.version >= 8",
+        "version is TableVersion.NINE",
+    ]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import pyarrow as pa
 import pytest
 
+from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
-from pyhudi.errors import TableState
+from pyhudi.errors import TableState, WriteConflict
+from pyhudi.format.instants import Action
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
 from pyhudi.format.versions import TableVersion
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.options import parse_options
+from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from tests.simulation.pairs import Stop
@@ -137,3 +144,127 @@ def test_the_later_of_two_upgrades_is_refused() -> None:
             assert "meanwhile" in str(error)
         assert run.scanned() == run.rows
         assert run.table.validate().ok
+
+
+SERVED = {**INDEXED, "hoodie.log.compaction.blocks.threshold": 2, "hoodie.parquet.small.file.limit": 0}
+HALF_DONE = ("compaction", "log compaction", "clustering", "index build", "write", "rollback", "restore")
+# What the dead leave is ended or taken back; what is planned is carried out or dropped; the others have to be ended before.
+REFUSED = {"restore", "index build"}
+
+
+def of_version(kind: str, options: Mapping[str, object], version: TableVersion) -> World:
+    """A new table, whose writers leave it to the table which version it has."""
+    world = World(kind, {**options, "hoodie.write.table.version": int(version)})
+    del world.options["hoodie.write.table.version"]
+    return world
+
+
+def half_done(kind: str, what: str, version: TableVersion) -> World:
+    """A table of a version in the middle of something: planned, or died half way."""
+    world = of_version(kind, SERVED, version)
+    for number in range(3):
+        world.upsert({f"k{key}": number * 100 + key for key in range(number % 2, 4)})
+    table, before = world.table, dict(world.rows)
+    kept = table.timeline().completed_writes()[0].request_time
+    if what == "restore":
+        table.savepoint(kept)
+    if what in ("compaction", "log compaction", "clustering"):
+        planned = {
+            "compaction": lambda: table.schedule_compaction().planned,
+            "log compaction": lambda: table.schedule_log_compaction().planned,
+            "clustering": lambda: table.schedule_clustering().instant,
+        }
+        assert planned[what]()
+        return world
+    if what == "index build":
+        table.index.schedule("bloom_filters")
+        return world
+    acts: dict[str, Callable[[Table], object]] = {
+        "write": lambda table: table.upsert(pa.table({"id": ["k0"], "part": ["a"], "ts": [1 << 50], "value": [-9]})),
+        "rollback": lambda table: table.rollback(table.timeline().completed_writes()[-1].request_time),
+        "restore": lambda table: table.restore(kept),
+    }
+    whole = world.copy()
+    context, storage = whole.context()
+    done = whole.table
+    done._open.context = context
+    acts[what](done)
+    calls = [call for call in storage.calls if call.writes]
+    # In the middle of what it does to files: a write before its commit, a rollback and a restore after the first deletion.
+    at = next(n for n, call in enumerate(calls, 1) if call.path.endswith(".inflight") and "/metadata/" not in call.path)
+    context, _ = world.context(Fault(at + 1, Moment.AFTER))
+    table._open.context = context
+    with pytest.raises(SimulatedCrash):
+        acts[what](table)
+    world.rows = before if what == "write" else whole.scanned()
+    world.environment.advance_ms(10_000_000)
+    return world
+
+
+@pytest.mark.parametrize("version", [TableVersion.EIGHT, TableVersion.NINE])
+@pytest.mark.parametrize("what", HALF_DONE)
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_versions_change_in_the_middle_of_services(kind: str, what: str, version: TableVersion) -> None:
+    """Either the table is refused, and is what it was, or it has the other version, and nothing is left half done."""
+    if kind == "cow" and "compaction" in what:
+        pytest.skip("there is none in a table without logs")
+    world = half_done(kind, what, version)
+    other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
+    change = world.table.upgrade if other > version else world.table.downgrade
+    try:
+        change(int(other))
+    except TableState as error:
+        assert what in REFUSED or (what == "clustering" and kind == "mor"), error
+        assert world.table.config.version is version
+        if what == "restore":
+            world.table.restore(world.table.timeline().completed_writes()[0].request_time)
+        elif what == "clustering":
+            world.table.cluster(world.table.timeline().pending(Action.CLUSTERING)[0].request_time)
+        else:
+            for pending in world.table.timeline().pending(Action.INDEXING):
+                world.table.index.run(pending.request_time)
+        change(int(other))
+    assert world.table.config.version is other
+    assert world.scanned() == world.rows
+    world.upsert({"k1": -1})
+    world.table.services.run()
+    assert world.scanned() == world.rows
+    report = world.table.validate()
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("version", [TableVersion.EIGHT, TableVersion.NINE])
+@pytest.mark.parametrize("kind", ["mor", pytest.param("cow", marks=pytest.mark.wide)])
+def test_a_writer_of_the_old_version_lands_before_the_change_or_not_at_all(kind: str, version: TableVersion) -> None:
+    world = of_version(kind, INDEXED, version)
+    world.upsert({"k0": 0, "k1": 1})
+    other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
+    news = pa.table({"id": ["k0"], "part": ["a"], "ts": [1 << 50], "value": [-9]})
+
+    def change(run: World) -> None:
+        table = run.table
+        with suppress(TableState):
+            (table.upgrade if other > version else table.downgrade)(int(other))
+
+    probe, first = Stop(), world.copy().table
+    first._open.context = probe.context(first.context)
+    first.upsert(news)
+    refused = 0
+    for at in (number for number, step in enumerate(probe.steps, 1) if step == "lock"):
+        run = world.copy()
+        stop, late = Stop(at, lambda run=run: change(run)), run.table
+        late._open.context = stop.context(late.context)
+        landed = True
+        try:
+            late.upsert(news)
+        except (TableState, WriteConflict):
+            landed = False
+            refused += 1
+        assert run.scanned() == ({**run.rows, "k0": -9} if landed else run.rows)
+        assert landed is (run.table.config.version is version)
+        run.rows = run.scanned()
+        run.upsert({"k1": 5})
+        assert run.scanned() == run.rows
+        report = run.table.validate()
+        assert report.ok, str(report)
+    assert refused

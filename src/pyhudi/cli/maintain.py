@@ -21,6 +21,8 @@ from pyhudi.cli.arguments import (
 )
 from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.errors import InstantNotFound
+from pyhudi.format.versions import parse_table_version
+from pyhudi.operations.admin.upgrade import lower_version
 from pyhudi.operations.admin.validate import Severity
 
 InstantArgument = Annotated[str, typer.Argument(help="Request time of the instant.")]
@@ -197,7 +199,8 @@ def downgrade(
     opened = open_table(table, storage)
     if dry_run:
         target = "the version below" if to is None else f"version {to}"
-        read_only = ", which PyHudi only reads" if to == 6 or (to is None and int(opened.config.version) == 8) else ""
+        end = lower_version(opened.config.version) if to is None else parse_table_version(str(to))
+        read_only = "" if end.is_writable else ", which PyHudi only reads"
         say(
             f"would make {opened.uri}, of version {int(opened.config.version)}, a table of {target}{read_only}; "
             "give --no-dry-run to do it"

@@ -141,6 +141,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def has_column_history(self) -> bool:
+        """Columns that go by ids have their history in the form that is written; without it such tables are read."""
+        return self is TableVersion.EIGHT
+
+    @property
     def has_open_ranges(self) -> bool:
         """Incremental queries leave out what completed at their start; without it they take it in."""
         return self >= TableVersion.NINE

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.versions import TableVersion
 from pyhudi.records.ordering import Ordering
 
 MODEL_PACKAGE = "org.apache.hudi.common.model."
@@ -124,7 +125,7 @@ def infer_merge_settings(
     payload_class: str | None,
     strategy_id: str | None,
     ordering_field: str | None,
-    version: int = 8,
+    version: TableVersion = TableVersion.EIGHT,
 ) -> MergeSettings:
     """Complete merge settings from those given; None and '' mean not given.
 
@@ -137,12 +138,13 @@ def infer_merge_settings(
     else:
         by_payload = _mode_of_payload(payload_class) if payload_class else None
         by_strategy = _mode_of_strategy(strategy_id) if strategy_id else None
-        if version >= 8 and by_payload and by_strategy and by_strategy is not MergeMode.CUSTOM and by_payload is not by_strategy:
+        clash = by_payload and by_strategy and by_strategy is not MergeMode.CUSTOM and by_payload is not by_strategy
+        if version.has_merge_mode and clash:
             raise InvalidRequest(
                 f"payload class {payload_class} and record merge strategy id {strategy_id} contradict each other; set "
                 f"only one of them"
             )
-        first, second = (by_strategy, by_payload) if version >= 8 else (by_payload, by_strategy)
+        first, second = (by_strategy, by_payload) if version.has_merge_mode else (by_payload, by_strategy)
         found = first or second or MergeMode.CUSTOM
     if given and given is not found:
         raise InvalidRequest(
@@ -158,7 +160,7 @@ def infer_merge_settings(
         )
     if strategy_id == PAYLOAD_STRATEGY and not payload_class:
         raise InvalidRequest(f"strategy id {PAYLOAD_STRATEGY} means merging by payload class, and no payload class is set")
-    if version < 8 and payload_class:
+    if payload_class and not version.has_merge_mode:
         strategy_id = PAYLOAD_STRATEGY
     return MergeSettings(
         found,

@@ -429,7 +429,7 @@ def _merge_settings(values: Mapping[str, str], ordering: tuple[str, ...], versio
             payload_class=payload,
             strategy_id=strategy,
             ordering_field=ordering[0] if ordering else None,
-            version=int(version),
+            version=version,
         )
     except InvalidRequest as error:
         raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error
@@ -448,7 +448,7 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
         strategy = payload = None
     try:
         settings = infer_merge_settings(
-            mode=str(mode), payload_class=payload, strategy_id=strategy, ordering_field=None, version=int(TableVersion.NINE)
+            mode=str(mode), payload_class=payload, strategy_id=strategy, ordering_field=None, version=TableVersion.NINE
         )
     except InvalidRequest as error:
         raise CorruptData(f"the merge settings in hoodie.properties contradict each other: {error}") from error

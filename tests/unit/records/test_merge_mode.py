@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.versions import TableVersion
 from pyhudi.records.merge_mode import (
     COMMIT_TIME_STRATEGY,
     DEFAULT_PAYLOAD,
@@ -26,7 +27,8 @@ OWN = "5c9a3d1e-0000-0000-0000-0000000000aa"
 def infer(
     mode: str | None = None, payload: str | None = None, sid: str | None = None, ts: str | None = None, version: int = 8
 ) -> MergeSettings:
-    return infer_merge_settings(mode=mode, payload_class=payload, strategy_id=sid, ordering_field=ts, version=version)
+    known = TableVersion(version)
+    return infer_merge_settings(mode=mode, payload_class=payload, strategy_id=sid, ordering_field=ts, version=known)
 
 
 def by_commit(ts: str | None = None) -> MergeSettings:

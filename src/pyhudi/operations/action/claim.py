@@ -18,7 +18,7 @@ from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, refuse_while_restoring, stored_ms
+from pyhudi.operations.action.transaction import Transaction, check_may_begin, stored_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
@@ -68,7 +68,7 @@ def claim(
     heartbeat = RunningWrite(context.storage, context.env, request_time, settings.heartbeats)
     with context.locked(settings.lock_wait_ms) as held:
         timeline = held.timeline.load()
-        refuse_while_restoring(context, timeline, f"{action} {request_time} is carried out")
+        check_may_begin(context, timeline, f"{action} {request_time} is carried out")
         pending = [i for i in timeline.pending(action) if i.request_time == request_time]
         reason = None
         if request_time in load_rollback_targets(held.timeline, timeline):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.metadata.partitions import EXPRESSION_INDEX_PREFIX, SECONDARY_INDEX_PREFIX
-from pyhudi.format.versions import TableVersion, written_versions
+from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.table.closed import check_omission, check_open
@@ -62,7 +62,7 @@ def check_may_go_by_ids(context: TableContext) -> None:
     """Raises Unsupported for a table whose columns may not be given ids: it could not be written then, or is not of version 8."""
     config = context.config
     without = _lacking_for_ids(config, keeps_indexes=True)
-    if config.version is not TableVersion.EIGHT:
+    if not config.version.has_column_history:
         without = f"it has version {int(config.version)}, and the history of columns is written as in version 8"
     if without is not None:
         raise Unsupported(

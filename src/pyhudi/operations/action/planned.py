@@ -31,7 +31,7 @@ from pyhudi.operations.action.claim import PlanOvertaken, PlanTaken, claim, drop
 from pyhudi.operations.action.outcome import NotDue, Planned, Run, Runs
 from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, commit_metadata, new_instant_time, refuse_while_restoring
+from pyhudi.operations.action.transaction import Transaction, check_may_begin, commit_metadata, new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_of
 from pyhudi.plan.conflicts import WriteStart
 from pyhudi.table.context import TableContext
@@ -170,7 +170,7 @@ def _plan(service: PlannedAction[Any], *, if_due: bool, claims: bool) -> tuple[s
         return early
     with context.locked(commit.lock_wait_ms) as held:
         snapshot = service.look(held)
-        refuse_while_restoring(context, snapshot.timeline, service.doing)
+        check_may_begin(context, snapshot.timeline, service.doing)
         time = new_instant_time(context, snapshot.timeline, commit)
         content = service.plan(snapshot, time, if_due=if_due)
         if isinstance(content, NotDue):

@@ -79,15 +79,20 @@ def stored_ms(context: TableContext, request_time: str, action: Action) -> int |
     return None if found is None else found.modified_ms
 
 
-def _check_still_there(context: TableContext) -> None:
-    """Where no instant stands, the table may have been removed again by its creator (see `discard_new_table`), or have been given
-    a version that keeps its timeline elsewhere.  Raises TableNotFound, TableState.
+def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> None:
+    """Whether an action may begin on the table as it was opened.  The lock is held.
+
+    From there on a change of version sees the action on the timeline, and waits for it or is refused; one that came before has
+    made it another table, whose records merge by other rules and whose timeline may lie elsewhere.  Nor is a table still there
+    that its creator has removed again (see `discard_new_table`).  timeline: as it is now; doing: as of `refuse_while_restoring`.
+    Raises TableNotFound, TableState.
     """
     version = context.reloaded().config.version
     if version is not context.config.version:
         raise TableState(
             f"another process has made the table at {context.storage.uri} one of version {int(version)} meanwhile; open it again"
         )
+    refuse_while_restoring(context, timeline, doing)
 
 
 def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str) -> None:
@@ -137,9 +142,7 @@ class Transaction:
             with context.locked(settings.lock_wait_ms) as held:
                 # The writer plans on it when the lock is long given back.
                 timeline = context.timeline.load()
-                if not timeline.instants:
-                    _check_still_there(context)
-                refuse_while_restoring(context, timeline, "writing")
+                check_may_begin(context, timeline, "writing")
                 if any(instant.request_time == at for instant in timeline.instants):
                     raise TableState(f"instant {at} of {context.storage.uri} is there already; another process has begun it")
                 time = new_instant_time(context, timeline, settings) if at is None else at

@@ -57,7 +57,7 @@ def run_downgrade(
     """
     context = context.reloaded()
     version = context.config.version
-    target = max((known for known in versions() if known < version), default=version) if to is None else _known(to)
+    target = lower_version(version) if to is None else _known(to)
     if target > version:
         raise InvalidRequest(
             f"the table at {context.storage.uri} has version {int(version)}; an upgrade makes it one of {int(target)}"
@@ -66,6 +66,11 @@ def run_downgrade(
     if taken:
         check_goes_by_names(context)
     return _go(context, Means(engine, settings, ""), taken, [step.downward for step in STEPS])
+
+
+def lower_version(version: TableVersion) -> TableVersion:
+    """The version that a downgrade ends in unless another one is asked for: the one below, itself for the lowest."""
+    return max((known for known in versions() if known < version), default=version)
 
 
 def _go(context: TableContext, means: Means, taken: Sequence[Way], every: Iterable[Way]) -> VersionChange:

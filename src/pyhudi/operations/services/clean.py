@@ -39,7 +39,7 @@ from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import CleanResult
 from pyhudi.operations.action.rollback import rollback_failed_writes
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, new_instant_time, refuse_while_restoring
+from pyhudi.operations.action.transaction import Transaction, check_may_begin, new_instant_time, refuse_while_restoring
 from pyhudi.operations.metadata.mirror import mirror_clean
 from pyhudi.operations.services.cleans import load_last_clean, load_pending_plan, load_savepointed_files
 from pyhudi.plan.cleaning import (
@@ -297,7 +297,7 @@ def _request(context: TableContext, settings: CleanSettings, plan: CleanerPlan, 
     """Put the plan on the timeline, as this process's own; None when another clean or a savepoint has come first."""
     with context.locked(settings.commit.lock_wait_ms) as held:
         timeline = held.timeline.load()
-        refuse_while_restoring(context, timeline, "cleaning")
+        check_may_begin(context, timeline, "cleaning")
         if timeline.pending(Action.CLEAN) and not settings.cleaning.several_pending:
             return None
         if not all(timeline.is_completed(write.request_time) for write in planned_on.completed_writes()):
