@@ -52,7 +52,11 @@ INDEXES = {
         moves=True,
     ),
     "record index of partitions": Index(
-        {"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.write.table.version": 9},
+        {
+            "hoodie.index.type": "RECORD_LEVEL_INDEX",
+            "hoodie.metadata.record.level.index.enable": True,
+            "hoodie.write.table.version": 9,
+        },
         "record_index",
     ),
     "bucket": Index({"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": BUCKETS}, "hash of the key"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -252,7 +253,7 @@ def test_a_writer_of_the_old_version_lands_before_the_change_or_not_at_all(kind:
     refused = 0
     for at in (number for number, step in enumerate(probe.steps, 1) if step == "lock"):
         run = world.copy()
-        stop, late = Stop(at, lambda run=run: change(run)), run.table
+        stop, late = Stop(at, partial(change, run)), run.table
         late._open.context = stop.context(late.context)
         landed = True
         try:
