@@ -79,6 +79,11 @@ class TableVersion(IntEnum):
         return self in (TableVersion.SIX, TableVersion.EIGHT, TableVersion.NINE)
 
     @property
+    def precedes_readable(self) -> bool:
+        """PyHudi reads no table of this version, and none of an earlier one."""
+        return self < min(version for version in TableVersion if version.is_readable)
+
+    @property
     def is_writable(self) -> bool:
         """PyHudi writes tables of this version."""
         return self in (TableVersion.EIGHT, TableVersion.NINE)

@@ -170,7 +170,7 @@ class TableConfig:
         if not version.is_readable:
             readable = ", ".join(str(int(known)) for known in TableVersion if known.is_readable)
             way = "; a write of Apache Hudi 0.14 or 0.15 makes it one of version 6 (1.0 does not), and Table.upgrade goes on"
-            way = way if version < TableVersion.SIX else ""
+            way = way if version.precedes_readable else ""
             raise Unsupported(f"the table has version {int(version)}; PyHudi reads versions {readable}{way}")
         if values.get(FORMAT, NATIVE) != NATIVE:
             raise Unsupported(f"the table has {FORMAT}={values[FORMAT]}, the format of a plug-in; PyHudi reads {NATIVE} alone")
