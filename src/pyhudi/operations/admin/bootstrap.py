@@ -34,7 +34,6 @@ from pyhudi.format.instants import FULL_BOOTSTRAP_INSTANT_TIME, METADATA_BOOTSTR
 from pyhudi.format.meta_columns import is_meta_field, with_meta_fields
 from pyhudi.format.names import WriteToken
 from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, META_FOLDER, file_name_of, join_path
-from pyhudi.format.versions import TableVersion
 from pyhudi.operations.action.attempt import taken_back_on_error
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import BootstrapResult
@@ -208,7 +207,7 @@ def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
 def _check_possible(table: TableSettings, source: Storage) -> None:
     if table.keys.generates_keys:
         raise InvalidRequest(f"a table over {source.uri} needs a record key: name the columns that its records go by")
-    if table.version is not TableVersion.EIGHT:
+    if not table.version.is_bootstrapped:
         raise Unsupported(f"a table over files outside of it is made with version 8, not {int(table.version)}")
     for wrong, what in (
         (not table.populate_meta_fields, "without meta columns"),
