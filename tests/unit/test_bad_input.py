@@ -266,6 +266,7 @@ CONTRADICTIONS: dict[str, tuple[str, ...]] = {
     "hoodie.table.index.defs.path": ("elsewhere",),
     "hoodie.table.secondary.indexes.metadata": ("any",),
     "hoodie.bootstrap.index.enable": ("false",),
+    "hoodie.bootstrap.base.path": ("/elsewhere",),
     "hoodie.bootstrap.index.type": ("HFILE",),
     "hoodie.bootstrap.index.class": ("any",),
     "hoodie.keygen.datetime.parser.class": ("any",),
