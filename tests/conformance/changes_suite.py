@@ -105,6 +105,26 @@ class ChangesSuite(Asked):
         table.upsert(rows(("a", "x", 1, 4.0)))
         assert held(table, "fare") == {"a": 4.0, "b": 2.0}
 
+    def test_a_deleted_record_needs_no_ordering_value(self) -> None:
+        table = self.new_table()
+        table.bulk_insert(rows(("n", "x", None, 1.0)))
+        self.merge(table, pa.table({"id": ["n", "a"]}), on="id").when_matched_delete().execute()
+        assert set(held(table, "ts")) == {"b", "c"}
+
+    def test_a_row_is_not_inserted_by_a_null_that_matches_nothing(self, kind: str) -> None:
+        """The record with that null may be there: it would be overwritten."""
+        table = self.new_table(
+            kind, record_key=["id", "city"], partition_by=[], data=rows(("a", None, 1, 1.0), ("b", "y", 1, 1.0))
+        )
+        source = rows(("a", None, 5, 5.0), ("b", "y", 5, 5.0))
+        merge = self.merge(table, source, on=["id", "city"]).when_matched_update_all()
+        with pytest.raises(InvalidRequest, match="null in id, city, which matches nothing"):
+            merge.when_not_matched_insert_all().execute()
+        assert held(table, "ts") == {"a": 1, "b": 1}
+        merge = self.merge(table, source, on=["id", "city"]).when_matched_update_all()
+        merge.when_not_matched_insert_all(where="source.city is not null").execute()
+        assert held(table, "ts") == {"a": 1, "b": 5}
+
     def test_columns_of_the_source_that_the_table_lacks_or_has_narrower(self) -> None:
         table = self.new_table(data=rows(("a", "x", 1, 1.0)).append_column("n", pa.array([1], pa.int32())))
         source = SOURCE.append_column("n", pa.array([2**40, 2, 3])).append_column("extra", pa.array(["e", "f", "g"]))

@@ -200,14 +200,6 @@ def test_inserts_of_a_merge_by_other_columns(spark: SparkSession, table: Table) 
     assert held(table, "ts") == {"a": 5, "b": 2, "c": 3, "r": 6}
 
 
-def test_a_deleted_record_needs_no_ordering_value(spark: SparkSession, tmp_path: Path) -> None:
-    table = new_table(data=rows(("a", "x", 1, 1.0)), uri=str(tmp_path / "t"))
-    table.bulk_insert(rows(("b", "x", None, 1.0)))
-    source = spark.createDataFrame(pa.table({"id": ["b"]}))
-    merged(spark, table, source, "id").when_matched_delete().execute()
-    assert set(held(table, "ts")) == {"a"}
-
-
 # Files, other writers, sessions
 
 

@@ -64,9 +64,10 @@ def incoming_rows(request: PrepareRequest, batch: pa.RecordBatch, *, first_row: 
     else:
         keys = record_keys(request.keys, rows)
     paths = partition_paths(request.keys, rows)
-    for name in request.required_ordering:
-        _refuse_unordered(column_at(rows, name), name)
     marked = [batch.column(DELETE_COLUMN)] if request.marks_deletes else []
+    for name in request.required_ordering:
+        # A delete of a key takes its record away whatever that one's ordering value is.
+        _refuse_unordered(column_at(rows, name), name, *marked)
     return pa.table([keys, paths, *rows.columns[: len(request.data_schema)], *marked], schema=incoming_schema(request))
 
 
@@ -98,9 +99,10 @@ def refitted_rows(request: PrepareRequest, rows: pa.Table) -> pa.Table:
     return conform_table(rows, incoming_schema(request))
 
 
-def _refuse_unordered(values: pa.Array, name: str) -> None:
-    if values.null_count:
-        row = pc.index(values.is_null(), True).as_py()
+def _refuse_unordered(values: pa.Array, name: str, deleted: pa.BooleanArray | None = None) -> None:
+    absent = values.is_null() if deleted is None else pc.and_not(values.is_null(), pc.fill_null(deleted, False))
+    row = pc.index(absent, True).as_py()
+    if row >= 0:
         raise InvalidRequest(
             f"the ordering field {name!r} is null in row {row} (counted from 0): every record needs a value to be compared by"
         )

@@ -237,6 +237,7 @@ class _Merge:
             if outcome is Outcome.INSERT:
                 beside = _beside(self.source.take(pa.array(alone)), None)
                 chosen = _chosen(beside, one.clause.where)
+                _refuse_nulls(self.source.select(self.on).take(pa.array(alone[chosen])))
                 part = assign(one.assignments, beside.take(pa.array(chosen)), None, self.after)
                 alone = np.delete(alone, chosen)
                 inserted.append(part)
@@ -490,6 +491,16 @@ def _check_kept(names: Sequence[str], source: pa.Table, target: pa.Table) -> Non
                 f"a row of the source has {name}={ours[wrong].as_py()!r}, and the row that it matches {theirs[wrong].as_py()!r}: "
                 f"a record keeps its key and its partition; put {name!r} into on=, or upsert the row to move its record"
             )
+
+
+def _refuse_nulls(inserted: pa.Table) -> None:
+    """Raises InvalidRequest for a row to insert with a null in what rows match by: it was compared with no record."""
+    if any(column.null_count for column in inserted.columns):
+        names = ", ".join(inserted.column_names)
+        raise InvalidRequest(
+            f"a row of the source that would be inserted has a null in {names}, which matches nothing: a record with that null "
+            "may be there; upsert such rows"
+        )
 
 
 def _refuse_two_sources(config: TableConfig, rows: pa.Table, touched: Sequence[Ints]) -> None:
