@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pyhudi.errors import Unsupported
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.metadata_merge import LOCATIONS, MergeRule
@@ -94,8 +95,20 @@ class RecordIndex(Index):
         return commit.asked is not None and commit.asked.key_shards == self._shards(commit.store)
 
     def _shards(self, store: MetadataStore) -> int:
-        """Into how many pieces tasks deal keys out; those of sections are dealt out later."""
-        return 1 if self.by_partition else store.groups.count(self.partition)
+        """Into how many pieces tasks deal keys out; those of sections are dealt out later.
+
+        Raises Unsupported where file groups are named after partitions of the table and no definition says that keys are unique
+        there, or the other way round: keys of a further partition would go nowhere.
+        """
+        groups = store.groups.of(self.partition)
+        other = next((group for group in groups if (group.section is not None) != self.by_partition), None)
+        if other is not None:
+            named, said = ("not partitioned", "that it is") if self.by_partition else ("partitioned", "nothing of that")
+            raise Unsupported(
+                f"the record index is {named} ({other.file_id}), and its definition says {said}; drop it before writing: "
+                f"Table.index.drop({self.partition!r})"
+            )
+        return 1 if self.by_partition else len(groups)
 
     @classmethod
     def prepare(cls, indexes: Sequence[Self], write: PlannedCommit) -> Mapping[str, tuple[KeySource, ...]]:
