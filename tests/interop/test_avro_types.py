@@ -52,7 +52,9 @@ def check(hudi: RealHudi, path: Path) -> None:
     assert table.validate().ok, str(table.validate())
 
 
-@pytest.mark.parametrize(("kind", "block"), [("COPY_ON_WRITE", ""), ("MERGE_ON_READ", "parquet")])
+@pytest.mark.parametrize(
+    ("kind", "block"), [pytest.param("COPY_ON_WRITE", "", marks=pytest.mark.wide), ("MERGE_ON_READ", "parquet")]
+)
 def test_in_turn(newer_hudi: RealHudi, tmp_path: Path, kind: str, block: str) -> None:
     path = tmp_path / "t"
     options = {**OPTIONS, "hoodie.datasource.write.table.type": kind}

@@ -87,7 +87,7 @@ def check(hudi: RealHudi, path: Path) -> pa.Table:
     return found
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
 def test_what_we_bootstrap_the_real_hudi_reads_and_writes(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     """Both modes in one table, with the metadata table of either, and each writes what the other has made."""
     path, held = tmp_path / "t", rows(range(60), 1)
@@ -153,7 +153,7 @@ def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_
     assert Table(path).scan().count() == 2
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
 def test_what_the_real_hudi_bootstrapped_is_read(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     path, held, options = tmp_path / "t", rows(range(60), 1), options_of(kind)
     source = source_at(tmp_path / "source", held)

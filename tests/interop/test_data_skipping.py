@@ -204,7 +204,7 @@ def check_filters(
     return taken
 
 
-@pytest.mark.parametrize("table_type", TYPES)
+@pytest.mark.parametrize("table_type", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
 def test_tables_with_every_partition(hudi: RealHudi, changes: dict[str, Path], table_type: str) -> None:
     path = changes[table_type]
     metadata = check_listing(path)
@@ -227,7 +227,7 @@ def test_bloom_filters_without_a_record_index(hudi: RealHudi, tmp_path: Path) ->
     assert plan.slices == ()
 
 
-@pytest.mark.parametrize("table_type", TYPES)
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
 def test_secondary_and_expression_indexes(hudi: RealHudi, insertions: dict[str, Path], tmp_path: Path, table_type: str) -> None:
     name = f"skipping_{table_type.lower()}"
     shutil.copytree(insertions[table_type], tmp_path, dirs_exist_ok=True)

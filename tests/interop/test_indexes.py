@@ -79,7 +79,7 @@ def definitions(path: Path) -> object:
     return json.loads((path / ".hoodie/.index_defs/index.json").read_text())
 
 
-@pytest.mark.parametrize("creator", ["ours", "theirs"])
+@pytest.mark.parametrize("creator", ["ours", pytest.param("theirs", marks=pytest.mark.wide)])
 def test_indexes_of_either(session: RealHudi, tmp_path: Path, creator: str) -> None:
     pair = Pair(session, tmp_path / "t", "cow", ON)
     pair.create()

@@ -69,7 +69,7 @@ def definitions(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("creator", ["ours", "theirs"])
+@pytest.mark.parametrize("creator", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
 def test_indexes_of_either(session: RealHudi, tmp_path: Path, creator: str) -> None:
     pair = Pair(session, tmp_path / "t", "cow", ON)
     pair.create()

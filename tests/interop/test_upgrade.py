@@ -99,7 +99,7 @@ def test_the_real_one_goes_on_where_we_upgraded(hudi: RealHudi, kind: str, tmp_p
     assert table.validate().ok
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_the_real_one_goes_on_where_we_downgraded(hudi: RealHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     few = {**FEW, "hoodie.compact.inline": False} if kind == "cow" else MANUAL

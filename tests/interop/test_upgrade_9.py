@@ -53,7 +53,7 @@ def properties(path: Path) -> dict[str, str]:
         ("mor", "PartialUpdateAvroPayload"),
         pytest.param("mor", "DefaultHoodieRecordPayload", marks=pytest.mark.wide),
         pytest.param("cow", "EventTimeAvroPayload", marks=pytest.mark.wide),
-        ("cow", "AWSDmsAvroPayload"),
+        pytest.param("cow", "AWSDmsAvroPayload", marks=pytest.mark.wide),
     ],
 )
 def test_ours_and_theirs_are_the_same(hudi: RealHudi, newer_hudi: RealHudi, kind: str, payload: str, tmp_path: Path) -> None:

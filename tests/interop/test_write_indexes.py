@@ -75,7 +75,9 @@ def with_stored_city(both: Alternation, real: pa.Table) -> pa.Table:
     return real.set_column(real.schema.get_field_index("city"), "city", pa.array(cities, pa.string()))
 
 
-@pytest.mark.parametrize(("table_type", "moves"), [("COPY_ON_WRITE", True), ("MERGE_ON_READ", False)])
+@pytest.mark.parametrize(
+    ("table_type", "moves"), [("COPY_ON_WRITE", True), pytest.param("MERGE_ON_READ", False, marks=pytest.mark.wide)]
+)
 def test_record_index(hudi: RealHudi, tmp_path: Path, table_type: str, moves: bool) -> None:
     both = alternation(hudi, tmp_path, table_type, {**RECORD_INDEX, "hoodie.record.index.update.partition.path": moves})
     if moves:

@@ -132,7 +132,7 @@ def _ways(*usual: str) -> list[object]:
 
 # Both merge modes, columns that are left as they were, deletes by a column, and two ordering fields; values that a database left
 # out are in Postgres, in turn with Spark.
-@pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms", "MySql"))
+@pytest.mark.parametrize("way", _ways("OverwriteNonDefaults", "AWSDms"))
 def test_merge_on_read_in_turn(newer_hudi: RealHudi, tmp_path: Path, way: str) -> None:
     """Ours makes the table, theirs compacts; then ours compacts what both wrote."""
     turns = Turns(newer_hudi, tmp_path / "t", WAYS[way], "mor")

@@ -72,9 +72,9 @@ def test_some_writes(
         # Bloom filters take the same way, over fewer files.
         pytest.param("simple", True, marks=pytest.mark.wide),
         ("global simple", True),
-        ("bloom", True),
+        pytest.param("bloom", True, marks=pytest.mark.wide),
         ("bloom by footers", False),
-        ("global bloom", False),
+        pytest.param("global bloom", False, marks=pytest.mark.wide),
     ],
 )
 def test_keys_that_only_a_log_has_after_a_compaction(
