@@ -76,7 +76,7 @@ def replay(changes: list[Change]) -> dict[str, str]:
 
 
 # Each mode and both types; the other modes on logs are in test_changes_of_version_9.py.
-WRITTEN = [("cow", "OP_KEY_ONLY"), ("mor", "DATA_BEFORE"), ("cow", "DATA_BEFORE_AFTER")]
+WRITTEN = [("cow", "OP_KEY_ONLY"), ("mor", "DATA_BEFORE")]
 
 
 @pytest.mark.parametrize(

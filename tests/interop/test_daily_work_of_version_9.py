@@ -160,6 +160,7 @@ def test_dead_writes(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     day.checked()
 
 
+@pytest.mark.wide
 def test_every_index_that_finds_keys(newer_hudi: RealHudi, tmp_path: Path) -> None:
     day = Day(newer_hudi, tmp_path / "t", "cow", {**BLOOMS, "hoodie.metadata.record.index.enable": True})
     day.theirs(rows(("a", 1, "a1", 1), ("b", 1, "b1", 2), ("c", 1, "c1", 3)), **{"hoodie.index.type": "BLOOM"})
@@ -227,6 +228,7 @@ def test_key_generators(newer_hudi: RealHudi, tmp_path: Path, name: str) -> None
     day.checked()
 
 
+@pytest.mark.wide
 def test_generated_keys(newer_hudi: RealHudi, tmp_path: Path) -> None:
     day = Day(newer_hudi, tmp_path / "t", "cow", without=("recordkey", "precombine"))
     day.theirs(rows(("a", 1, "x", 1), ("b", 1, "x", 2)), "insert")
@@ -287,6 +289,7 @@ def test_updates_merges_and_partial_updates(newer_hudi: RealHudi, tmp_path: Path
     day.checked()
 
 
+@pytest.mark.wide
 def test_repairs(newer_hudi: RealHudi, tmp_path: Path) -> None:
     """A metadata table that does not list a file is mended, and the real Hudi writes on."""
     day = Day(newer_hudi, tmp_path / "t", "mor", BLOOMS)

@@ -34,7 +34,7 @@ def same(hudi: RealHudi, table: Table, begin: str, end: str | None = None, **opt
     return int(found.num_rows)
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_ranges(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     options: dict[str, Any] = {
         "hoodie.table.name": "t",

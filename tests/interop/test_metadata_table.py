@@ -121,7 +121,7 @@ def test_indexes_of_a_table_that_the_real_hudi_built(hudi: RealHudi, tmp_path: P
 
 # We roll back with either: later, what the real Hudi wrote.
 @pytest.mark.parametrize("roller", [pytest.param("ours", marks=pytest.mark.wide), "theirs"])
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_either_rolls_back(hudi: RealHudi, tmp_path: Path, kind: str, roller: str) -> None:
     pair = Pair(hudi, tmp_path / "t", kind, {"hoodie.compact.inline": False})
     pair.create()

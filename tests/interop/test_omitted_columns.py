@@ -42,7 +42,7 @@ def alternation(hudi: RealHudi, path: Path, **more: Any) -> Alternation:
 @pytest.mark.parametrize(
     ("release", "first", "hive", "metadata"),
     [
-        ("1.0.2", "theirs", True, False),
+        pytest.param("1.0.2", "theirs", True, False, marks=pytest.mark.wide),
         ("1.1.1", "ours", False, True),
         pytest.param("1.0.2", "ours", True, True, marks=pytest.mark.wide),
         pytest.param("1.0.2", "theirs", False, False, marks=pytest.mark.wide),

@@ -118,7 +118,7 @@ def goes_on(pair: Pair, instant: str) -> None:
     assert not pair.table.timeline().pending()
 
 
-@pytest.mark.parametrize("kind", ["mor", "cow"])
+@pytest.mark.parametrize("kind", [pytest.param("mor", marks=pytest.mark.wide), "cow"])
 def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_path: Path, kind: str) -> None:
     before = data_files(grown(tmp_path / "before", kind).path)
     pair = with_dead_write(tmp_path / "t", kind)
@@ -138,7 +138,7 @@ def test_a_dead_write_is_undone_by_us(grown: Make, with_dead_write: Make, tmp_pa
     [
         ("mor", True, State.INFLIGHT),
         ("mor", False, State.REQUESTED),
-        ("cow", True, State.REQUESTED),
+        pytest.param("cow", True, State.REQUESTED, marks=pytest.mark.wide),
         pytest.param("cow", False, State.INFLIGHT, marks=pytest.mark.wide),
     ],
 )

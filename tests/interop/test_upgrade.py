@@ -11,7 +11,6 @@ import pytest
 from pyhudi import Table
 from tests.interop.oracle import RealHudi
 
-KINDS = ("cow", "mor")
 MANUAL = {"hoodie.clean.automatic": False, "hoodie.archive.automatic": False, "hoodie.compact.inline": False}
 FEW = {
     "hoodie.keep.min.commits": 3,
@@ -77,7 +76,7 @@ def assert_same_past(hudi: RealHudi, path: Path, *places: int) -> None:
         assert seen(Table(path).incremental(completed).to_arrow()) == real_rows(hudi, path, **changed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["cow", pytest.param("mor", marks=pytest.mark.wide)])
 def test_the_real_one_goes_on_where_we_upgraded(hudi: RealHudi, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     # So many that the real one archives, where it does.

@@ -36,7 +36,10 @@ def source(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", str(pushdown))
 
 
-@pytest.mark.parametrize(("kind", "mode"), [("cow", "OP_KEY_ONLY"), ("cow", "DATA_BEFORE_AFTER"), ("mor", "DATA_BEFORE")])
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [("cow", "OP_KEY_ONLY"), pytest.param("cow", "DATA_BEFORE_AFTER", marks=pytest.mark.wide), ("mor", "DATA_BEFORE")],
+)
 def test_written_and_read(source: SparkSession, tmp_path: Path, kind: str, mode: str) -> None:
     spark, path = source, str(tmp_path / "t")
     shape = {

@@ -79,7 +79,7 @@ def ids(batch: list[dict[str, object]]) -> str:
     return "".join(sorted(str(row["id"]) for row in batch))
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
+@pytest.mark.parametrize("kind", [pytest.param("cow", marks=pytest.mark.wide), "mor"])
 def test_it_goes_on_after_a_failure(source: SparkSession, tmp_path: Path, kind: str) -> None:
     """The batch in which it failed comes again with the same rows; what was committed does not."""
     table = make(tmp_path / "t", kind)

@@ -47,9 +47,9 @@ def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Pat
     [
         ("record index, moving", "cow", True),
         ("record index of partitions", "mor", True),
-        ("record index of partitions", "cow", False),
+        pytest.param("record index of partitions", "cow", False, marks=pytest.mark.wide),
         ("bucket", "mor", True),
-        ("bloom", "cow", True),
+        pytest.param("bloom", "cow", True, marks=pytest.mark.wide),
         ("in memory", "cow", False),
     ],
 )
