@@ -187,7 +187,12 @@ SERVICE_NAMES = {"run": "run_services", "background": "background_services", "ex
 """The methods of `Table.services` that have another name as verbs of the table."""
 
 PROCEDURE_CHANGES: dict[str, dict[str, object]] = {
-    "run_bootstrap": {"table_type": "COPY_ON_WRITE", "bootstrap_path": "/elsewhere", "rowKey_field": "id"},
+    "run_bootstrap": {
+        "table_type": "COPY_ON_WRITE",
+        "bootstrap_path": "/elsewhere",
+        "base_path": "TABLE",
+        "rowKey_field": "id",
+    },
     "run_compaction": {"op": "scheduleandexecute"},
     "run_clustering": {},
     "run_clean": {},
@@ -302,7 +307,7 @@ def test_no_verb_changes_a_table_that_is_not_written(kind: str, tmp_path: Path) 
     instant = last(table)
     properties = tmp_path / "other.properties"
     properties.write_bytes((path / ".hoodie" / "hoodie.properties").read_bytes() + b"hoodie.more=1\n")
-    words = {"LAST": instant, "PROPERTIES": str(properties)}
+    words = {"LAST": instant, "PROPERTIES": str(properties), "TABLE": str(path)}
     # Leading from one version to the other is what these are for.
     meant = {"upgrade"} if kind in WITH_ROWS else set()
     if kind.startswith("version 6"):

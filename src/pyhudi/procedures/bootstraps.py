@@ -11,34 +11,47 @@ from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.table.bootstrap import load_index
 
 _COLUMNS = ("partition", "file_id", "source_base_path", "source_partition", "source_file")
-_ONLY: dict[str, tuple[str, ...]] = {
-    "base_file_format": ("PARQUET",),
-    "bootstrap_index_class": ("", "org.apache.hudi.common.bootstrap.index.hfile.HFileBootstrapIndex"),
-    "full_bootstrap_input_provider": ("", "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider"),
-    "schema_provider_class": ("",),
-    "props_file_path": ("",),
+_ONLY = {
+    "base_file_format": "PARQUET",
+    "bootstrap_index_class": "org.apache.hudi.common.bootstrap.index.hfile.HFileBootstrapIndex",
+    "full_bootstrap_input_provider": "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider",
+    "schema_provider_class": "",
+    "props_file_path": "",
 }
-"""Arguments of Hudi's that ask for something else than what there is, and the values that do not."""
+"""Arguments of Hudi's that may ask for something else than what there is, and the one value that does not: the default."""
+
+_CLASSES = {
+    "selector_class": SELECTOR.key,
+    "key_generator_class": "hoodie.datasource.write.keygenerator.class",
+    "payload_class": "hoodie.datasource.write.payload.class",
+}
+"""Arguments that name a class, and the options that do."""
+
+_DEFAULTS = {
+    "selector_class": "org.apache.hudi.client.bootstrap.selector.MetadataOnlyBootstrapModeSelector",
+    "key_generator_class": "org.apache.hudi.keygen.SimpleKeyGenerator",
+    "payload_class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+}
 
 
 def run_bootstrap(call: Call) -> Rows:
     """Make a table over Parquet files; `status` is 0, and what stands in the way is raised."""
     for name, allowed in _ONLY.items():
-        if call.text(name) not in allowed:
+        if call.text(name) not in (allowed, ""):
             raise InvalidRequest(
                 f"{name}={call.text(name)} of run_bootstrap: a bootstrap reads Parquet files and writes an HFile index"
             )
     for name in ("enable_hive_sync", "bootstrap_overwrite"):
         if call.flag(name):
             raise InvalidRequest(f"{name}=true of run_bootstrap is not carried out: leave it out")
-    if call.text("base_path") not in ("", call.path):
+    if call.text("base_path") != call.path:
         raise InvalidRequest(f"base_path={call.text('base_path')} of run_bootstrap is another table than path={call.path}")
-    options = call.options(
-        table_type=TABLE_TYPE.key,
-        selector_class=SELECTOR.key,
-        key_generator_class="hoodie.datasource.write.keygenerator.class",
-        payload_class="hoodie.datasource.write.payload.class",
-    )
+    # A default says nothing against `options`, and that of the key generator stands for the one that the fields ask for.
+    given = {name: option for name, option in _CLASSES.items() if call.text(name) not in (_DEFAULTS[name], "")}
+    options = {
+        _CLASSES["payload_class"]: _DEFAULTS["payload_class"],
+        **call.options(table_type=TABLE_TYPE.key, **given),
+    }
     bootstrap(
         call.text("bootstrap_path"),
         call.path,
@@ -92,19 +105,19 @@ PROCEDURES = (
         (
             Parameter("table_type", required=True),
             Parameter("bootstrap_path", required=True),
-            Parameter("base_path"),
+            Parameter("base_path", required=True),
             Parameter("rowKey_field", required=True),
             Parameter("base_file_format", default="PARQUET"),
-            Parameter("partition_path_field"),
-            Parameter("bootstrap_index_class"),
-            Parameter("selector_class"),
-            Parameter("key_generator_class"),
-            Parameter("full_bootstrap_input_provider"),
-            Parameter("schema_provider_class"),
-            Parameter("payload_class"),
-            Parameter("parallelism", int),
+            Parameter("partition_path_field", default=""),
+            Parameter("bootstrap_index_class", default=_ONLY["bootstrap_index_class"]),
+            Parameter("selector_class", default=_DEFAULTS["selector_class"]),
+            Parameter("key_generator_class", default=_DEFAULTS["key_generator_class"]),
+            Parameter("full_bootstrap_input_provider", default=_ONLY["full_bootstrap_input_provider"]),
+            Parameter("schema_provider_class", default=""),
+            Parameter("payload_class", default=_DEFAULTS["payload_class"]),
+            Parameter("parallelism", int, 1500),
             Parameter("enable_hive_sync", bool, False),
-            Parameter("props_file_path"),
+            Parameter("props_file_path", default=""),
             Parameter("bootstrap_overwrite", bool, False),
             Parameter("options"),
         ),

@@ -376,7 +376,7 @@ def test_procedures(tmp_path: Path) -> None:
         "partition_path_field": "p",
         "options": "hoodie.datasource.write.precombine.field=ts",
     }
-    assert procedures.call("run_bootstrap", path=path, **given).to_pylist() == [{"status": 0}]
+    assert procedures.call("run_bootstrap", path=path, base_path=path, **given).to_pylist() == [{"status": 0}]
     partitions = procedures.call("show_bootstrap_partitions", path=path)
     assert partitions["indexed_partitions"].to_pylist() == ["p=0", "p=1", "p=2"]
     every = procedures.call("show_bootstrap_mapping", path=path).to_pylist()
@@ -385,10 +385,13 @@ def test_procedures(tmp_path: Path) -> None:
     assert [one["source_file"].rsplit("/", 1)[1] for one in own] == ["b.snappy.parquet", "a.parquet"]
     one = procedures.call("show_bootstrap_mapping", path=path, partition_path="p=1", file_ids=own[0]["file_id"]).to_pylist()
     assert one == own[:1]
+    other = str(tmp_path / "u")
+    with pytest.raises(InvalidRequest, match="base_path"):
+        procedures.call("run_bootstrap", path=other, base_path=path, **given)
     with pytest.raises(InvalidRequest, match="base_file_format"):
-        procedures.call("run_bootstrap", path=str(tmp_path / "u"), **given, base_file_format="ORC")
+        procedures.call("run_bootstrap", path=other, base_path=other, **given, base_file_format="ORC")
     with pytest.raises(InvalidRequest, match="bootstrap_overwrite"):
-        procedures.call("run_bootstrap", path=str(tmp_path / "u"), **given, bootstrap_overwrite=True)
+        procedures.call("run_bootstrap", path=other, base_path=other, **given, bootstrap_overwrite=True)
     Table.create(tmp_path / "other", record_key="id")
     with pytest.raises(TableState, match="not made over files"):
         procedures.call("show_bootstrap_partitions", path=str(tmp_path / "other"))
