@@ -153,7 +153,8 @@ class ClusteringRules:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        own = (self.grouping,) if is_registered_strategy(self.grouping) else ()
+        # A name of Hudi's own asks no plug-in.
+        own = () if self.grouping in GROUPINGS or not is_registered_strategy(self.grouping) else (self.grouping,)
         for value, legal, name in (
             (self.grouping, (*GROUPINGS, *own), "grouping"),
             (self.filter_mode, FILTER_MODES, "partition filter mode"),
