@@ -7,6 +7,7 @@ page made.  Blocks that use `spark` run in tests/spark/test_pages.py.
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shlex
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -257,6 +259,51 @@ def test_every_page_is_in_the_navigation() -> None:
     """MkDocs says so too, and only when the site is built."""
     named = set(re.findall(r"[\w/-]+\.md\b", (ROOT / "mkdocs.yml").read_text()))
     assert named == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+def specified() -> list[list[str]]:
+    """The rows of the page of the specification, as cells."""
+    text = (ROOT / "docs" / "specification.md").read_text("utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split(" |")] for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in rows if row[0] not in ("what", "---")]
+
+
+@cache
+def names_of_tests(path: Path) -> frozenset[str]:
+    """The test functions of a file, those of its classes too, and the state machines that it gives a name."""
+    tree = ast.parse(path.read_text("utf-8"))
+    functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    given = {
+        target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)
+    }
+    return frozenset(name for name in functions | given if name.lower().startswith("test"))
+
+
+def test_each_row_of_the_specification_has_its_modules_and_its_test() -> None:
+    rows = specified()
+    assert len(rows) > 200, "the rows were not found"
+    wrong = []
+    for row in rows:
+        assert len(row) == 4, row
+        paths = re.findall(r"`([^`]+)`", row[1])
+        wrong += [f"{row[0]}: src/pyhudi/{path} is gone" for path in paths if not (ROOT / "src" / "pyhudi" / path).is_file()]
+        path, _, name = row[2].strip("`").partition("::")
+        if not (ROOT / "tests" / path).is_file() or name not in names_of_tests(ROOT / "tests" / path):
+            wrong.append(f"{row[0]}: tests/{path}::{name} is gone")
+        if not paths:
+            wrong.append(f"{row[0]}: no module")
+    assert not wrong, "docs/specification.md names what is not there:\n" + "\n".join(wrong)
+
+
+def test_what_the_specification_says_is_not_built_stands_under_limits() -> None:
+    """Whoever builds it takes it from the README, and from here as well."""
+    _, _, limits = (ROOT / "README.md").read_text("utf-8").partition("## Limits")
+    limits = " ".join(limits.partition("\n## ")[0].split())
+    for what, _, _, here in specified():
+        quoted = re.findall(r'"([^"]+)"', here)
+        assert here.startswith("**not built**") == bool(quoted), f"{what}: name the words of Limits where it is not built"
+        for words in quoted:
+            assert words in limits, f"docs/specification.md: {what!r} is said to be not built; the README says so no more"
 
 
 def test_every_page_that_a_source_names_is_there() -> None:
