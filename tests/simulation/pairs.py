@@ -25,6 +25,7 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.errors import HudiError, InvalidRequest, TableState, WriteConflict
 from pyhudi.operations.action.results import ArchiveResult, CleanResult, CompactionResult, WriteResult
+from pyhudi.operations.admin.versions.base import VersionChange
 from pyhudi.operations.services.cluster import ClusteringResult
 from pyhudi.storage import Storage
 from pyhudi.storage.locks import LockProvider
@@ -118,8 +119,8 @@ Effect = Callable[[Rows, Meeting, str, int], Rows]
 @dataclass(frozen=True)
 class Action:
     """act: what it does.  effect: what that does to the rows.  places: the partitions that it can be confined to; nothing for
-    what takes all of the table.  indexed: it needs a metadata table.  ringed: the table is one of rings.  publishes: how the path
-    begins that it stores at its end.
+    what takes all of the table.  indexed: it needs a metadata table.  ringed: the table is one of rings.  is_nine: the table has
+    version 9.  publishes: how the path begins that it stores at its end.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Action:
     places: str = ""
     indexed: bool = False
     ringed: bool = False
+    is_nine: bool = False
     publishes: str = ".hoodie/timeline/"
 
 
@@ -163,6 +165,12 @@ def _regex(place: str) -> dict[str, object]:
         "hoodie.compaction.partition.path.regex": place,
     }
 
+
+EARLY: Mapping[str, object] = {
+    "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+    "hoodie.write.concurrency.early.conflict.detection.enable": True,
+}
+PROPERTIES = ".hoodie/hoodie.properties"
 
 ACTIONS = (
     Action(
@@ -232,7 +240,15 @@ ACTIONS = (
         places="ab",
         ringed=True,
     ),
-    Action("downgrade", lambda table, meeting, place, who: table.downgrade(), publishes=".hoodie/hoodie.properties"),
+    Action("downgrade to 6", lambda table, meeting, place, who: table.downgrade(6), publishes=PROPERTIES),
+    Action("upgrade to 9", lambda table, meeting, place, who: table.upgrade(9), publishes=PROPERTIES),
+    Action("downgrade to 8", lambda table, meeting, place, who: table.downgrade(8), is_nine=True, publishes=PROPERTIES),
+    Action(
+        "early upsert",
+        lambda table, meeting, place, who: table.upsert(_batch(meeting, place, who, 0, 2), options=EARLY),
+        lambda rows, meeting, place, who: {**rows, **_written(place, who)},
+        "ab",
+    ),
 )
 BY_NAME = {action.name: action for action in ACTIONS}
 
@@ -247,12 +263,38 @@ RINGED: Mapping[str, object] = {
     "hoodie.clustering.updates.strategy": "SparkConsistentBucketDuplicateUpdateStrategy",
 }
 """The table in which others meet a resize: a node in each partition, which splits, and writes that copy for it."""
+VERSION = "hoodie.write.table.version"
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The table that some actions need: its kind, and what `Action` says of each."""
+
+    kind: str
+    indexed: bool
+    ringed: bool
+    is_nine: bool
+
+    @classmethod
+    def of(cls, kind: str, *actions: Action) -> Ground:
+        return cls(kind, any(a.indexed for a in actions), any(a.ringed for a in actions), any(a.is_nine for a in actions))
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """With which it is made."""
+        return {
+            **OPTIONS,
+            **(RINGED if self.ringed else {}),
+            **({VERSION: 9} if self.is_nine else {}),
+            "hoodie.metadata.enable": self.indexed,
+        }
 
 
 @cache
-def _made(kind: str, indexed: bool, ringed: bool) -> Meeting:
+def _made(ground: Ground) -> Meeting:
     """Three commits of partition a and two of b, a file group in each; a compaction in between, so that a clean has work."""
-    world = World(kind, {**OPTIONS, **(RINGED if ringed else {}), "hoodie.metadata.enable": indexed})
+    kind, world = ground.kind, World(ground.kind, ground.options)
+    world.options.pop(VERSION, None)
     world.upsert({"k0": 0, "k2": 2, "k1": 1, "k3": 3})
     world.upsert({"k0": 4, "k1": 5})
     if kind == "mor":
@@ -263,11 +305,6 @@ def _made(kind: str, indexed: bool, ringed: bool) -> Meeting:
     before = dict(world.rows)
     last = world.upsert({"k0": 10})
     return Meeting(world, older, rows, last, before)
-
-
-def meeting_of(kind: str, *actions: Action) -> Meeting:
-    """A meeting for these actions."""
-    return _made(kind, any(action.indexed for action in actions), any(action.ringed for action in actions)).copy()
 
 
 @dataclass(frozen=True)
@@ -285,10 +322,10 @@ class Met:
 
 def meet(kind: str, first: Action, second: Action, point: Point, *, same: bool) -> Met | None:
     """Let two actions meet on the same file group, or on different ones; None where the first has no such point."""
-    meeting = meeting_of(kind, first, second)
+    ground = Ground.of(kind, first, second)
+    meeting = _made(ground).copy()
     places = places_of(first, second, same=same)
-    indexed, ringed = any(a.indexed for a in (first, second)), any(a.ringed for a in (first, second))
-    at = _step_of(kind, first, places[0], point, indexed=indexed, ringed=ringed)
+    at = _step_of(ground, first, places[0], point)
     if at is None:
         return None
     run, before = meeting.world, dict(meeting.world.rows)
@@ -363,6 +400,8 @@ def _ending_of(act: Callable[[], Any]) -> tuple[Ending, str]:
         return (Ending.ANEW if result.conflict_retries else Ending.LANDS), ""
     if isinstance(result, CompactionResult) and not result.runs:
         return (Ending.LEFT if result.left else Ending.NOTHING), "; ".join(result.left.values())
+    if isinstance(result, VersionChange):
+        return (Ending.LANDS if result.before != result.after else Ending.NOTHING), ""
     if isinstance(result, ArchiveResult):
         return (Ending.LANDS if result.instants else Ending.NOTHING), ""
     if isinstance(result, (ClusteringResult, CleanResult)):
@@ -371,9 +410,9 @@ def _ending_of(act: Callable[[], Any]) -> tuple[Ending, str]:
 
 
 @cache
-def _step_of(kind: str, action: Action, place: str, point: Point, *, indexed: bool, ringed: bool) -> int | None:
+def _step_of(ground: Ground, action: Action, place: str, point: Point) -> int | None:
     """The number of the step before which an action stands at a point of its life, when nobody is beside it."""
-    meeting = _made(kind, indexed, ringed).copy()
+    meeting = _made(ground).copy()
     stop = Stop(publishes=action.publishes)
     table = meeting.world.table
     table._open.context = stop.context(table.context)

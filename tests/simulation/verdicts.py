@@ -13,68 +13,94 @@ from collections.abc import Mapping
 SAME: Mapping[str, str] = {
     "upsert": (
         "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
-        "1-anew+2-refused"
+        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
     ),
-    "insert": ("both both both both both both both 2-idle both both both 2-refused 1-anew both 1-anew 2-idle 2-refused"),
+    "insert": (
+        "both both both both both both both 2-idle both both both 2-refused 1-anew both 1-anew 2-idle 2-refused 2-refused "
+        "2-refused both"
+    ),
     "delete": (
         "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
-        "1-anew+2-refused"
+        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
     ),
     "insert_overwrite": (
         "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
-        "1-anew+2-refused"
+        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
     ),
     "insert_overwrite_table": (
         "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
-        "1-anew+2-refused"
+        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
     ),
     "delete_partitions": (
         "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
-        "1-anew+2-refused"
+        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
     ),
     "compaction": (
         "both both both 2-refused 2-refused 2-refused 2-yields 2-idle 2-idle both both 2-refused 1-yields both both "
-        "2-idle 2-refused"
+        "2-idle 2-refused 2-refused 2-refused both"
     ),
     "log compaction": (
         "both both both 1-yields 1-yields 1-yields 1-yields 2-yields 1-yields both both 2-refused 1-yields both both "
-        "2-idle 2-refused"
+        "2-idle 2-refused 2-refused 2-refused both"
     ),
     "clustering": (
         "2-refused both 2-refused 2-refused 2-refused 2-refused 2-idle 2-idle 2-idle both both 2-refused 1-yields both "
-        "1-yields 2-idle 2-refused"
+        "1-yields 2-idle 2-refused 2-refused 2-refused 2-refused"
     ),
-    "clean": ("both both both both both both both both both 2-idle both both 2-refused 2-refused both both 1-idle"),
-    "archive": ("both both both both both both both both both both 1-idle both both both 1-idle both 1-idle"),
-    "rollback": ("both both both both both both both 2-idle both both both both both both both both both"),
+    "clean": (
+        "both both both both both both both both both 2-idle both both 2-refused 2-refused both both 1-idle both both both"
+    ),
+    "archive": ("both both both both both both both both both both 1-idle both both both 1-idle both 1-idle both both both"),
+    "rollback": ("both both both both both both both 2-idle both both both both both both both both both both both both"),
     "restore": (
         "2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-idle "
-        "both/2-refused both 2-refused 2-refused 2-refused 2-refused"
+        "both/2-refused both 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused"
     ),
-    "savepoint": ("both both both both both both both both both 1-refused both both both 1-refused both both 1-refused"),
-    "indexing": ("both both both both both both both both both both 2-idle both 1-refused both 2-refused both 2-refused"),
+    "savepoint": (
+        "both both both both both both both both both 1-refused both both both 1-refused both both 1-refused both both both"
+    ),
+    "indexing": (
+        "both both both both both both both both both both 2-idle both 1-refused both 2-refused both 2-refused 2-refused "
+        "2-refused both"
+    ),
     "resize": (
         "both both both 2-refused 2-refused 2-refused 2-idle 2-idle 2-idle both both 2-refused 1-yields both 1-yields "
-        "2-idle 2-refused"
+        "2-idle 2-refused 2-refused 2-refused both"
     ),
-    "downgrade": (
+    "downgrade to 6": (
         "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
-        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused"
+        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused 2-refused/1-refused "
+        "2-refused/2-idle both/1-refused"
+    ),
+    "upgrade to 9": (
+        "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
+        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused 2-refused/1-refused 1-idle "
+        "both/1-refused"
+    ),
+    "downgrade to 8": (
+        "both/1-refused both both/1-refused 2-refused/both 2-refused/both 2-refused/both 2-yields/2-idle 2-idle "
+        "2-idle/both both both 2-refused 1-refused both both 2-idle/both 2-refused/1-refused 2-idle 2-refused/1-refused "
+        "both/1-refused"
+    ),
+    "early upsert": (
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
+        "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
     ),
 }
 """On the same file groups; what takes all of a table always does."""
 
 DIFFERENT: Mapping[str, str] = {
-    "upsert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle -"),
-    "insert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle -"),
-    "delete": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle -"),
-    "insert_overwrite": ("both both both both - both both 2-idle both - - 2-refused - - - both -"),
-    "delete_partitions": ("both both both both - both both 2-idle both - - 2-refused - - - both -"),
-    "compaction": ("both both both both - both both both both - - both - - - both -"),
-    "log compaction": ("both both both both - both both - both - - - - - - 2-idle -"),
-    "clustering": ("both both both both - both both both both - - both/1-yields - - - both -"),
-    "rollback": ("both both both both - both both - both - - - - - - both -"),
-    "resize": ("both both both both - both both both both - - both - - - both -"),
+    "upsert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle - - - both"),
+    "insert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle - - - both"),
+    "delete": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle - - - both"),
+    "insert_overwrite": ("both both both both - both both 2-idle both - - 2-refused - - - both - - - both"),
+    "delete_partitions": ("both both both both - both both 2-idle both - - 2-refused - - - both - - - both"),
+    "compaction": ("both both both both - both both both both - - both - - - both - - - both"),
+    "log compaction": ("both both both both - both both - both - - - - - - 2-idle - - - both"),
+    "clustering": ("both both both both - both both both both - - both/1-yields - - - both - - - both"),
+    "rollback": ("both both both both - both both - both - - - - - - both - - - both"),
+    "resize": ("both both both both - both both both both - - both - - - both - - - both"),
+    "early upsert": ("both both both both - both both 2-idle both - - 2-refused - - - 2-idle - - - both"),
 }
 """On different file groups, of those that can be confined to some."""
 
