@@ -40,15 +40,17 @@ def look_at_rest(
     found: the findings of a look, in words that are the same whenever the same is found.
     """
     lasting: frozenset[F] | None = None
+    before = _state_of(context)
     for _ in range(_LOOKS):
-        before = _state_of(context)
         result = look(context)
         named = found(result)
         lasting = named if lasting is None else lasting & named
         if not lasting:
             break
         context = context.reloaded()
-        if _state_of(context) == before:
+        after = _state_of(context)
+        if after == before:
             return result, named
+        before = after
     assert lasting is not None, "a look was made"
     return result, lasting
