@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
+from pyhudi.execute.coded import plain_rows
 from pyhudi.execute.joined import JoinedColumns, joined_rows
 from pyhudi.execute.layout import as_batch, rows_without_columns
 from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
@@ -309,7 +310,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
     condition = row_filter(spec.condition, needed)
-    with open_base_file(storage, path) as opened:
+    with open_base_file(storage, path, needed.names) as opened:
         file = _BaseFile.of(opened, spec, partition, path, needed)
         for group in range(opened.metadata.num_row_groups):
             if not _group_may_match(file, group, spec.condition, needed):
@@ -321,9 +322,7 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
                 continue
             rows = looked if len(chosen) == looked.num_rows else looked.take(chosen)
             if others.names:
-                more = _group_rows(file, group, others)
-                if len(chosen) != more.num_rows:
-                    more = more.take(chosen)
+                more = _group_rows(file, group, others, None if len(chosen) == looked.num_rows else chosen)
                 rows = pa.table([*rows.columns, *more.columns], schema=pa.schema([*first, *others]))
             yield rows.select(needed.names)
 
@@ -334,7 +333,7 @@ def _base_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa.S
         yield from _joined_rows(storage, spec, slice_, needed)
         return
     path = _base_path(slice_)
-    with open_base_file(storage, path) as opened:
+    with open_base_file(storage, path, needed.names) as opened:
         file = _BaseFile.of(opened, spec, slice_.partition, path, needed)
         for group in range(opened.metadata.num_row_groups):
             yield _group_rows(file, group, needed)
@@ -392,12 +391,19 @@ class _BaseFile:
         return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants)
 
 
-def _group_rows(file: _BaseFile, group: int, needed: pa.Schema) -> pa.Table:
-    """One row group in the needed columns."""
+def _group_rows(file: _BaseFile, group: int, needed: pa.Schema, chosen: pa.ChunkedArray | None = None) -> pa.Table:
+    """One row group in the needed columns: the rows at some places, None for all.
+
+    Text of few values is read coded, so that it is made for the rows wanted alone.
+    """
     wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
     stored = [name for name in wanted if name in file.present]
     count = file.opened.metadata.row_group(group).num_rows
     rows = file.opened.read_row_group(group, columns=stored, use_threads=False) if stored else rows_without_columns(count)
+    if chosen is not None:
+        count = len(chosen)
+        rows = rows.take(chosen) if stored else rows_without_columns(count)
+    rows = plain_rows(rows)
     if not needed.names:
         return rows
     rows = by_ids(rows, file.origins, needed)

@@ -147,8 +147,11 @@ def _check(footer: bytes, offset: int) -> None:
     if at is None:
         check_footer(footer[: -_END.size], offset)
         return
-    place = int(footer[at + len(_NO_SUM) :][: len(_NO_PLACE)], 16)
-    expected, actual = int(footer[at:][: len(_NO_SUM)], 16), zlib.crc32(footer[:at] + _NO_SUM + footer[at + len(_NO_SUM) :])
+    end = at + len(_NO_SUM)
+    expected, place = int(footer[at:end], 16), int(footer[end : end + len(_NO_PLACE)], 16)
+    # A footer may hold a Bloom filter of megabytes: no copies of it.
+    whole = memoryview(footer)
+    actual = zlib.crc32(whole[end:], zlib.crc32(_NO_SUM, zlib.crc32(whole[:at])))
     if expected != actual:
         if place != offset:
             # Another writer copied the key-values of a file of ours.
@@ -170,8 +173,13 @@ def _sealed(footer: bytes, offset: int) -> bytes:
 
 def _find_seal(footer: bytes) -> int | None:
     """Where the checksum stands in a footer: the last text of its form, as the caller's own key-values may hold one."""
-    found = list(_SEAL.finditer(footer))
-    return found[-1].start(1) if found else None
+    at = footer.rfind(_KEY)
+    while at >= 0:
+        found = _SEAL.match(footer, at)
+        if found:
+            return found.start(1)
+        at = footer.rfind(_KEY, 0, at)
+    return None
 
 
 class _Held(io.RawIOBase):

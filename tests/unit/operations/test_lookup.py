@@ -62,9 +62,9 @@ def test_the_other_columns_are_read_where_a_key_was_found(table: Table, monkeypa
     read: list[tuple[str, ...]] = []
     original = read_slice._group_rows
 
-    def noting(file: Any, group: Any, needed: pa.Schema) -> Any:
+    def noting(file: Any, group: Any, needed: pa.Schema, *chosen: Any) -> Any:
         read.append(tuple(needed.names))
-        return original(file, group, needed)
+        return original(file, group, needed, *chosen)
 
     monkeypatch.setattr(read_slice, "_group_rows", noting)
     assert table.lookup(["k0995"]).count() == 0
