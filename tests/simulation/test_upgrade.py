@@ -13,11 +13,12 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action
-from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, METADATA_FOLDER
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, LOCK_FOLDER, METADATA_FOLDER
 from pyhudi.format.versions import TableVersion
 from pyhudi.operations.admin.upgrade import run_downgrade, run_upgrade
 from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.options import parse_options
+from pyhudi.storage import open_storage
 from pyhudi.storage.faults import Fault, Moment, SimulatedCrash
 from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
@@ -236,6 +237,66 @@ def test_versions_change_in_the_middle_of_services(kind: str, what: str, version
     assert world.scanned() == world.rows
     report = world.table.validate()
     assert report.ok, str(report)
+
+
+def first_write(table: Table) -> str:
+    return table.timeline().completed_writes()[0].request_time
+
+
+def last_write(table: Table) -> str:
+    return table.timeline().completed_writes()[-1].request_time
+
+
+KEPT_SHORT = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3}
+VERBS: dict[str, Callable[[Table], object]] = {
+    "rollback": lambda table: table.rollback(last_write(table)),
+    "restore": lambda table: table.restore(first_write(table)),
+    "savepoint": lambda table: table.savepoint(last_write(table)),
+    "delete savepoint": lambda table: table.delete_savepoint(first_write(table)),
+    "archive": lambda table: table.archive(options=KEPT_SHORT),
+    "clean": lambda table: table.clean(dry_run=False, options={"hoodie.clean.commits.retained": 1}),
+    "compaction": lambda table: table.compact(),
+    "clustering": lambda table: table.cluster(),
+    "dropped plan": lambda table: table.unschedule_clustering(table.timeline().pending(Action.CLUSTERING)[0].request_time),
+    "alter": lambda table: table.alter.add("more", pa.int64()),
+}
+
+
+@pytest.mark.parametrize("version", [TableVersion.EIGHT, pytest.param(TableVersion.NINE, marks=pytest.mark.wide)])
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_verb_begins_on_a_table_of_another_version(verb: str, version: TableVersion) -> None:
+    """Whatever waits for the lock finds the version that it was planned for, or leaves the table as it is."""
+    world = of_version("cow" if verb in ("archive", "clean", "dropped plan") else "mor", SERVED, version)
+    for number in range(4):
+        world.upsert({"k0": number, "k1": number})
+    if verb in ("restore", "delete savepoint"):
+        world.table.savepoint(first_write(world.table))
+    if verb == "dropped plan":
+        assert world.table.schedule_clustering().instant
+    other = TableVersion.NINE if version is TableVersion.EIGHT else TableVersion.EIGHT
+    probe, first = Stop(), world.copy().table
+    first._open.context = probe.context(first.context)
+    VERBS[verb](first)
+    at = next(number for number, step in enumerate(probe.steps, 1) if step == "lock")
+    run = world.copy()
+    changed: list[dict[str, bytes | None]] = []
+
+    def change() -> None:
+        (run.table.upgrade if other > version else run.table.downgrade)(int(other))
+        changed.append(contents(run))
+
+    late = run.table
+    late._open.context = Stop(at, change).context(late.context)
+    with pytest.raises(TableState, match=f"of version {int(other)} meanwhile"):
+        VERBS[verb](late)
+    assert contents(run) == changed[0]
+    assert run.scanned() == run.rows
+
+
+def contents(world: World) -> dict[str, bytes | None]:
+    """Every file but those of locks."""
+    storage = open_storage(world.uri)
+    return {info.path: storage.read(info.path) for info in storage.walk("") if not info.path.startswith(f"{LOCK_FOLDER}/")}
 
 
 @pytest.mark.parametrize("version", [TableVersion.EIGHT, TableVersion.NINE])

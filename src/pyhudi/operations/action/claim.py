@@ -18,7 +18,7 @@ from pyhudi.errors import TableState, WriteConflict
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.rollback import begin_drop, finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import Transaction, check_may_begin, stored_ms
+from pyhudi.operations.action.transaction import Transaction, check_may_begin, check_same_version, stored_ms
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
@@ -145,7 +145,7 @@ def has_died(context: TableContext, instant: Instant, settings: CommitSettings) 
 def drop_plan(context: TableContext, settings: CommitSettings, request_time: str, action: Action) -> bool:
     """Drop a pending plan: what a dead attempt left of it is removed, and the plan.  False when it is gone already.
 
-    Raises PlanTaken when a living process carries it out.
+    Raises PlanTaken when a living process carries it out, TableState for a table that has another version by now.
     """
     rollback_failed_attempt(context, request_time, action, settings)
     with context.locked(settings.lock_wait_ms) as held:
@@ -153,6 +153,7 @@ def drop_plan(context: TableContext, settings: CommitSettings, request_time: str
         found = [i for i in timeline.pending(action) if i.request_time == request_time]
         if not found:
             return False
+        check_same_version(held)
         if found[0].state is State.INFLIGHT or liveness.is_alive(context.storage, context.env, request_time, settings.heartbeats):
             raise PlanTaken(
                 f"{action} {request_time} of {context.storage.uri} is being carried out; stop that process first",

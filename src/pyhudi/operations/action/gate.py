@@ -59,11 +59,8 @@ def check_goes_by_names(context: TableContext) -> None:
 
 
 def check_may_go_by_ids(context: TableContext) -> None:
-    """Raises Unsupported for a table whose columns may not be given ids: it could not be written then, or is not of version 8."""
-    config = context.config
-    without = _lacking_for_ids(config, keeps_indexes=True)
-    if not config.version.has_column_history:
-        without = f"it has version {int(config.version)}, and the history of columns is written as in version 8"
+    """Raises Unsupported for a table whose columns may not be given ids: it could not be written then."""
+    without = _lacking_for_ids(context.config, keeps_indexes=True)
     if without is not None:
         raise Unsupported(
             f"the columns of the table at {context.storage.uri} cannot be changed by ids (ALTER TABLE): {without}; a write may "

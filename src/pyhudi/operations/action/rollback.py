@@ -33,7 +33,7 @@ from pyhudi.operations.action.leftovers import remove_leftovers, sweep_unfinishe
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback_checks import check_may_go, file_id_of
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import new_instant_time
+from pyhudi.operations.action.transaction import check_same_version, new_instant_time
 from pyhudi.operations.metadata.mirror import mirror_rollback
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
@@ -114,7 +114,7 @@ def rollback_instant(context: TableContext, instant: Instant, settings: CommitSe
     """Roll one write or service back, pending or completed.
 
     Raises TableState for a savepointed instant, for one that later writes build on and for one whose writer lives,
-    InstantNotFound when it is gone, Unsupported for layouts before table version 8.
+    for a table that has another version by now, InstantNotFound when it is gone, Unsupported for layouts before table version 8.
     """
     planned = _request(context, instant, settings, failed_only=False)
     assert planned is not None, "only a rollback of failed writes finds nothing to do"
@@ -194,6 +194,7 @@ def _request_under_lock(
     timeline = store.load()
     pending = load_rollback_targets(store, timeline).get(instant.request_time)
     if pending is not None:
+        check_same_version(held)
         plan = _read_plan(held, pending)
         _begin(held, timeline, pending, plan)
         return pending, plan
@@ -204,6 +205,7 @@ def _request_under_lock(
         return None
     if present is None:
         raise InstantNotFound(f"instant {instant.request_time} of {held.storage.uri} is gone: it was rolled back already")
+    check_same_version(held)
     if present.is_completed:
         check_may_go(held, timeline, present)
     else:
@@ -223,6 +225,7 @@ def _finish_pending_rollback(context: TableContext, settings: CommitSettings, in
         own = [i for i in timeline.pending(Action.ROLLBACK) if i.request_time == instant.request_time]
         if not own:
             return None
+        check_same_version(held)
         try:
             plan = _read_plan(held, own[0])
         except CorruptData:

@@ -87,12 +87,21 @@ def check_may_begin(context: TableContext, timeline: Timeline, doing: str) -> No
     that its creator has removed again (see `discard_new_table`).  timeline: as it is now; doing: as of `refuse_while_restoring`.
     Raises TableNotFound, TableState.
     """
+    check_same_version(context)
+    refuse_while_restoring(context, timeline, doing)
+
+
+def check_same_version(context: TableContext) -> None:
+    """Whether a table has the version that it was opened with.  The lock is held.
+
+    Whoever changes the timeline asks, also where nothing is begun that a change of version waits for.  Raises TableState,
+    TableNotFound.
+    """
     version = context.reloaded().config.version
     if version is not context.config.version:
         raise TableState(
             f"another process has made the table at {context.storage.uri} one of version {int(version)} meanwhile; open it again"
         )
-    refuse_while_restoring(context, timeline, doing)
 
 
 def refuse_while_restoring(context: TableContext, timeline: Timeline, doing: str) -> None:

@@ -39,6 +39,7 @@ from pyhudi.operations.action.claim import has_died, is_abandoned
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback import rollback_failed_attempt, rollback_failed_writes
 from pyhudi.operations.action.settings import FAILED_WRITES, CommitSettings
+from pyhudi.operations.action.transaction import check_same_version
 from pyhudi.operations.admin.at_rest import look_at_rest
 from pyhudi.operations.admin.remake import is_remaking, plan_remake, run_remake
 from pyhudi.operations.admin.restore import finish_restore
@@ -302,6 +303,7 @@ def _repair_orphans(context: TableContext, engine: Engine, settings: RepairSetti
         yield RepairStep(RepairKind.ORPHANS, info.path, finding, "it is deleted")
     if doomed and not dry_run:
         with context.locked(settings.commit.lock_wait_ms) as held:
+            check_same_version(held)
             # What has come to the timeline since, by a rescue or a copy, is no longer an orphan.
             timeline = held.timeline.load()
             known = {instant.request_time for instant in timeline.instants}

@@ -30,7 +30,7 @@ from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import RestoreResult
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import new_instant_time
+from pyhudi.operations.action.transaction import check_same_version, new_instant_time
 from pyhudi.operations.admin.savepoint import check_retained, completed_write
 from pyhudi.operations.metadata.mirror import mirror_restore
 from pyhudi.storage import liveness
@@ -51,12 +51,14 @@ def run_restore(context: TableContext, settings: CommitSettings, instant: str) -
     """Take the table back to the state as of a completed write.
 
     Raises InstantNotFound when the active timeline has no such write, TableState when files of that state may be gone, when a
-    later write is savepointed or archived, and when another restore, to another instant, is pending.
+    later write is savepointed or archived, when another restore, to another instant, is pending, and for a table that has another
+    version by now.
     """
     check_writable(context)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline
         timeline = store.load()
+        check_same_version(held)
         pending = timeline.pending(Action.RESTORE)
         if pending:
             restoring, plan = pending[0], _load_plan(context, pending[0])

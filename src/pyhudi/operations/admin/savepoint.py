@@ -21,7 +21,7 @@ from pyhudi.operations.action.gate import check_writable
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import SavepointResult
 from pyhudi.operations.action.settings import CommitSettings
-from pyhudi.operations.action.transaction import new_instant_time, refuse_while_restoring
+from pyhudi.operations.action.transaction import check_same_version, new_instant_time, refuse_while_restoring
 from pyhudi.operations.services.cleans import load_clean, load_pending_plan
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
@@ -36,10 +36,11 @@ def run_savepoint(
     """Save the table as of a completed write; None for the newest.
 
     Raises InstantNotFound when the active timeline has no such completed write, TableState when it is saved already, when files
-    of that state may have been cleaned, and while a restore is pending.
+    of that state may have been cleaned, while a restore is pending, and for a table that has another version by now.
     """
     check_writable(context, keeps_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
+        check_same_version(held)
         store = held.timeline
         snapshot = load_snapshot(held)
         timeline = snapshot.timeline
@@ -77,10 +78,11 @@ def run_savepoint(
 def run_delete_savepoint(context: TableContext, settings: CommitSettings, instant: str) -> None:
     """Remove a savepoint, also one whose creation died.  Its files stay until a clean finds that nobody needs them.
 
-    Raises InstantNotFound when there is none.
+    Raises InstantNotFound when there is none, TableState for a table that has another version by now.
     """
     check_writable(context, keeps_indexes=False)
     with context.locked(settings.lock_wait_ms) as held:
+        check_same_version(held)
         store = held.timeline
         found = [i for i in store.load_files() if i.request_time == instant and i.action is Action.SAVEPOINT]
         if not found:

@@ -32,6 +32,7 @@ from pyhudi.operations.action.leftovers import sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import ArchiveResult
 from pyhudi.operations.action.settings import CommitSettings
+from pyhudi.operations.action.transaction import check_same_version
 from pyhudi.operations.services.cleans import load_last_clean
 from pyhudi.plan.archival import (
     ArchivalBounds,
@@ -79,7 +80,7 @@ def run_archive(
     """Archive what is due.
 
     timeline: one that was just loaded; when it tells that nothing is due, nothing is read.  data_table: when the table is a
-    metadata table, the timeline of its data table.
+    metadata table, the timeline of its data table.  Raises TableState for a table that has another version by now.
     """
     reason = None if timeline is None else reason_not_to_archive(timeline, settings.archival)
     if reason is not None:
@@ -93,6 +94,7 @@ def run_archive(
         reason = reason_not_to_archive(now, settings.archival)
         if reason is not None:
             return ArchiveResult(reason=reason)
+        check_same_version(held)
         bounds = _load_bounds(held, now, data_table)
         plan = plan_archival(now, settings.archival, bounds, is_cow=context.config.is_cow, zone=context.config.zone)
         if not plan.instants:
