@@ -96,7 +96,7 @@ class RealHudi:
     """One process of the real Hudi.  scratch: a folder for its files; log: what it prints is appended to this file."""
 
     def __init__(self, scratch: Path, log: Path, release: str = RELEASE) -> None:
-        self._release = release
+        self.release = release
         self._scratch = scratch
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -241,7 +241,7 @@ class RealHudi:
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None:
             return self._process
-        lack = missing(self._release)
+        lack = missing(self.release)
         if lack is not None:
             raise HudiUnavailable(lack)
         self._scratch.mkdir(parents=True, exist_ok=True)
@@ -260,7 +260,7 @@ class RealHudi:
         with self._log.open("ab") as log:
             # A session of its own: an interrupt from the keyboard is for the tests, and one signal reaches Python and its JVM.
             process = subprocess.Popen(
-                [PYTHON, Path(__file__).with_name("hudi_server.py"), jar_of(self._release), self._scratch],
+                [PYTHON, Path(__file__).with_name("hudi_server.py"), jar_of(self.release), self._scratch],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

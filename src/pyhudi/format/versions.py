@@ -146,11 +146,6 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
-    def has_column_history(self) -> bool:
-        """Columns that go by ids have their history in the form that is written; without it such tables are read."""
-        return self is TableVersion.EIGHT
-
-    @property
     def is_bootstrapped(self) -> bool:
         """Tables over files that are there already are made with this version."""
         return self is TableVersion.EIGHT

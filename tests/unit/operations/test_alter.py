@@ -27,6 +27,7 @@ from tests.paused_write import PausedWrite
 
 NO_SERVICES = {"hoodie.compact.inline": "false", "hoodie.clean.automatic": "false"}
 STATISTICS = {"hoodie.metadata.enable": "true", "hoodie.metadata.index.column.stats.enable": "true"}
+VERSION_9 = {"hoodie.write.table.version": "9"}
 Change = Callable[[Table], Any]
 
 
@@ -131,10 +132,10 @@ def test_rows_before_and_after_a_change(name: str, kind: str, tmp_path: Path) ->
     assert {info.path for info in table.context.storage.walk("") if not info.path.startswith(".hoodie/")} == data
 
 
-@pytest.mark.parametrize("kind", ["cow", "mor"])
-def test_files_of_before_are_rewritten_after_all_changes(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "more"), [("cow", {}), ("mor", {}), ("mor", VERSION_9)], ids=["cow", "mor", "mor of version 9"])
+def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[str, str], tmp_path: Path) -> None:
     """By an upsert, a compaction and a clustering; a write that brings the columns as they are changes none."""
-    table = new_table(tmp_path, kind, **STATISTICS)
+    table = new_table(tmp_path, kind, **STATISTICS, **more)
     table.upsert(rows("a", "b"))
     before, then = by_id(table), table.timeline().completed_writes()[-1].request_time
     expected = before
@@ -305,7 +306,6 @@ def test_a_change_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
 def test_tables_whose_columns_cannot_go_by_ids(tmp_path: Path) -> None:
     made = {
         "meta columns": new_table(tmp_path / "a", **{"hoodie.populate.meta.fields": "false"}),
-        "version 9": new_table(tmp_path / "b", **{"hoodie.write.table.version": "9"}),
         "change data": new_table(tmp_path / "c", **{"hoodie.table.cdc.enabled": "true"}),
         "by their names": new_table(
             tmp_path / "d",
@@ -323,6 +323,20 @@ def test_tables_whose_columns_cannot_go_by_ids(tmp_path: Path) -> None:
     )
     with pytest.raises(Unsupported, match="column 't' of type"):
         local.alter.drop("fare")
+
+
+@pytest.mark.parametrize("change", [lambda t: t.alter.drop("rider"), lambda t: t.alter.rename("rider", "driver")])
+def test_the_delete_field_of_version_9_stays(tmp_path: Path, change: Change) -> None:
+    marked = {"hoodie.payload.delete.field": "rider", "hoodie.payload.delete.marker": "r1"}
+    payload = {"hoodie.datasource.write.payload.class": "org.apache.hudi.common.model.DefaultHoodieRecordPayload"}
+    table = new_table(tmp_path, "mor", **VERSION_9, **marked, **payload)
+    table.upsert(rows("a", "b"))
+    table.upsert(rows("a", "c", ts=2))
+    assert by_id(table).keys() == {"a"}
+    with pytest.raises(InvalidRequest, match="rider is the delete field"):
+        change(table)
+    table.alter.rename("fare", "cost")
+    assert {key: (row["ts"], row["cost"]) for key, row in by_id(table).items()} == {"a": (2, 0.5)}
 
 
 def test_a_clustering_orders_by_a_column_that_another_one_had_the_name_of(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ from pyhudi.operations.write.schemas import fixed_columns
 from pyhudi.operations.write.settle import settle_failed_writes
 from pyhudi.records.column_changes import Add, ColumnChange, Comment, Drop, Move, Rename, Retype, changed_columns
 from pyhudi.records.merge import IS_DELETED
-from pyhudi.records.merge_mode import MergeMode
+from pyhudi.records.merge_mode import MARKER_FIELD, MergeMode
 from pyhudi.settings import Options, read_settings
 from pyhudi.table.column_history import ColumnHistory, WrittenColumns
 from pyhudi.table.config import TableConfig
@@ -184,7 +184,9 @@ def _check_free_to_change(config: TableConfig, schema: TableSchema, change: Colu
     if not isinstance(change, Drop | Rename | Retype):
         return
     doing = {Drop: "dropped", Rename: "renamed"}.get(type(change), "given another type")
-    for name, role in fixed_columns(config).items():
+    marker = dict(config.merge.properties).get(MARKER_FIELD)
+    fixed = {**({marker: "the delete field"} if marker else {}), **fixed_columns(config)}
+    for name, role in fixed.items():
         if f"{name}.".startswith(f"{change.path}.") or f"{change.path}.".startswith(f"{name}."):
             raise InvalidRequest(f"column {change.path!r} cannot be {doing}: {name} is {role}, by which records are told apart")
     first = change.path.split(".")[0]
