@@ -23,6 +23,7 @@ from pyhudi.operations.read.query import read_spec
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import load_snapshot, read_commit
 from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.pair import Pair, make
 from tests.rows import assert_same_rows
 
 NOW = datetime.datetime(2026, 11, 21, 10, 20, 30, 123456, tzinfo=datetime.UTC)
@@ -517,3 +518,26 @@ def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
     assert_same_rows(theirs(hudi, path), found)
     table.compact()
     assert_same_rows(theirs(hudi, path), found, ignoring=OWN)
+
+
+def test_small_files_of_few_inserts(hudi: RealHudi, tmp_path: Path) -> None:
+    """The real Hudi reads, updates by its own index, inserts into and compacts a table whose few inserts went to small files."""
+    more = {
+        "pyhudi.small.file.growth": 0.5,
+        "pyhudi.small.file.always.rewritten": 0,
+        "hoodie.compact.inline": False,
+        "hoodie.compact.inline.max.delta.commits": 2,
+    }
+    pair = Pair(hudi, tmp_path / "t", "mor", more)
+    pair.create()
+    pair.ours("insert", make(range(300), 0), check=False)
+    for turn in range(4):
+        pair.ours("upsert", make([turn, *range(300 + 12 * turn, 312 + 12 * turn)], turn + 1), check=False)
+    files = load_snapshot(pair.table.context).slices(None)
+    assert min(map(len, files.values())) >= 3, "of each partition a large file and small ones"
+    # Keys of large and of small files, and a new one.
+    pair.theirs("upsert", make([5, 301, 302, 303, 340, 400], 9), check=False, **{"hoodie.compact.inline": True})
+    assert pair.table.timeline().completed(Action.COMMIT), "they compacted"
+    pair.ours("upsert", make([301, 340, 341, 342, 343, 401], 10), check=False)
+    pair.check(0)
+    assert pair.table.validate().ok

@@ -30,15 +30,18 @@ class MergeOnRead(RuleBasedStateMachine):
         log_format=st.sampled_from(["avro", "parquet", "hfile"]),
         small_files=st.booleans(),
         index=st.sampled_from(["SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "INMEMORY"]),
+        growth=st.sampled_from([0.0, 0.5]),
         seed=st.integers(0, 99),
     )
-    def create(self, by_event_time: bool, log_format: str, small_files: bool, index: str, seed: int) -> None:
+    def create(self, by_event_time: bool, log_format: str, small_files: bool, index: str, growth: float, seed: int) -> None:
         self.by_event_time = by_event_time
         self.environment = ReplayEnvironment(seed)
         self.options = {
             "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING" if by_event_time else "COMMIT_TIME_ORDERING",
             "hoodie.logfile.data.block.format": log_format,
             "hoodie.parquet.small.file.limit": 100_000_000 if small_files else 0,
+            "pyhudi.small.file.growth": growth,
+            "pyhudi.small.file.always.rewritten": 0,
             "hoodie.log.compaction.blocks.threshold": 2,
             "hoodie.compact.inline": False,
             "hoodie.clean.commits.retained": 3,

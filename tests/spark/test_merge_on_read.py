@@ -22,6 +22,7 @@ from tests.rows import assert_same_rows
 from tests.unit.operations.test_non_blocking import Meeting
 from tests.unit.operations.test_partial_updates import Sums
 from tests.unit.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
+from tests.unit.operations.test_small_inserts import created, run_small_inserts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -247,3 +248,7 @@ def test_both_engines_append_to_the_buckets_of_new_partitions_at_once(spark: Spa
     assert dict(zip(*(on_spark(spark, table).column(name).to_pylist() for name in ("id", "ts")), strict=True)) == expected
     table.compact(spark=spark)
     assert dict(zip(*(on_spark(spark, table).column(name).to_pylist() for name in ("id", "ts")), strict=True)) == expected
+
+
+def test_inserts_that_are_few_beside_a_file_do_not_rewrite_it(spark: SparkSession, tmp_path: Path) -> None:
+    run_small_inserts(created(tmp_path / "t"), spark.createDataFrame)

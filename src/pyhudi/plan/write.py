@@ -1,7 +1,8 @@
 """Where the records of a write go: updates to their file groups, inserts into small files first, then into new files.
 
 Steps: estimate the size of a record from recent commits; give each partition's inserts to its small files up to the target
-size; split what is left over new file groups.
+size; split what is left over new file groups.  In a merge-on-read table a small file takes inserts only where rewriting it is
+worth it (`worth_rewriting`): an upsert appends what it changes to logs, and a few new rows shall not cost a whole file.
 
 Source: docs/formats/writing.md, "Which file group takes a row".
 """
@@ -94,6 +95,27 @@ class SizingSettings:
             "file slices of a merge-on-read partition that take inserts as small files",
         ),
     ]
+    growth: Annotated[
+        float,
+        Option(
+            "pyhudi.small.file.growth",
+            float,
+            "0.1",
+            "a base file of a merge-on-read table takes inserts where they are at least this part of it; else they begin a small "
+            "file; 0: whatever they are, as in Hudi",
+            at_least=0,
+        ),
+    ]
+    always_rewritten_bytes: Annotated[
+        int,
+        Option(
+            "pyhudi.small.file.always.rewritten",
+            int,
+            "262144",
+            "base files of a merge-on-read table up to this size in bytes take inserts however few",
+            at_least=0,
+        ),
+    ]
 
     @classmethod
     def of(cls, options: Options) -> SizingSettings:
@@ -182,6 +204,16 @@ def small_files(
     ]
     ordered = sorted(found, key=lambda s: (s.base.size_bytes if s.base else 0, s.file_id))
     return tuple(ordered if limit is None else ordered[:limit])
+
+
+def worth_rewriting(size_bytes: int, row_count: int, row_bytes: float, settings: SizingSettings) -> bool:
+    """Whether a base file of a merge-on-read table is written anew to take some more rows.
+
+    size_bytes: of the file.  row_bytes: what a row takes in such files.  So each byte that inserts bring costs a bounded
+    number of bytes, `1 / growth` at most and about half of it on average, but for files so small that they cost no more than a
+    commit.
+    """
+    return size_bytes <= settings.always_rewritten_bytes or row_count * row_bytes >= settings.growth * size_bytes
 
 
 def plan_inserts(

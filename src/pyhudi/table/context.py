@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from pyhudi.format.index_definitions import IndexDefinition
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.leased import LeasedStorage
@@ -20,12 +21,17 @@ from pyhudi.timeline.store import TimelineStore
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """One open table.  lock: guards instant times and commits against all other writers of the table."""
+    """One open table.  lock: guards instant times and commits against all other writers of the table.
+
+    known_definitions: the index definitions by the place that the properties name, once they were read: as old as `config`, and
+    read again by every context that is made of this one (see `table.metadata.definitions`).
+    """
 
     storage: Storage
     env: Environment
     config: TableConfig
     lock: LockProvider
+    known_definitions: dict[str, dict[str, IndexDefinition]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def timeline(self) -> TimelineStore:

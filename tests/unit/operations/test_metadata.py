@@ -16,9 +16,11 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.instants import Action
+from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
 from pyhudi.operations.metadata.initialise import ensure_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.options import parse_options
+from pyhudi.storage.local import LocalStorage
 from pyhudi.table.config import store_table_config
 from pyhudi.table.metadata.indexes import find_column_stats, find_partition_stats
 from pyhudi.table.metadata.records import MetadataTable
@@ -312,3 +314,20 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
         for done in [pool.submit(write, city) for city in ("north", "south")]:
             done.result()
     true(table)
+
+
+def test_a_write_reads_the_definitions_of_indexes_once_before_its_commit_and_once_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = create(tmp_path / "t")
+    table.upsert(rows(range(3)))
+    paths: list[str] = []
+    read = LocalStorage.read
+
+    def noted(storage: LocalStorage, path: str) -> bytes | None:
+        paths.append(path)
+        return read(storage, path)
+
+    monkeypatch.setattr(LocalStorage, "read", noted)
+    table.upsert(rows(range(3), 2))
+    assert paths.count(INDEX_DEFINITIONS_FILE) == 2

@@ -15,7 +15,14 @@ from pyhudi.format.actions.commit import CommitMetadata, WriteStat
 from pyhudi.format.instants import Action
 from pyhudi.format.names import BaseFileName, LogFileName
 from pyhudi.options import SizingSettings, parse_options
-from pyhudi.plan.write import deal_inserts, estimate_record_size_bytes, plan_inserts, rows_per_new_file, small_files
+from pyhudi.plan.write import (
+    deal_inserts,
+    estimate_record_size_bytes,
+    plan_inserts,
+    rows_per_new_file,
+    small_files,
+    worth_rewriting,
+)
 from pyhudi.table.slices import BaseFile, FileSlice, LogFile
 
 MEBIBYTE = 1 << 20
@@ -30,6 +37,8 @@ def sizing(**options: object) -> SizingSettings:
         "overhead": "hoodie.record.size.estimator.average.metadata.size",
         "auto": "hoodie.copyonwrite.insert.auto.split",
         "split": "hoodie.copyonwrite.insert.split.size",
+        "growth": "pyhudi.small.file.growth",
+        "always": "pyhudi.small.file.always.rewritten",
     }
     return SizingSettings.of(parse_options({names[name]: value for name, value in options.items()}))
 
@@ -95,6 +104,34 @@ def test_small_files() -> None:
     assert names(small_files(slices, sizing(limit=100), frozenset({("p", "a"), ("q", "b")}))) == ["b", "c"]
     assert names(small_files(slices, sizing(limit=100), frozenset(), 1)) == ["a"]
     assert small_files(slices, sizing(limit=0), frozenset()) == ()
+
+
+def test_a_file_is_rewritten_where_it_grows_by_a_share_of_its_size() -> None:
+    settings = sizing(growth=0.1, always=100)
+    assert worth_rewriting(1000, 10, 10.0, settings) and not worth_rewriting(1000, 9, 10.0, settings)
+    assert worth_rewriting(100, 1, 0.0, settings) and not worth_rewriting(101, 1, 0.0, settings)
+    assert worth_rewriting(10**9, 1, 1.0, sizing(growth=0, always=0))
+
+
+@given(st.lists(st.integers(1, 2000), min_size=1, max_size=200), st.sampled_from([0.05, 0.1, 0.5, 1.0]))
+def test_bytes_written_and_files_are_bounded(batches: list[int], growth: float) -> None:
+    """Each batch goes to the smallest file that may take it, or begins one.  What is written in all stays within a multiple of
+    what was brought; batches of one size make one file for so many of them.
+    """
+    settings = sizing(growth=growth, always=0)
+    files: list[int] = []
+    written = 0
+    for batch in batches:
+        taking = [size for size in sorted(files) if worth_rewriting(size, batch, 1.0, settings)]
+        if taking:
+            files.remove(taking[0])
+        files.append(batch + (taking[0] if taking else 0))
+        written += files[-1]
+    assert sum(files) == sum(batches)
+    assert written <= sum(batches) * (1 + 1 / growth)
+    if len(set(batches)) == 1:
+        # A file that does not take a batch any more is larger than `1 / growth` of them.
+        assert len(files) <= len(batches) * growth + 1
 
 
 def plan(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
 from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.log_scan import InstantValidity
+from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.instants import Action
 from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.write.attempt import Attempt, Written
@@ -23,13 +24,19 @@ from pyhudi.plan.rings import RingSettings
 from pyhudi.plan.write import (
     ESTIMATION_COMMITS,
     InsertTarget,
+    SizingSettings,
     WorkloadProfile,
     estimate_record_size_bytes,
     plan_inserts,
     small_files,
+    worth_rewriting,
 )
-from pyhudi.table.slices import FileSlice
+from pyhudi.table.context import TableContext
+from pyhudi.table.slices import BaseFile, FileSlice
 from pyhudi.table.snapshot import read_commit
+
+_SAMPLED_FILES = 4
+"""Base files whose footers tell how many bytes a row takes."""
 
 
 def write_by_key(
@@ -185,11 +192,43 @@ def _place_inserts(
 ) -> dict[str, tuple[InsertTarget, ...]]:
     if not profile.inserts:
         return {}
-    sizing, snapshot, env = attempt.settings.sizing, attempt.snapshot, attempt.context.env
+    sizing, snapshot, env, is_cow = attempt.settings.sizing, attempt.snapshot, attempt.context.env, attempt.context.config.is_cow
     excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
-    limit = None if attempt.context.config.is_cow else sizing.merge_candidates_limit
+    limit = None if is_cow else sizing.merge_candidates_limit
     candidates = {partition: small_files(slices.get(partition, ()), sizing, excluded, limit) for partition in profile.inserts}
+    if not is_cow:
+        candidates = _worth_rewriting(attempt.context, candidates, profile.inserts, sizing)
     return plan_inserts(profile.inserts, candidates, _record_size(attempt), sizing, lambda: format_file_id(env.uuid4(), 0))
+
+
+def _worth_rewriting(
+    context: TableContext,
+    candidates: Mapping[str, tuple[FileSlice, ...]],
+    inserts: Mapping[str, int],
+    sizing: SizingSettings,
+) -> dict[str, tuple[FileSlice, ...]]:
+    """Those small files that are written anew for the inserts of their partitions."""
+    bases = [slice_.base for found in candidates.values() for slice_ in found if slice_.base is not None]
+    row_bytes = _row_bytes(context, [base for base in bases if base.size_bytes > sizing.always_rewritten_bytes])
+
+    def is_worth(base: BaseFile | None, row_count: int) -> bool:
+        return base is not None and worth_rewriting(base.size_bytes, row_count, row_bytes, sizing)
+
+    return {
+        partition: tuple(slice_ for slice_ in found if is_worth(slice_.base, inserts[partition]))
+        for partition, found in candidates.items()
+    }
+
+
+def _row_bytes(context: TableContext, bases: Sequence[BaseFile]) -> float:
+    """What a row takes in some base files, by a few of them: a commit's own estimate knows nothing of files below its threshold,
+    and takes a row for many times what it is.
+    """
+    sizes = row_counts = 0
+    for base in bases[:: max(1, len(bases) // _SAMPLED_FILES)][:_SAMPLED_FILES]:
+        with open_base_file(context.storage, base.path) as file:
+            sizes, row_counts = sizes + base.size_bytes, row_counts + file.metadata.num_rows
+    return sizes / max(1, row_counts)
 
 
 def _record_size(attempt: Attempt) -> int:

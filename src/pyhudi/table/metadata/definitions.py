@@ -25,11 +25,20 @@ from pyhudi.table.context import TableContext
 def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
     """The index definitions that the table's properties name; none without the property or the document.
 
+    They are read once for each context: a step of an action goes by one state of them, as it does by one of the properties, and a
+    lookup in an object store takes longer than all that is made of it.
     Raises CorruptData naming the file.
     """
     named = context.config.index_definitions_path
     if named is None:
         return {}
+    known = context.known_definitions
+    if named not in known:
+        known[named] = _read_definitions(context, named)
+    return dict(known[named])
+
+
+def _read_definitions(context: TableContext, named: str) -> dict[str, IndexDefinition]:
     storage, path = _place(context, named)
     data = storage.read(path)
     if data is None:
@@ -55,7 +64,10 @@ def put_index_definitions(context: TableContext, definitions: Iterable[IndexDefi
             f"{INDEX_DEFINITIONS_PATH} of {context.storage.uri} names {storage.absolute(path)}, outside of the table, and PyHudi "
             f"does not change definitions there; copy the file to {INDEX_DEFINITIONS_FILE} and let the property name that"
         )
-    storage.put(path, format_index_definitions(definitions))
+    try:
+        storage.put(path, format_index_definitions(definitions))
+    finally:
+        context.known_definitions.clear()
 
 
 def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefinition]) -> TableContext:
