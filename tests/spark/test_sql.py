@@ -58,6 +58,28 @@ def test_queries_are_sparks_own_over_tables_of_ours(session: SparkSession, tmp_p
         hs.sql(session, "INSERT INTO fares VALUES (1)")
 
 
+def test_files_that_a_query_does_not_ask_for_need_not_be_there(session: SparkSession, tmp_path: Path) -> None:
+    options = {"hoodie.metadata.enable": True, "hoodie.metadata.index.column.stats.enable": True}
+    table = hp.Table.create(tmp_path / "t", record_key="id", partition_by="city", options=options)
+    table.upsert(pa.table({"id": [1, 2, 3], "city": ["a", "b", "c"], "fare": [10, 20, 30]}))
+    hs.register(session, "trips", table.uri)
+    session.createDataFrame([(2, "b")], "id bigint, city string").createOrReplaceTempView("wanted")
+    for part in "ac":
+        for file in (tmp_path / "t" / part).glob("*.parquet"):
+            file.unlink()
+
+    def ids(text: str) -> list[int]:
+        return [row["id"] for row in hs.sql(session, text).collect()]
+
+    try:
+        assert ids("SELECT id FROM trips WHERE fare BETWEEN 15 AND 25 AND upper(city) = 'B'") == [2]
+        assert ids("SELECT t.id FROM wanted w JOIN trips t USING (id) WHERE t.city = 'b' AND w.id > 0") == [2]
+        with pytest.raises(hp.InvalidRequest, match="Path does not exist"):
+            hs.sql(session, 'SELECT id FROM trips WHERE city = "b"').collect()
+    finally:
+        session.catalog.dropTempView("wanted")
+
+
 def test_a_path_of_the_sessions_catalog(session: SparkSession, tmp_path: Path) -> None:
     table = hp.Table.create(tmp_path / "t", record_key="id", ordering="ts")
     table.upsert(pa.table({"id": [1], "ts": [1]}))

@@ -11,7 +11,7 @@ A record keeps its key and its partition.  The changed rows are held in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,15 +24,21 @@ from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.settings import THREADS
+from pyhudi.operations.read.matching import MAX_MATCHED, narrowed_to
 from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.write.change import check_identity, columns_to_read, data_columns, run_changes
 from pyhudi.operations.write.delete_where import key_names, run_delete_where
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.records.conform import same_type
+from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.certain import alike
+from pyhudi.records.filters.tree import Expr
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from pyhudi.scan import Scan
 from pyhudi.statements import forms as S
-from pyhudi.statements.duck import Database, Rows, quoted
+from pyhudi.statements.conditions import asked_of_rows, equated_columns, is_plain_to_duck
+from pyhudi.statements.duck import Database, Rows, quoted, read_spark
 from pyhudi.statements.storing import check_storable, stored
 from pyhudi.table.config import TableConfig
 from pyhudi.verbs import VERBS
@@ -53,7 +59,7 @@ def update_rows(table: OpenTable, statement: S.Update, prepare: Prepare) -> Writ
 
     def change(query: Query) -> pa.Table:
         columns = data_columns(query.schema)
-        with _opened(query, statement.alias or statement.table.parts[-1]) as (database, target):
+        with _opened(query, statement.alias or statement.table.parts[-1], statement.where) as (database, target):
             given = _assigned(database, columns, statement.assignments, prepare)
             _check_identity_stays(table.context.config, given)
             where = "" if statement.where is None else f" WHERE ({prepare(database, statement.where, expression=True)})"
@@ -72,7 +78,7 @@ def delete_rows(table: OpenTable, statement: S.Delete, prepare: Prepare) -> Writ
     names = key_names(table.context.config)
 
     def keys_of(query: Query) -> pa.Table:
-        with _opened(query, statement.alias or statement.table.parts[-1]) as (database, target):
+        with _opened(query, statement.alias or statement.table.parts[-1], statement.where) as (database, target):
             where = "" if statement.where is None else f" WHERE ({prepare(database, statement.where, expression=True)})"
             keys = ", ".join(f"{target}.{quoted(name)}" for name in names)
             found = database.table(f"SELECT {keys} FROM {_TARGET} AS {target}{where}")
@@ -93,8 +99,9 @@ def merge_rows(table: OpenTable, statement: S.Merge, prepare: Prepare) -> WriteR
 
     def change(query: Query) -> pa.Table:
         alias = statement.alias or (statement.table.parts[-1] if statement.table.path is None else "target")
-        with _opened(query, alias) as (database, target):
-            merge = _Merge.of(table.context.config, statement, query, database, target, prepare)
+        with closing(Database()) as database:
+            merge = _Merge.of(table.context.config, statement, query, database, alias, prepare)
+            database.add(_TARGET, Rows(Scan(merge.met(statement, alias)).to_reader))
             parts = [merge.changed(number, clause) for number, clause in enumerate(statement.clauses)]
             for part, clause in zip(parts, statement.clauses, strict=True):
                 if clause.action is S.MergeAction.INSERT:
@@ -107,7 +114,9 @@ def merge_rows(table: OpenTable, statement: S.Merge, prepare: Prepare) -> WriteR
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """A merge with one state of the table.  target, source: the aliases, in quotes; given: the columns of the source."""
+    """A merge with one state of the table.  query: all its rows; target, source: the aliases, in quotes; given: the source's
+    columns.
+    """
 
     config: TableConfig
     query: Query
@@ -121,13 +130,13 @@ class _Merge:
 
     @classmethod
     def of(
-        cls, config: TableConfig, statement: S.Merge, query: Query, database: Database, target: str, prepare: Prepare
+        cls, config: TableConfig, statement: S.Merge, query: Query, database: Database, alias: str, prepare: Prepare
     ) -> _Merge:
         text = prepare(database, statement.source)
         given = tuple(name for name in database.schema(text).names if name not in META_COLUMNS)
         # Computed once: each clause joins with the same rows.
         database.keep(_SOURCE, f"SELECT {', '.join(map(quoted, given))}, TRUE AS {_MARK} FROM ({text})")
-        source = quoted(statement.source_alias or "source")
+        target, source = quoted(alias), quoted(statement.source_alias or "source")
         rows = {
             S.MergeRows.MATCHED: f"{target}.{_MARK} AND {source}.{_MARK}",
             S.MergeRows.OF_SOURCE: f"{target}.{_MARK} IS NULL",
@@ -139,6 +148,29 @@ class _Merge:
             conditions.append(rows[clause.rows] + also)
         on = prepare(database, statement.on, expression=True)
         return cls(config, query, database, target, source, given, on, tuple(conditions), prepare)
+
+    def met(self, statement: S.Merge, alias: str) -> Query:
+        """The rows of the table that those of the source may match; all of them where a clause speaks of the others."""
+        if any(clause.rows is S.MergeRows.OF_TARGET for clause in statement.clauses):
+            return self.query
+        tree, schema = read_spark(statement.on.body.text, expression=True), self.query.schema
+        asked = asked_of_rows(tree, alias, schema, is_alone=False, is_plain=is_plain_to_duck)
+        found = _narrowed(self.query, asked)
+        equated = equated_columns(tree, alias, statement.source_alias or "source")
+        named = {name.casefold(): name for name in self.given}
+        held = self.database.schema(f"SELECT * FROM {_SOURCE}")
+        pairs = {
+            field.name: named[theirs]
+            for field in schema
+            if (theirs := equated.get(field.name.casefold())) in named
+            and alike(field.type)
+            and same_type(field.type, held.field(named[theirs]).type)
+        }
+        if not pairs:
+            return found
+        columns = ", ".join(f"{quoted(theirs)} AS {quoted(ours)}" for ours, theirs in pairs.items())
+        keys = self.database.table(f"SELECT DISTINCT {columns} FROM {_SOURCE} LIMIT {MAX_MATCHED + 1}")
+        return found if keys.num_rows > MAX_MATCHED else narrowed_to(found, keys)
 
     def changed(self, number: int, clause: S.MergeClause) -> pa.Table:
         """The rows of a clause as they are written, marked."""
@@ -198,16 +230,26 @@ class _Merge:
             return
         keys = self.config.keys
         names = keys.record_fields if anywhere else (*keys.record_fields, *partition_columns(keys))
-        name = self.database.new_name()
+        name, there = self.database.new_name(), self.database.new_name()
         self.database.add(name, inserted)
+        self.database.add(there, Rows(Scan(self._with_keys_of(inserted)).to_reader))
         same = " AND ".join(f"t.{quoted(one)} IS NOT DISTINCT FROM i.{quoted(one)}" for one in names)
         shown = ", ".join(f"i.{quoted(one)}" for one in names)
-        found = self.database.table(f"SELECT {shown} FROM {name} AS i SEMI JOIN {_TARGET} AS t ON {same} LIMIT 1").to_pylist()
+        found = self.database.table(f"SELECT {shown} FROM {name} AS i SEMI JOIN {there} AS t ON {same} LIMIT 1").to_pylist()
         if found:
             raise InvalidRequest(
                 f"MERGE would insert a record that the table holds, and that ON does not match: {found[0]}; compare the record "
                 "key in ON"
             )
+
+    def _with_keys_of(self, inserted: pa.Table) -> Query:
+        """The rows of the table that may be of the same records as some rows."""
+        fields = self.config.keys.record_fields
+        if not set(fields) <= set(inserted.column_names) or inserted.num_rows > MAX_MATCHED:
+            return self.query
+        keys = inserted.select(fields)
+        # Null matches nothing, and is a part of some keys.
+        return self.query if any(column.null_count for column in keys.columns) else narrowed_to(self.query, keys)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -215,14 +257,19 @@ class _Merge:
 
 
 @contextmanager
-def _opened(query: Query, alias: str) -> Iterator[tuple[Database, str]]:
-    """A database with the rows of the table, and the table's alias in quotes."""
-    database = Database()
-    try:
-        database.add(_TARGET, Rows(Scan(query).to_reader))
+def _opened(query: Query, alias: str, where: S.Query | None) -> Iterator[tuple[Database, str]]:
+    """A database with the rows of the table for which a condition may be true, and the table's alias in quotes."""
+    asked = None
+    if where is not None:
+        tree = read_spark(where.body.text, expression=True)
+        asked = asked_of_rows(tree, alias, query.schema, is_plain=is_plain_to_duck)
+    with closing(Database()) as database:
+        database.add(_TARGET, Rows(Scan(_narrowed(query, asked)).to_reader))
         yield database, quoted(alias)
-    finally:
-        database.close()
+
+
+def _narrowed(query: Query, asked: Expr | None) -> Query:
+    return query if asked is None else query.narrowed(None, bind(asked, query.schema))
 
 
 def _changed(table: OpenTable, verb: str, change: Callable[[Query], Any], repeated: str) -> WriteResult:

@@ -1,6 +1,7 @@
 """Statements carried out in this process: tables are read by `Table.scan`, expressions are DuckDB's, writes are those of `Table`.
 
-SELECT                   each table is a stream of Arrow batches with the columns that the query names
+SELECT                   each table is a stream of Arrow batches with the columns that the query names, of the files that may hold
+                         rows that it asks for (conditions.py)
 INSERT, CREATE ... AS    the rows of the query go into the write batch by batch
 UPDATE, DELETE, MERGE    DuckDB computes the changed rows from one state of the table; they are written as one commit that is
                          based on that state, and computed anew where another writer came between
@@ -27,11 +28,11 @@ from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.admin.create import discard_new_table
 from pyhudi.options import parse_options
 from pyhudi.records.meta_fields import META_COLUMNS
-from pyhudi.scan import Scan
 from pyhudi.statements import forms as S
 from pyhudi.statements import tables
 from pyhudi.statements.catalog import Catalog
 from pyhudi.statements.changing import delete_rows, merge_rows, update_rows
+from pyhudi.statements.conditions import asked_of_table, is_plain_to_duck
 from pyhudi.statements.duck import Database, Rows, quoted, read_spark, to_duck
 from pyhudi.statements.functions import function_rows, table_of_function
 from pyhudi.statements.splicing import spliced
@@ -114,11 +115,13 @@ def _prepared(session: Session, database: Database, query: S.Query, *, expressio
 
     tree = read_spark(spliced(query, stand_in), expression=expression)
     for reference in query.references:
-        database.add(names[reference.start], _rows_of(session, reference, tree))
+        name = names[reference.start]
+        database.add(name, _rows_of(session, reference, tree, name))
     return to_duck(tree)
 
 
-def _rows_of(session: Session, reference: S.Reference, tree: exp.Expr) -> Rows | pa.Table:
+def _rows_of(session: Session, reference: S.Reference, tree: exp.Expr, name: str) -> Rows | pa.Table:
+    """The rows of what a query reads.  name: what it has there."""
     if reference.name is None:
         table = session.table(table_of_function(reference))
         found = function_rows(reference, table)
@@ -130,8 +133,8 @@ def _rows_of(session: Session, reference: S.Reference, tree: exp.Expr) -> Rows |
         return arrow_reader(named).read_all()
     table = session.table(reference.name)
     columns = _needed(tree, table.schema(meta_columns=True).names)
-    scan: Scan = table.scan(columns, as_of=reference.as_of)
-    return Rows(scan.to_reader)
+    asked = partial(asked_of_table, tree, name, is_plain=is_plain_to_duck)
+    return Rows(tables.rows_asked_for(table, columns, reference.as_of, asked).to_reader)
 
 
 def _needed(tree: exp.Expr, names: list[str]) -> list[str]:

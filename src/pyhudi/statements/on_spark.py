@@ -1,6 +1,7 @@
 """Statements carried out on a Spark session: tables are DataFrames of ours, expressions and queries are Spark's own.
 
-    SELECT                   a DataFrame stands in the place of each table of ours; the rest goes to Spark as it was written
+    SELECT                   a DataFrame stands in the place of each table of ours, of the files that may hold rows that the query
+                             asks for (conditions.py); the rest goes to Spark as it was written
     INSERT, CREATE ... AS    the query's rows, cast as Spark stores values in columns, go into the write
     UPDATE, DELETE, MERGE    Spark finds and computes the rows, with the conditions as they were written
 
@@ -12,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import sqlglot
 
 from pyhudi.api import Table
 from pyhudi.engines.spark.convert import (
@@ -31,9 +34,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import NAME
 from pyhudi.operations.write.settings import OPERATION
+from pyhudi.records.filters.certain import READ_OTHERWISE
+from pyhudi.records.filters.tree import Expr
 from pyhudi.scan import Scan
 from pyhudi.statements import forms as S
 from pyhudi.statements import spark_names, tables
+from pyhudi.statements.conditions import asked_of_table
+from pyhudi.statements.cursor import DIALECT
 from pyhudi.statements.functions import function_rows, table_of_function
 from pyhudi.statements.splicing import spliced
 from pyhudi.statements.whole import RUN, called, check_options, result_row
@@ -109,9 +116,10 @@ class Session:
     def frame(self, query: S.Query) -> DataFrame:
         """The rows of a query."""
         frames: dict[str, Any] = {}
+        asked_of = _conditions(query)
 
         def stand_in(reference: S.Reference) -> str:
-            found = self._rows_of(reference)
+            found = self._rows_of(reference, asked_of)
             if found is None:
                 assert reference.name is not None, "functions of ours have rows"
                 return ".".join(map(quoted_name, reference.name.parts))
@@ -123,7 +131,7 @@ class Session:
         # Braces are Spark's own way to name a frame in SQL, and where there is no frame they are no braces of its.
         return self.spark.sql(text, **frames) if frames else self.spark.sql(query.body.text)
 
-    def _rows_of(self, reference: S.Reference) -> DataFrame | None:
+    def _rows_of(self, reference: S.Reference, asked_of: Callable[[S.Reference, pa.Schema], Expr | None]) -> DataFrame | None:
         if reference.name is None:
             found = function_rows(reference, self.table(table_of_function(reference)))
             return found.to_spark(self.spark) if isinstance(found, Scan) else small_frame(self.spark, found)
@@ -132,7 +140,17 @@ class Session:
             if reference.as_of is not None:
                 raise InvalidRequest(f"{reference.name} AS OF a time: the session knows no Hudi table of that name")
             return None
-        return Table(path, self.storage_options).scan(["*"], as_of=reference.as_of).to_spark(self.spark)
+        table, asked = Table(path, self.storage_options), partial(asked_of, reference)
+        return tables.rows_asked_for(table, ["*"], reference.as_of, asked).to_spark(self.spark)
+
+
+def _conditions(query: S.Query) -> Callable[[S.Reference, pa.Schema], Expr | None]:
+    """What a query asks of the rows of a table: a filter for a reference of the query, and the columns of its table."""
+    if READ_OTHERWISE.search(query.body.text):
+        return lambda reference, schema: None
+    names = {reference.start: f"pyhudi_{number}" for number, reference in enumerate(query.references)}
+    tree = sqlglot.parse_one(spliced(query, lambda reference: names[reference.start]), dialect=DIALECT)
+    return lambda reference, schema: asked_of_table(tree, names[reference.start], schema)
 
 
 def run(session: Session, statement: S.Statement) -> DataFrame:

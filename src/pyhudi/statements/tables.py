@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 import pyarrow as pa
@@ -22,9 +22,11 @@ from pyhudi.operations.admin.create import (
 )
 from pyhudi.options import HONOURED, parse_options
 from pyhudi.procedures import PROCEDURES
+from pyhudi.records.filters.tree import Expr
 from pyhudi.records.keys.partition_paths import partition_paths
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import META_COLUMNS
+from pyhudi.scan import Scan
 from pyhudi.statements.forms import (
     AddColumns,
     AlterColumn,
@@ -306,6 +308,13 @@ def partitions_of(table: Table, partition: tuple[PartitionValue, ...]) -> list[s
     for _ in fields[len(values) :]:
         path = folder_of(path)
     return [one for one in every if one.startswith(f"{path}/")]
+
+
+def rows_asked_for(table: Table, columns: Sequence[str], as_of: str | None, asked: Callable[[pa.Schema], Expr | None]) -> Scan:
+    """The rows of a table that a query reads.  asked: what it asks of them, by the table's columns."""
+    if as_of is None:
+        return table.scan(columns, filter=asked(table.schema(meta_columns=True)))
+    return table.scan(columns, filter=asked(table.scan(["*"], as_of=as_of).schema), as_of=as_of)
 
 
 def partition_scalar(value: Value, of: pa.Field) -> pa.Scalar:

@@ -12,8 +12,7 @@ Spark what they mean here, nothing is taken from them.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -23,10 +22,10 @@ from pyspark.sql import types as T
 from pyhudi.engines.spark.convert import Column, column, quoted
 from pyhudi.engines.spark.jobs import REFUSAL
 from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.records.filters.binding import bind
+from pyhudi.records.filters.certain import READ_OTHERWISE, certain
 from pyhudi.records.filters.conditions import joined
 from pyhudi.records.filters.parse import parse_filter
-from pyhudi.records.filters.tree import And, Compare, Expr, In, IsNull, Not, Or
+from pyhudi.records.filters.tree import And, Expr
 
 
 def expression(value: Any) -> Column:
@@ -162,21 +161,17 @@ def _quoted_part(name: str) -> str:
 
 def files_condition(where: Any, alias: str | None, table: pa.Schema) -> Expr | None:
     """A filter that is true for every row for which the text is, as Spark reads it; None where nothing is known."""
-    if not isinstance(where, str) or _READ_OTHERWISE.search(where):
+    if not isinstance(where, str) or READ_OTHERWISE.search(where):
         return None
     found: list[Expr] = []
     for part in conjuncts(where):
         try:
-            known = _certain(parse_filter(part), alias, table)
+            known = certain(parse_filter(part), table, alias=alias)
         except (InvalidRequest, Unsupported):
             continue
         if known is not None:
             found.append(known)
     return joined(And, found) if found else None
-
-
-_READ_OTHERWISE = re.compile(r"''|[\"\\]")
-"""Spark takes double quotes for text, a backslash for an escape, and two texts beside one another for one."""
 
 
 def conjuncts(text: str) -> list[str]:
@@ -197,50 +192,3 @@ def conjuncts(text: str) -> list[str]:
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\w+|--|/\*|\|\||.", re.DOTALL)
 _NOT_BETWEEN_ANDS = frozenset({"OR", "||", "CASE", "BETWEEN", "\\"})
 """With these, what stands between two ANDs need not be a condition of its own."""
-
-
-def _certain(expr: Expr, alias: str | None, table: pa.Schema) -> Expr | None:
-    if isinstance(expr, And):
-        parts = [part for part in (_part(one, alias, table) for one in expr.parts) if part is not None]
-        return joined(And, parts) if parts else None
-    if isinstance(expr, Or):
-        found = [_part(one, alias, table) for one in expr.parts]
-        return None if any(part is None for part in found) else Or(tuple(part for part in found if part is not None))
-    if isinstance(expr, Not):
-        # Less than all of a condition would be more than all of its opposite, so it is taken whole.
-        exact = _certain(expr.part, alias, table) if isinstance(expr.part, (Compare, In, IsNull)) else None
-        return None if exact is None else Not(exact)
-    if not isinstance(expr, (Compare, In, IsNull)) or not isinstance(expr.column, str):
-        return None
-    head = f"{alias}."
-    named = replace(expr, column=expr.column.removeprefix(head)) if alias is not None else expr
-    position = table.get_field_index(str(named.column))
-    if position < 0 or not alike(table.field(position).type):
-        return None
-    values = (named.value,) if isinstance(named, Compare) else named.values if isinstance(named, In) else ()
-    if not all(_is_plain(value, table.field(position).type) for value in values):
-        return None
-    bind(named, table)
-    return named
-
-
-def _is_plain(value: Any, kind: pa.DataType) -> bool:
-    """Whether a literal is of the column's own type, so that neither side of the comparison is cast."""
-    if pa.types.is_string(kind):
-        return isinstance(value, str)
-    if pa.types.is_date32(kind):
-        return isinstance(value, date) and not isinstance(value, datetime)
-    return isinstance(value, bool) == pa.types.is_boolean(kind) and isinstance(value, int)
-
-
-def _part(expr: Expr, alias: str | None, table: pa.Schema) -> Expr | None:
-    try:
-        return _certain(expr, alias, table)
-    except (InvalidRequest, Unsupported):
-        return None
-
-
-def alike(kind: pa.DataType) -> bool:
-    """Whether values of a type are compared alike here and in every session of Spark's."""
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_integer(kind) or types.is_date32(kind) or types.is_boolean(kind))

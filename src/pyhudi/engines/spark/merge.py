@@ -36,7 +36,7 @@ from pyhudi.engines.spark.change import (
 )
 from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession, column, quoted, to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.engines.spark.expressions import MatchedBy, alike, copied_column, expression, refused, side, stored_as
+from pyhudi.engines.spark.expressions import MatchedBy, copied_column, expression, refused, side, stored_as
 from pyhudi.engines.spark.jobs import translated_errors
 from pyhudi.errors import InvalidRequest
 from pyhudi.operations.action.results import WriteResult
@@ -45,6 +45,7 @@ from pyhudi.operations.read.query import Query, plan_snapshot_query
 from pyhudi.operations.write.change import Clause, Outcome, Rows, columns_to_read, evolved, run_changes
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.records.conform import same_type
+from pyhudi.records.filters.certain import alike
 from pyhudi.records.filters.tree import And, Compare, Constant, Expr, In
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.meta_fields import META_COLUMNS
