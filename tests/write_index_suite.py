@@ -25,6 +25,8 @@ Values = dict[str, Any]
 ToData = Callable[[pa.Table], Any]
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64())])
 BUCKETS = 3
+BUCKETS_BY_PARTITION = {"p0": 4, "p1": 6, "p2": 6}
+"""Of the index that has such; other partitions have the others' number."""
 _FILTERS = {"hoodie.bloom.index.use.metadata": True, "hoodie.metadata.index.bloom.filter.enable": True}
 _FEW = {"hoodie.metadata.record.index.min.filegroup.count": 2}
 
@@ -60,6 +62,14 @@ INDEXES = {
         "record_index",
     ),
     "bucket": Index({"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": BUCKETS}, "hash of the key"),
+    "bucket, counts by partition": Index(
+        {
+            "hoodie.index.type": "BUCKET",
+            "hoodie.bucket.index.num.buckets": BUCKETS,
+            "hoodie.bucket.index.partition.expressions": "0$,4;p[12],6",
+        },
+        "hash of the key",
+    ),
     "in memory": Index({"hoodie.index.type": "INMEMORY"}, "key columns in memory"),
     "bloom": Index({"hoodie.index.type": "BLOOM", **_FILTERS}, "column_stats and bloom_filters"),
     "global bloom": Index(
@@ -165,8 +175,10 @@ class Checked:
         if "hoodie.index.bucket.engine" in self.index.options:
             self._check_nodes(found)
             return
-        keys = pa.array([row["id"] for row in found], pa.string())
-        assert [int(row["_hoodie_file_name"][:8]) for row in found] == bucket_ids(keys, BUCKETS, ["id"]).tolist()
+        own = BUCKETS_BY_PARTITION if "hoodie.bucket.index.partition.expressions" in self.index.options else {}
+        for row in found:
+            count = own.get(row["_hoodie_partition_path"], BUCKETS)
+            assert [int(row["_hoodie_file_name"][:8])] == bucket_ids(pa.array([row["id"]]), count, ["id"]).tolist(), row
         slices = self.table.inspect.file_slices().select(["partition", "file_id"]).to_pylist()
         groups = {(row["partition"], row["file_id"]) for row in slices}
         assert all(file_id.endswith("-0") for _, file_id in groups)

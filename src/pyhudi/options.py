@@ -154,8 +154,6 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         ("1073741824",),
     ),
     "hoodie.index.class": ("indexes of Java classes do not run here; name one by hoodie.index.type", ("",)),
-    "hoodie.bucket.index.partition.expressions": ("every partition has the same number of buckets, as in Hudi 1.0", ("",)),
-    "hoodie.bucket.index.partition.rule.type": ("every partition has the same number of buckets, as in Hudi 1.0", ("",)),
     "hoodie.metadata.index.async": ("indexes are built at the start of a write", ("false",)),
     "hoodie.metadata.log.compaction.enable": ("the metadata table is compacted, its logs alone are not", ("false",)),
     "hoodie.metadata.index.bloom.filter.column.list": ("Bloom filters are of record keys", ("",)),

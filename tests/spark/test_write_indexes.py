@@ -49,6 +49,7 @@ def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Pat
         ("record index of partitions", "mor", True),
         pytest.param("record index of partitions", "cow", False, marks=pytest.mark.wide),
         ("bucket", "mor", True),
+        ("bucket, counts by partition", "mor", True),
         pytest.param("bloom", "cow", True, marks=pytest.mark.wide),
         ("in memory", "cow", False),
     ],

@@ -25,7 +25,6 @@ from pyhudi.errors import InvalidRequest
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import check_refits, incoming_rows, incoming_schema, refitted_rows, resolve_moves
-from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.progress import stage, stage_name
 from pyhudi.execute.spill import RowBuffer, store_rows
 from pyhudi.execute.tag import (
@@ -43,6 +42,7 @@ from pyhudi.execute.write_base import CreateTask, WriteStatus
 from pyhudi.execute.write_group import PIECE_BYTES, create_files
 from pyhudi.format.names import WriteToken
 from pyhudi.plan.write import WorkloadProfile, deal_inserts
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.merge import combine_duplicates, row_codes
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.runs import by_code, run_starts, runs

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal
-from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.tag import ByBuckets, Place
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.keys.spec import KeySpec
 
 Ints = npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class BucketPlaces:
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
         count = self._lookup.layout.cell_count
-        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_of(keys, texts)
+        codes = np.asarray(encoded.indices, dtype=np.int64) * count + self._lookup.layout.cells_of(keys, texts, paths)
         distinct, which = np.unique(codes, return_inverse=True)
         found = [self.numbers(names[code // count], code % count) for code in distinct.tolist()]
         copies = np.array([len(numbers) for numbers in found], dtype=np.int64)[which] if found else which

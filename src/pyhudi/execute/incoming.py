@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.execute.engine import PrepareRequest, TagRequest
-from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION, as_batch
+from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.read_slice import run_read
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import conform, conform_table, refuse_rounding, relabel, same_type
-from pyhudi.records.keys.partition_paths import partition_paths
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
 from pyhudi.records.keys.spec import partition_columns
 from pyhudi.records.merge import whole

@@ -11,9 +11,6 @@ import pyarrow as pa
 DELETE_COLUMN = "#delete"
 """True in incoming rows that only delete their key."""
 
-PLACEHOLDER_PARTITION = "\x00?"
-"""Partition path of rows whose partition has to be looked up; no folder can have this name."""
-
 
 def as_batch(rows: pa.Table) -> pa.RecordBatch:
     """The whole table as one record batch."""

@@ -18,7 +18,6 @@ Source: docs/formats/writing.md, "Bucket index".
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from itertools import pairwise
 from typing import Any
 
 from pyhudi.errors import CorruptData, InvalidRequest
-from pyhudi.format.json_document import parse_json
+from pyhudi.format.json_document import jackson_text, parse_json
 from pyhudi.format.names import format_file_id, parse_log_file
 from pyhudi.format.paths import RING_FOLDER, file_name_of, join_path
 
@@ -116,7 +115,7 @@ class Ring:
             "seqNo": self.sequence,
             "nodes": [_document(node) for node in self.nodes],
         }
-        return _spaced(document).encode()
+        return jackson_text(document).encode()
 
     def former_value(self, value: int) -> int:
         """Where the node before that of a value stands; that of the last for the first, and its own in a ring of one."""
@@ -158,7 +157,7 @@ def first_ring(partition: str, count: int) -> Ring:
 
 def encode_nodes(nodes: Iterable[RingNode]) -> str:
     """Nodes that come and go, as the plan of a resize holds them."""
-    return _spaced([_document(node) for node in nodes])
+    return jackson_text([_document(node) for node in nodes])
 
 
 def decode_nodes(text: str) -> tuple[RingNode, ...]:
@@ -227,14 +226,3 @@ def _typed(value: Any, kind: type) -> Any:
     if not isinstance(value, kind) or isinstance(value, bool):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value
-
-
-def _spaced(value: Any, depth: int = 0) -> str:
-    """JSON as Jackson's pretty printer lays it out: a field a line, the entries of a list beside each other."""
-    if isinstance(value, Mapping):
-        inner = "  " * (depth + 1)
-        fields = ",\n".join(f"{inner}{json.dumps(name)} : {_spaced(field, depth + 1)}" for name, field in value.items())
-        return "{\n" + fields + "\n" + "  " * depth + "}"
-    if isinstance(value, list):
-        return f"[ {', '.join(_spaced(entry, depth) for entry in value)} ]" if value else "[ ]"
-    return json.dumps(value, ensure_ascii=False)

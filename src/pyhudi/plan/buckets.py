@@ -4,7 +4,8 @@ A key's hash names its bucket, and a bucket is one file group, whose file id beg
 the file group of each key without reading anything, and a filter on the hashed fields leaves one file group of a partition.
 
 The table does not say how it is bucketed: all its writers have to agree on the number of buckets and on the hashed fields.  What
-file ids tell is checked here, and what the footers of some files tell before each write.
+file ids tell is checked here, and what the footers of some files tell before each write.  Partitions may have numbers of their
+own, by rules over their paths: these the table keeps from its first write on (`table.bucket_counts`).
 
 Source: docs/formats/writing.md, "Bucket index".
 """
@@ -12,17 +13,23 @@ Source: docs/formats/writing.md, "Bucket index".
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Annotated, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pyhudi.errors import InvalidRequest, TableState
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.bucket_counts import BucketCounts
 from pyhudi.format.names import format_shared_file_id, parse_bucket
-from pyhudi.records.hashing import bucket_ids
+from pyhudi.records.hashing import bucket_hashes
+from pyhudi.records.java_patterns import is_found
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.table.slices import FileSlice
@@ -38,12 +45,22 @@ BUCKET_ENGINE = Option(
     "hoodie.index.bucket.engine", ("SIMPLE", "CONSISTENT_HASHING"), "SIMPLE", "how the buckets of index BUCKET are made"
 )
 BUCKET_COUNT = Option("hoodie.bucket.index.num.buckets", int, "256", "buckets of each partition, for index BUCKET")
+COUNT_RULES = Option(
+    "hoodie.bucket.index.partition.expressions",
+    str,
+    None,
+    "`<regular expression>,<count>`, joined by ';': buckets of the partitions in whose path one is found, the first that is; "
+    "kept by the table from its first write on",
+)
+_RULE_TYPE = Option(
+    "hoodie.bucket.index.partition.rule.type", ("regex",), "regex", "what hoodie.bucket.index.partition.expressions are"
+)
 HASH_FIELDS = Option("hoodie.bucket.index.hash.field", str, None, "key fields that choose a bucket; unset: all of them")
 
 
 class Placement(Protocol):
-    """How hashes of keys choose file groups, as engines ask it: cells are found row by row, without a look at partitions, and
-    each cell lies within one bucket of any partition.
+    """How hashes of keys choose file groups, as engines ask it: cells are found row by row, and each cell lies within one bucket
+    of the row's partition, or of any partition for a row that names none.
     """
 
     @property
@@ -51,8 +68,10 @@ class Placement(Protocol):
         """How many cells there are; they count from 0."""
         ...
 
-    def cells_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
-        """The cell of each record key (string, no nulls)."""
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
+        """The cell of each record key (string) in its partition (string, `PLACEHOLDER_PARTITION` for a row that names none), both
+        without nulls.
+        """
         ...
 
     def bucket_at(self, partition: str, cell: int) -> int | None:
@@ -68,45 +87,104 @@ class Placement(Protocol):
 class BucketLayout:
     """How a table of the simple bucket index is bucketed.
 
-    count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.
+    count: buckets of each partition, at least 1; hash_fields: empty for all record key fields.  rules: which partitions have
+    other counts, as the option is written.  is_given: whether the caller gave the count.
     """
 
     count: Annotated[int, BUCKET_COUNT]
     hash_fields: Annotated[tuple[str, ...], HASH_FIELDS] = ()
+    rules: Annotated[str | None, COUNT_RULES, _RULE_TYPE] = None
+    is_given: Annotated[bool, BUCKET_COUNT] = True
 
     def __post_init__(self) -> None:
         if not 1 <= self.count <= MAX_BUCKETS:
             raise InvalidRequest(f"option {BUCKET_COUNT}={self.count} has to be from 1 to {MAX_BUCKETS}")
+        if self.rules is not None:
+            _parsed(self.rules)
 
     @classmethod
     def of(cls, options: Options) -> BucketLayout:
         """From checked options."""
-        return read_settings(cls, options)
+        given = options.given(BUCKET_COUNT) is not None
+        return read_settings(cls, options, rules=options.text(COUNT_RULES), is_given=given)
+
+    def kept_by(self, stored: BucketCounts) -> BucketLayout:
+        """The layout by the counts that the table keeps.  Raises InvalidRequest where the caller says otherwise."""
+        if self.rules is not None and _parsed(self.rules) != _parsed(stored.expressions):
+            raise InvalidRequest(
+                f"option {COUNT_RULES}={self.rules}: the table keeps {stored.expressions!r}; give the same, or leave the option "
+                "out"
+            )
+        if self.is_given and self.count != stored.default:
+            raise InvalidRequest(
+                f"option {BUCKET_COUNT}={self.count}: the table keeps {stored.default} for the partitions that none of its rules "
+                f"names ({stored.expressions}); give the same, or leave the option out"
+            )
+        return replace(self, count=stored.default, rules=stored.expressions)
+
+    def count_of(self, partition: str) -> int:
+        """How many buckets a partition has."""
+        return self.count if self.rules is None else _ruled_count(self.rules, partition) or self.count
 
     def fields_of(self, keys: KeySpec) -> tuple[str, ...]:
         """The hashed fields.  Raises InvalidRequest for fields that are not record key fields."""
         return hashed_fields(keys, self.hash_fields)
 
-    def buckets_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
-        """The bucket of each record key (string, no nulls)."""
-        return bucket_ids(texts, self.count, keys.record_fields, self.fields_of(keys))
-
     @property
     def cell_count(self) -> int:
-        """As of `Placement`: a cell is a bucket."""
-        return self.count
+        """As of `Placement`: a cell is a bucket of the row's partition.  Where partitions have counts of their own, the cells of
+        rows that name no partition count to a number which all these counts divide, or are the hashes.
+        """
+        if self.rules is None:
+            return self.count
+        return min(math.lcm(self.count, *(count for _, count in _parsed(self.rules))), _HASHES)
 
-    def cells_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
         """As of `Placement`."""
-        return self.buckets_of(keys, texts)
+        hashes = bucket_hashes(texts, keys.record_fields, self.fields_of(keys))
+        if self.rules is None:
+            return (hashes % self.count).astype(np.int32)
+        encoded = pc.dictionary_encode(paths)
+        names = encoded.dictionary.to_pylist()
+        counts = np.array(
+            [self.cell_count if name == PLACEHOLDER_PARTITION else self.count_of(name) for name in names], dtype=np.int64
+        )
+        return (hashes % counts[np.asarray(encoded.indices)]).astype(np.int32) if names else hashes.astype(np.int32)
 
     def bucket_at(self, partition: str, cell: int) -> int | None:
         """As of `Placement`."""
-        return cell
+        return cell % self.count_of(partition)
 
     def bucket_of(self, partition: str, file_id: str) -> int | None:
         """As of `Placement`."""
         return parse_bucket(file_id)
+
+
+_HASHES = 1 << 31
+"""How many hashes of keys there are."""
+
+
+@lru_cache(maxsize=64)
+def _parsed(rules: str) -> tuple[tuple[str, int], ...]:
+    """Patterns and counts, as the real Hudi parts them.  Raises InvalidRequest, Unsupported."""
+    found = []
+    for rule in rules.rstrip(";").split(";"):
+        pattern, *counts = rule.strip().rstrip(",").split(",")
+        if len(counts) != 1 or not counts[0].strip().isdecimal() or not 1 <= int(counts[0]) <= MAX_BUCKETS:
+            raise InvalidRequest(
+                f"{COUNT_RULES}={rules}: {rule.strip()!r} is no regular expression, a comma and a count from 1 to {MAX_BUCKETS}"
+            )
+        try:
+            is_found(pattern.strip(), "")
+        except Unsupported as error:
+            raise Unsupported(f"{COUNT_RULES}={rules}: {error}") from error
+        found.append((pattern.strip(), int(counts[0])))
+    return tuple(found)
+
+
+@lru_cache(maxsize=100_000)
+def _ruled_count(rules: str, partition: str) -> int | None:
+    return next((count for pattern, count in _parsed(rules) if is_found(pattern, partition)), None)
 
 
 def hashed_fields(keys: KeySpec, hash_fields: tuple[str, ...]) -> tuple[str, ...]:
@@ -137,10 +215,12 @@ def bucket_groups(slices: Iterable[FileSlice], layout: BucketLayout) -> dict[tup
             raise TableState(
                 f"file group {slice_.file_id} in {place} was not written with a bucket index: its id names no bucket"
             )
-        if bucket >= layout.count:
+        count = layout.count_of(slice_.partition)
+        if bucket >= count:
+            said = f"{BUCKET_COUNT}={count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
             raise TableState(
-                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {BUCKET_COUNT}={layout.count} "
-                "has no such bucket; every write has to give the number with which the table was begun"
+                f"file group {slice_.file_id} in {place} is bucket {bucket}, and {said} has no such bucket; every write has to "
+                "give the number with which the table was begun"
             )
         other = found.setdefault((slice_.partition, bucket), slice_)
         if other is not slice_:

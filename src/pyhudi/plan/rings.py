@@ -74,8 +74,8 @@ class RingLayout:
         """As of `Placement`."""
         return len(self._bounds)
 
-    def cells_of(self, keys: KeySpec, texts: pa.StringArray) -> npt.NDArray[np.int32]:
-        """As of `Placement`."""
+    def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray | None = None) -> npt.NDArray[np.int32]:
+        """As of `Placement`; the cells of all partitions are the same."""
         hashes = consistent_hashes(texts, keys.record_fields, hashed_fields(keys, self.hash_fields))
         return np.searchsorted(self._bounds, hashes, side="left").astype(np.int32)
 

@@ -35,7 +35,7 @@ from pyhudi.records.columns import field_at
 from pyhudi.records.filters.derived import derived_column
 from pyhudi.records.filters.tree import Call, Column, Expr, Operand
 from pyhudi.records.filters.walk import key_literals, operands
-from pyhudi.records.hashing import bucket_ids
+from pyhudi.records.hashing import bucket_hashes
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.keys.spec import KeySpec
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -164,8 +164,8 @@ def with_other_spelling(texts: pa.StringArray, keys: KeySpec) -> pa.StringArray:
     return pa.concat_arrays([texts, pc.binary_join_element_wise(keys.record_fields[0], texts, ":"), bare])
 
 
-def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> frozenset[int] | None:
-    """The only buckets in which matching rows can be; None when the filter does not say.
+def hashes_of_keys(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: BucketLayout) -> tuple[int, ...] | None:
+    """The only hashes that keys of matching rows can have, of which buckets are remainders; None when the filter does not say.
 
     Raises InvalidRequest for a layout that does not fit the table.
     """
@@ -177,7 +177,7 @@ def bucket_numbers(condition: Expr, keys: KeySpec, schema: pa.Schema, layout: Bu
     texts = _texts_of_fields(condition, replace(keys, prefix_single_key=keys.is_composite), fields, schema)
     if texts is None:
         return None
-    return frozenset(bucket_ids(texts, layout.count, fields).tolist()) if len(texts) else frozenset()
+    return tuple(bucket_hashes(texts, fields).tolist()) if len(texts) else ()
 
 
 def secondary_texts(condition: Expr, schema: pa.Schema, name: str, layout: int = 1) -> pa.StringArray | None:

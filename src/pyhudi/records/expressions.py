@@ -37,6 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.records.java_patterns import matched, translated
 from pyhudi.records.text import value_text
 
 IDENTITY = "identity"
@@ -306,8 +307,8 @@ def _trim(trim: Callable[..., pa.Array]) -> Callable[[IndexExpression, pa.Array]
 
 
 def _regexp_replace(expression: IndexExpression, values: pa.Array) -> pa.Array:
-    pattern, groups = _translated(expression.option("pattern") or "")
-    return _matched(
+    pattern, groups = translated(expression.option("pattern") or "")
+    return matched(
         lambda: pc.replace_substring_regex(
             _text(expression, values), pattern, _replacement(expression.option("replacement") or "", groups)
         )
@@ -316,20 +317,13 @@ def _regexp_replace(expression: IndexExpression, values: pa.Array) -> pa.Array:
 
 def _regexp_extract(expression: IndexExpression, values: pa.Array) -> pa.Array:
     texts = _text(expression, values)
-    pattern, groups = _translated(expression.option("pattern") or "")
+    pattern, groups = translated(expression.option("pattern") or "")
     number = expression.number("idx")
     if not 0 <= number <= groups:
         raise InvalidRequest(f"option idx={number} of regexp_extract: the pattern has {groups} groups")
-    found = _matched(lambda: pc.extract_regex(texts, f"(?P<g0>{pattern})"))
+    found = matched(lambda: pc.extract_regex(texts, f"(?P<g0>{pattern})"))
     # extract_regex is null where nothing matches; Spark gives an empty text there.
     return pc.if_else(texts.is_valid(), pc.fill_null(pc.struct_field(found, f"g{number}"), ""), texts)
-
-
-def _matched(run: Callable[[], pa.Array]) -> pa.Array:
-    try:
-        return run()
-    except pa.ArrowInvalid as error:
-        raise Unsupported(f"a regular expression that needs backtracking, or is none: {error}") from error
 
 
 _FUNCTIONS: dict[str, Callable[[IndexExpression, pa.Array], pa.Array]] = {
@@ -512,59 +506,6 @@ def _modulo(numbers: pa.Array, divisor: int) -> pa.Array:
 def _longer_upper() -> tuple[tuple[str, str], ...]:
     """Characters whose upper case is several characters."""
     return tuple((chr(code), chr(code).upper()) for code in range(0x80, 0x10000) if len(chr(code).upper()) > 1)
-
-
-_OUTSIDE = {".": "[^\\n\\r\\x{85}\\x{2028}\\x{2029}]", "$": "(?:\\n?\\z)"}
-_ESCAPED_SPACE = {"s": " \\t\\n\\x0B\\f\\r", "S": "^ \\t\\n\\x0B\\f\\r"}
-
-
-@lru_cache(maxsize=64)
-def _translated(pattern: str) -> tuple[str, int]:
-    """A Java pattern for RE2, its groups named g1, g2, ...; and how many there are.  Raises Unsupported."""
-    refused = Unsupported(f"the regular expression {pattern!r}")
-    out, groups, place, depth = [], 0, 0, 0
-    while place < len(pattern):
-        char = pattern[place]
-        if char == "\\":
-            following = pattern[place + 1 : place + 2]
-            if not following or following in "123456789kGRXhHvVZQEN":
-                raise refused
-            if following in _ESCAPED_SPACE:
-                if depth and following == "S":
-                    raise refused
-                out.append(_ESCAPED_SPACE[following] if depth else f"[{_ESCAPED_SPACE[following]}]")
-            else:
-                out.append(char + following)
-            place += 2
-            continue
-        if depth:
-            if char == "[" or pattern.startswith("&&", place):
-                raise refused
-            depth -= char == "]"
-            out.append(char)
-        elif char == "[":
-            depth += 1
-            out.append(char)
-            for literal in ("^", "]"):
-                if pattern.startswith(literal, place + 1):
-                    if literal == "]":
-                        raise refused
-                    out.append(literal)
-                    place += 1
-        elif char == "(":
-            if pattern.startswith("(?", place):
-                if not pattern.startswith("(?:", place):
-                    raise refused
-                out.append(char)
-            else:
-                groups += 1
-                out.append(f"(?P<g{groups}>")
-        elif (char == "$" and place + 1 < len(pattern)) or (char in "*+?}" and pattern[place + 1 : place + 2] == "+"):
-            raise refused
-        else:
-            out.append(_OUTSIDE.get(char, char))
-        place += 1
-    return "".join(out), groups
 
 
 def _replacement(text: str, groups: int) -> str:

@@ -55,18 +55,25 @@ def bucket_ids(
 ) -> np.ndarray:
     """The bucket, 0 to bucket_count - 1, of each record key (int32).
 
+    Arguments and errors as of `bucket_hashes`.
+    """
+    _require_positive(bucket_count, "bucket_count")
+    return (bucket_hashes(keys, record_fields, hash_fields) % bucket_count).astype(np.int32)
+
+
+def bucket_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str] = ()) -> np.ndarray:
+    """What the bucket of each record key is a remainder of, 0 to 2^31 - 1.
+
     hash_fields: the fields of `hoodie.bucket.index.hash.field`; empty for all record key fields, else some of them.
     Raises InvalidRequest when they are not.  Source: docs/formats/writing.md, "Bucket index".
     """
-    _require_positive(bucket_count, "bucket_count")
-    hashes = _list_hashes(_hash_parts(keys, record_fields, hash_fields))
-    return ((hashes & 0x7FFFFFFF) % bucket_count).astype(np.int32)
+    return _list_hashes(_hash_parts(keys, record_fields, hash_fields)) & 0x7FFFFFFF
 
 
 def consistent_hashes(keys: pa.StringArray, record_fields: Sequence[str], hash_fields: Sequence[str] = ()) -> np.ndarray:
     """The place of each record key on the ring of a consistent hashing index, 0 to 2^31 - 1 (int64).
 
-    Arguments and errors as of `bucket_ids`.  Source: docs/formats/writing.md, "Bucket index".
+    Arguments and errors as of `bucket_hashes`.  Source: docs/formats/writing.md, "Bucket index".
     """
     parts = _hash_parts(keys, record_fields, hash_fields)
     if parts.values.null_count:

@@ -81,12 +81,13 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
 from pyhudi.execute.incoming import incoming_schema
-from pyhudi.execute.layout import DELETE_COLUMN, PLACEHOLDER_PARTITION
+from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.execute.write_group import GroupTarget
 from pyhudi.plan.write import WorkloadProfile, deal_inserts
 from pyhudi.records.conform import same_type
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import MergeRule
 from pyhudi.records.meta_fields import META_COLUMNS, PARTITION_PATH, RECORD_KEY

@@ -253,23 +253,23 @@ def shard_column(count: int) -> Column:
     def shards(texts: pa.Array) -> pa.Array:
         return pa.array(shard_of_keys(texts.cast(pa.string()), count), pa.int32())
 
-    return _column_of(shards)
+    return _column_of(shards, RECORD_KEY)
 
 
 def cell_column(layout: Placement, keys: KeySpec) -> Column:
     """The cell of each row's key."""
 
-    def cells(texts: pa.Array) -> pa.Array:
-        return pa.array(layout.cells_of(keys, texts.cast(pa.string())), pa.int32())
+    def cells(texts: pa.Array, paths: pa.Array) -> pa.Array:
+        return pa.array(layout.cells_of(keys, texts.cast(pa.string()), paths.cast(pa.string())), pa.int32())
 
-    return _column_of(cells)
+    return _column_of(cells, RECORD_KEY, PARTITION_PATH)
 
 
-def _column_of(function: Callable[[pa.Array], pa.Array]) -> Column:
-    """What a function of record keys (string) gives for each row, int."""
+def _column_of(function: Callable[..., pa.Array], *columns: str) -> Column:
+    """What a function of columns gives for each row, int."""
     # The overloads of the stubs know functions over pa.Array under another name.
-    of_keys: Callable[[str], Column] = arrow_udf(function, "int")  # type: ignore[call-overload]
-    return of_keys(RECORD_KEY)
+    of_columns: Callable[..., Column] = arrow_udf(function, "int")  # type: ignore[call-overload]
+    return of_columns(*columns)
 
 
 @dataclass(frozen=True, slots=True)

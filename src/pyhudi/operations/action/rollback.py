@@ -38,6 +38,7 @@ from pyhudi.operations.metadata.mirror import mirror_rollback
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.table.bootstrap import remove_bootstrap_index
+from pyhudi.table.bucket_counts import remove_counts
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.plans import planned_path
@@ -321,6 +322,7 @@ def _publish(
     if action in (Action.REPLACECOMMIT, Action.CLUSTERING):
         # While the rollback is pending nobody carries the plan out again, whose ring would have the same name.
         remove_rings(held, (target,))
+        remove_counts(held, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
         remove_bootstrap_index(held.storage)
     Markers(storage, target).delete()

@@ -36,6 +36,7 @@ from pyhudi.operations.metadata.mirror import mirror_restore
 from pyhudi.storage import liveness
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.uris import parse_uri
+from pyhudi.table.bucket_counts import remove_counts
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.rings import remove_rings
@@ -122,6 +123,7 @@ def _execute(
             _remove_instant(held, info, files)
         # Those that writes have marked count whatever the timeline says.
         remove_rings(held, times)
+        remove_counts(held, times)
     deleted = _delete_files(context, gone)
     for time in gone:
         markers = Markers(context.storage, time)

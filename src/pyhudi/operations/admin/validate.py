@@ -3,6 +3,7 @@
     timeline         committed files that are gone or have another size; files of no instant; files of writes that are under way;
                      clusterings that can never run
     files            base files that cannot be opened
+    buckets          bucket counts that partitions have of their own against file groups: see `validate_buckets`
     rings            nodes of a consistent hashing index against file groups: see `validate_rings`
     logs, plans      what log files hold, what pending compactions read: see `validate_data`; doubled keys too, when asked for
     metadata files   the metadata table's partitions and files against the directories
@@ -46,6 +47,7 @@ from pyhudi.format.paths import file_name_of
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.admin.at_rest import look_at_rest
+from pyhudi.operations.admin.validate_buckets import check_bucket_counts
 from pyhudi.operations.admin.validate_data import check_keys, check_logs, check_plans
 from pyhudi.operations.admin.validate_indexes import checks_of
 from pyhudi.operations.admin.validate_rings import REWRITE, check_rings
@@ -168,7 +170,7 @@ def _validated(context: TableContext, *, engine: Engine, sample: int | None, key
     work.check_timeline()
     work.check_base_files()
     work.check_logs_and_plans()
-    work.check_rings()
+    work.check_buckets()
     if keys:
         work.check_keys()
     if context.config.has_metadata_table:
@@ -262,8 +264,9 @@ class _Validation:
             present = frozenset(file.info.path for file in self._files)
             self._made("plans", partial(check_plans, self._context, self._timeline, present), "")
 
-    def check_rings(self) -> None:
-        """Rings against file groups: see `validate_rings`."""
+    def check_buckets(self) -> None:
+        """Bucket counts of partitions, and rings, against file groups: see `validate_buckets` and `validate_rings`."""
+        self._made("buckets", partial(check_bucket_counts, self._context, self._snapshot, self._slices))
         self._made("rings", partial(check_rings, self._context, self._snapshot, self._slices))
 
     def check_keys(self) -> None:

@@ -38,20 +38,21 @@ from pyhudi.operations.metadata.kinds import readable
 from pyhudi.operations.metadata.kinds.base import Index
 from pyhudi.operations.metadata.kinds.filtering import BasesQuestion, Filter
 from pyhudi.operations.metadata.settings import METADATA_TABLE
-from pyhudi.operations.write.lookup import LAYOUT_OPTIONS, has_counts_by_partition, read_layout
+from pyhudi.operations.write.lookup import LAYOUT_OPTIONS, read_layout
 from pyhudi.plan.buckets import BucketLayout, in_buckets
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
 from pyhudi.plan.skipping import (
-    bucket_numbers,
     count_groups,
     groups_with_candidates,
     has_candidate,
+    hashes_of_keys,
     with_other_spelling,
 )
 from pyhudi.records.filters.tree import Expr
 from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.table.bucket_counts import load_counts
 from pyhudi.table.metadata.indexes import hashes_of_partitions
 from pyhudi.table.metadata.listing import DAMAGE, MetadataListing, choose_listing, warn_of_damage
 from pyhudi.table.metadata.records import MetadataTable
@@ -250,14 +251,24 @@ class _Request:
     def _in_buckets(self, slices: list[FileSlice]) -> list[FileSlice]:
         if not self.unusable.isdisjoint(self.spec.keys.record_fields):
             return slices
-        if self.settings.buckets is None or has_counts_by_partition(self.snapshot.context.storage):
+        layout = self._layout()
+        hashes = None if layout is None else hashes_of_keys(self.condition, self.spec.keys, self.spec.table_schema, layout)
+        if layout is None or hashes is None:
             return slices
-        numbers = bucket_numbers(self.condition, self.spec.keys, self.spec.table_schema, self.settings.buckets)
-        if numbers is None:
-            return slices
-        kept = [slice_ for slice_ in slices if in_buckets(slice_.file_id, numbers)]
+        counts = {slice_.partition: layout.count_of(slice_.partition) for slice_ in slices}
+        numbers = {count: frozenset(number % count for number in hashes) for count in set(counts.values())}
+        kept = [slice_ for slice_ in slices if in_buckets(slice_.file_id, numbers[counts[slice_.partition]])]
         self.prunings.append(Pruning("buckets", "file slices", len(kept), len(slices)))
         return kept
+
+    def _layout(self) -> BucketLayout | None:
+        """How the table is bucketed in the state that is read; None where nobody says."""
+        layout = self.settings.buckets
+        stored = None if layout is None else load_counts(self.snapshot.context, self.snapshot.timeline)
+        if layout is None or (stored is None and not layout.is_given):
+            return None
+        # File groups of before other counts began do not go by them.
+        return layout if stored is None else layout.kept_by(stored) if (self.as_of or stored.instant) >= stored.instant else None
 
 
 class _Indexes:

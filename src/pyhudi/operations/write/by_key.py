@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import Incoming, Tagged, TagRequest, WritePlan
-from pyhudi.execute.layout import PLACEHOLDER_PARTITION
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.instants import Action
@@ -31,6 +30,7 @@ from pyhudi.plan.write import (
     small_files,
     worth_rewriting,
 )
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import BaseFile, FileSlice
 from pyhudi.table.snapshot import read_commit

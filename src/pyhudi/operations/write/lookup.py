@@ -27,27 +27,29 @@ from typing import Annotated
 import numpy as np
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.execute.held_keys import forget_keys
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import read_live_keys
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIndex, Lookup, Place
+from pyhudi.format.bucket_counts import BucketCounts
+from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
 from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds import first_answer
 from pyhudi.operations.metadata.kinds.inputs import key_reader
 from pyhudi.operations.metadata.settings import METADATA_TABLE, PARTITIONED_SWITCH, RECORD_INDEX_SWITCH
-from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, HASH_FIELDS, BucketLayout, Placement, bucket_groups
+from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, COUNT_RULES, HASH_FIELDS, BucketLayout, Placement, bucket_groups
 from pyhudi.plan.rings import RingLayout, RingSettings, check_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
-from pyhudi.storage.base import Storage
+from pyhudi.table.bucket_counts import load_counts, store_first
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import BaseFile, FileSlice, logs_beside_base
 from pyhudi.table.snapshot import Snapshot
+from pyhudi.timeline.timeline import Timeline
 
 _PROBED_FILES = 4
 """How many files of a bucketed table a write asks whether their keys lie in their buckets."""
@@ -192,14 +194,12 @@ def plan_lookup(
     return PlannedLookup(places, ByKeyColumns(), "key columns")
 
 
-def has_counts_by_partition(storage: Storage) -> bool:
-    """Whether a table's partitions have bucket counts of their own, as release 1.1 of the real Hudi can give them."""
-    return bool(storage.list(BUCKET_COUNTS_FOLDER).files)
-
-
 def read_layout(options: Options) -> BucketLayout | None:
-    """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it."""
-    if options.word(INDEX_TYPE) != "BUCKET" or options.given(BUCKET_COUNT) is None:
+    """How a reader says that the table is bucketed; None when it does not, or does not want filters to go by it.
+
+    Without a count it says so of a table that keeps counts by itself.
+    """
+    if options.word(INDEX_TYPE) != "BUCKET":
         return None
     # Buckets of a consistent hashing index are not fixed; such a table is read without skipping by bucket.
     if options.word(BUCKET_ENGINE) != "SIMPLE" or not options.flag(_BUCKET_PRUNING):
@@ -208,7 +208,11 @@ def read_layout(options: Options) -> BucketLayout | None:
 
 
 def _buckets(options: Options) -> BucketLayout | RingSettings:
-    return BucketLayout.of(options) if options.word(BUCKET_ENGINE) == "SIMPLE" else RingSettings.of(options)
+    if options.word(BUCKET_ENGINE) == "SIMPLE":
+        return BucketLayout.of(options)
+    if options.text(COUNT_RULES):
+        raise InvalidRequest(f"{COUNT_RULES} goes with {BUCKET_ENGINE}=SIMPLE; rings of partitions are resized by cluster()")
+    return RingSettings.of(options)
 
 
 def _plan_buckets(
@@ -221,13 +225,9 @@ def _plan_buckets(
 ) -> PlannedLookup:
     layout: Placement
     if isinstance(buckets, BucketLayout):
-        if has_counts_by_partition(context.storage):
-            raise Unsupported(
-                f"partitions of {context.storage.uri} have bucket counts of their own "
-                f"({context.storage.absolute(BUCKET_COUNTS_FOLDER)}), by which PyHudi does not write"
-            )
-        layout, named = buckets, tuple(bucket_groups(slices, buckets).values())
-        said = f"{BUCKET_COUNT}={buckets.count}"
+        layout = by_number = _with_counts(context, snapshot, buckets)
+        named = tuple(bucket_groups(slices, by_number).values())
+        said = f"{BUCKET_COUNT}={by_number.count}" if by_number.rules is None else f"{COUNT_RULES}={by_number.rules}"
     else:
         assert rings is not None, "whoever writes by rings has loaded them"
         check_groups(slices, rings)
@@ -236,6 +236,38 @@ def _plan_buckets(
     _check_layout(context, snapshot, named, layout, said)
     places = tuple(Place(s.partition, s.file_id, s) for s in named)
     return PlannedLookup(places, ByBuckets(layout, new_file_id), "hash of the key")
+
+
+def _with_counts(context: TableContext, snapshot: Snapshot, layout: BucketLayout) -> BucketLayout:
+    """The layout by the counts that the table keeps; rules that come with its first write are kept from then on.
+
+    A table that other writers began by rules, and that keeps none, goes on by those of its writers' options, as in Hudi.
+    Raises InvalidRequest for options that say otherwise than the table.
+    """
+    stored = load_counts(context, snapshot.timeline)
+    if stored is None and layout.rules is not None and snapshot.timeline.last_visible is None:
+        store_first(context, BucketCounts(layout.rules, layout.count))
+        stored = load_counts(context, snapshot.timeline)
+    return layout if stored is None else layout.kept_by(stored)
+
+
+def check_counts_still(context: TableContext, planned: Timeline, now: Timeline, lookup: Lookup) -> None:
+    """Raises WriteConflict where the table has other bucket counts than those by which a write has placed its rows.
+
+    planned: the timeline that the write was planned on.
+    """
+    layout = lookup.layout if isinstance(lookup, ByBuckets) else None
+    # Nothing else changes counts.
+    if not isinstance(layout, BucketLayout) or set(now.completed(Action.REPLACECOMMIT)) <= set(
+        planned.completed(Action.REPLACECOMMIT)
+    ):
+        return
+    stored = load_counts(context, now)
+    if stored is not None and (stored.expressions, stored.default) != (layout.rules, layout.count):
+        raise WriteConflict(
+            f"partitions of {context.storage.uri} were given other bucket counts meanwhile ({stored.expressions}, else "
+            f"{stored.default}); plan the write again"
+        )
 
 
 def _check_layout(context: TableContext, snapshot: Snapshot, groups: Sequence[FileSlice], layout: Placement, said: str) -> None:
@@ -270,7 +302,8 @@ def _check_bucket(
 ) -> None:
     """Raises TableState for a key in a file of a bucket that is not its own."""
     bucket = layout.bucket_of(slice_.partition, slice_.file_id)
-    cells, rows = np.unique(layout.cells_of(context.config.keys, keys), return_index=True)
+    paths = pa.repeat(pa.scalar(slice_.partition, pa.string()), len(keys))
+    cells, rows = np.unique(layout.cells_of(context.config.keys, keys, paths), return_index=True)
     for cell, row in zip(cells.tolist(), rows.tolist(), strict=True):
         told = layout.bucket_at(slice_.partition, cell)
         if told != bucket:

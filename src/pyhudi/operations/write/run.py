@@ -36,6 +36,7 @@ from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_fil
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
+from pyhudi.operations.write.lookup import check_counts_still
 from pyhudi.operations.write.non_blocking import check_table
 from pyhudi.operations.write.replaced import groups_of, replaced_groups
 from pyhudi.operations.write.report import write_result
@@ -322,6 +323,8 @@ class _Write:
                 check_not_landed(self.context, batch, now)
             if written.rings is not None:
                 written.rings.check_still_count(self.context, attempt.snapshot.timeline, now)
+            if written.lookup is not None:
+                check_counts_still(self.context, attempt.snapshot.timeline, now, written.lookup.lookup)
 
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.rings is None else written.rings.followed

@@ -28,6 +28,9 @@ from pyhudi.records.timestamps import parse_pattern
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The path of a null or empty partition value."""
 
+PLACEHOLDER_PARTITION = "\x00?"
+"""Partition path of rows whose partition has to be looked up; no folder can have this name."""
+
 ENCODED_CHARACTERS = "%" + "".join(map(chr, (*range(0x20), 0x7F))) + "\"#'*/:=?\\{[]^"
 """What is percent-encoded in a value, the percent sign first: whoever replaces one after the other has to begin with it."""
 

@@ -1,0 +1,165 @@
+"""Tables of the simple bucket index whose partitions have bucket counts of their own, which PyHudi and the real Hudi 1.1.1 write
+in turn.  Whoever writes, each key stands once, in the bucket that its partition's count gives.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.errors import TableState
+from pyhudi.format.bucket_counts import BucketCounts, counts_path
+from pyhudi.format.paths import BUCKET_COUNTS_FOLDER
+from pyhudi.records.hashing import bucket_ids
+from tests.interop.oracle import RealHudi
+from tests.rows import assert_same_rows, without_meta
+
+SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("day", pa.string())])
+DAYS = ("d1", "d2", "e1")
+INDEX: dict[str, Any] = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}
+LATER = "d2,1;e,4"
+RULES = {"hoodie.bucket.index.partition.expressions": "d[0-9],3;1$,5"}
+COUNTS = {"d1": 3, "d2": 3, "e1": 5}
+
+# Its tasks fill an unguarded map when they first meet rules, and fail where two of them do at once.
+_MEET = "jvm.org.apache.hudi.index.bucket.partition.PartitionBucketIndexCalculator.getInstance(rules, 'regex', 2)"
+
+
+def rows(numbers: Iterable[int], ts: int, days: tuple[str, ...] = DAYS) -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"id": f"{day}-{n}", "ts": ts, "day": day} for n in numbers for day in [days[n % len(days)]]], SCHEMA
+    )
+
+
+@dataclass
+class Turns:
+    """A table, who writes it, and what it must hold."""
+
+    hudi: RealHudi
+    path: Path
+    kind: str
+    version: int = 9
+    counts: dict[str, int] = field(default_factory=lambda: dict(COUNTS))
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "hoodie.table.name": "counts",
+            "hoodie.datasource.write.table.type": self.kind,
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.partitionpath.field": "day",
+            "hoodie.datasource.write.precombine.field": "ts",
+            "hoodie.write.table.version": self.version,
+            "hoodie.compact.inline": False,
+            **INDEX,
+        }
+
+    @property
+    def table(self) -> Table:
+        return Table(self.path, options=self.options)
+
+    def ours(self, operation: str, data: pa.Table, **options: Any) -> None:
+        getattr(self.table, operation)(data, options=options)
+        self._applied(operation, data)
+
+    def theirs(self, operation: str, data: pa.Table, **options: Any) -> None:
+        self.hudi.write(data, self.path, **{**self.options, "hoodie.datasource.write.operation": operation, **options})
+        self._applied(operation, data)
+
+    def _applied(self, operation: str, data: pa.Table) -> None:
+        incoming = {row["id"]: row for row in data.to_pylist()}
+        if operation == "insert_overwrite":
+            gone = {row["day"] for row in incoming.values()}
+            self.held = {key: row for key, row in self.held.items() if row["day"] not in gone}
+        if operation == "delete":
+            self.held = {key: row for key, row in self.held.items() if key not in incoming}
+        else:
+            self.held.update(incoming)
+
+    def check(self) -> None:
+        expected = pa.Table.from_pylist(list(self.held.values()), SCHEMA)
+        found = self.table.scan(["_hoodie_file_name", *SCHEMA.names]).to_arrow()
+        assert_same_rows(found.select(SCHEMA.names), expected, key=["id"])
+        for row in found.to_pylist():
+            bucket = bucket_ids(pa.array([row["id"]]), self.counts[row["day"]], ["id"])[0]
+            assert int(row["_hoodie_file_name"].lstrip(".")[:8]) == bucket, row
+        assert_same_rows(without_meta(self.hudi.read(self.path)), expected, key=["id"])
+        key = min(self.held)
+        by_bucket: dict[str, Any] = {**INDEX, "hoodie.metadata.enable": True}
+        asked = self.hudi.read(self.path, where=f"id = '{key}'", **by_bucket)
+        assert without_meta(asked).to_pylist() == [self.held[key]]
+        assert self.table.validate().ok
+
+
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide)])
+def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    turns = Turns(newer_hudi, tmp_path / "t", kind)
+    for known in (*RULES.values(), LATER):
+        newer_hudi.run(f"{_MEET}; result = None", rules=known)
+    Table.create(turns.path, options=turns.options)
+    turns.ours("upsert", rows(range(24), 1), **RULES)
+    turns.theirs("upsert", rows(range(18, 36), 2))
+    turns.ours("upsert", rows(range(6, 40, 2), 3))
+    turns.theirs("insert_overwrite", rows(range(0, 12), 4, ("d1",)))
+    turns.ours("delete", rows([0, 30, 20], 5, ("d1", "d2", "e1")))
+    if kind == "MERGE_ON_READ":
+        turns.table.compact()
+    turns.ours("upsert", rows(range(9), 6, ("d1",)))
+    turns.check()
+    # It gives partitions other counts, and everybody goes on by those.
+    newer_hudi.register(turns.path, "bucket_counts")
+    newer_hudi.call(
+        "partition_bucket_index_manager",
+        table="bucket_counts",
+        overwrite=LATER,
+        bucket_number=2,
+        rule="regex",
+        dry_run=False,
+    )
+    stored = sorted((turns.path / BUCKET_COUNTS_FOLDER).glob("*.hashing_config"))
+    newest = stored[-1].read_bytes()
+    assert BucketCounts.decode(newest).encode() == newest, newest
+    assert (turns.path / counts_path(json.loads(newest)["instant"])) == stored[-1]
+    turns.counts = {"d1": 2, "d2": 1, "e1": 4}
+    turns.ours("upsert", rows(range(5, 25), 7))
+    turns.theirs("upsert", rows(range(15, 35), 8))
+    turns.check()
+
+
+@pytest.mark.wide
+def test_rules_in_the_options_of_the_real_one_alone(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """It keeps none of them, so whoever writes has to name them; without them it writes records a second time."""
+    newer_hudi.run(f"{_MEET}; result = None", rules=next(iter(RULES.values())))
+    turns = Turns(newer_hudi, tmp_path / "t", "MERGE_ON_READ")
+    turns.theirs("upsert", rows(range(24), 1), **RULES)
+    assert not (turns.path / BUCKET_COUNTS_FOLDER).exists()
+    turns.ours("upsert", rows(range(12, 30), 2), **RULES)
+    turns.theirs("upsert", rows(range(20, 34), 3), **RULES)
+    turns.check()
+    with pytest.raises(TableState, match="has no such bucket"):
+        turns.table.upsert(rows(range(24), 4))
+    newer_hudi.write(rows(range(24), 4), turns.path, **{**turns.options, "hoodie.datasource.write.operation": "upsert"})
+    assert newer_hudi.read(turns.path).num_rows > len(turns.held)
+
+
+@pytest.mark.wide
+def test_release_1_0_goes_past_them(hudi: RealHudi, tmp_path: Path) -> None:
+    """It knows neither the option nor the files: records come to stand twice, which is noticed."""
+    turns = Turns(hudi, tmp_path / "t", "MERGE_ON_READ", version=8)
+    Table.create(turns.path, options=turns.options)
+    turns.ours("upsert", rows(range(24), 1), **RULES)
+    turns.check()
+    turns.theirs("upsert", rows(range(24), 2), **RULES)
+    assert hudi.read(turns.path).num_rows == turns.table.scan().to_arrow().num_rows > len(turns.held)
+    report = turns.table.validate(keys=True)
+    assert {found.check for found in report.found} == {"keys"} and not report.ok, str(report)
+    with pytest.raises(TableState, match="stands in bucket"):
+        turns.table.upsert(rows(range(24), 3))
