@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.bucket_counts import BucketCounts
 from pyhudi.format.names import format_shared_file_id, parse_bucket
-from pyhudi.records.hashing import bucket_hashes
+from pyhudi.records.hashing import bucket_hashes, bucket_ids
 from pyhudi.records.java_patterns import is_found
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
 from pyhudi.records.keys.spec import KeySpec
@@ -141,9 +141,10 @@ class BucketLayout:
 
     def cells_of(self, keys: KeySpec, texts: pa.StringArray, paths: pa.StringArray) -> npt.NDArray[np.int32]:
         """As of `Placement`."""
-        hashes = bucket_hashes(texts, keys.record_fields, self.fields_of(keys))
+        fields = self.fields_of(keys)
         if self.rules is None:
-            return (hashes % self.count).astype(np.int32)
+            return bucket_ids(texts, self.count, keys.record_fields, fields)
+        hashes = bucket_hashes(texts, keys.record_fields, fields)
         encoded = pc.dictionary_encode(paths)
         names = encoded.dictionary.to_pylist()
         counts = np.array(
