@@ -521,8 +521,12 @@ def test_a_dead_log_compaction_of_one_is_undone_by_the_other(
 
 
 def test_small_files_of_few_inserts(hudi: RealHudi, tmp_path: Path) -> None:
-    """The real Hudi reads, updates by its own index, inserts into and compacts a table whose few inserts went to small files."""
+    """The real Hudi reads, updates by its own index, inserts into and compacts a table whose few inserts went to small files, and
+    whose writes have several log files each.
+    """
     more = {
+        "hoodie.logfile.data.block.max.size": 1000,
+        "hoodie.logfile.max.size": 1,
         "pyhudi.small.file.growth": 0.5,
         "pyhudi.small.file.always.rewritten": 0,
         "hoodie.compact.inline": False,
@@ -535,6 +539,8 @@ def test_small_files_of_few_inserts(hudi: RealHudi, tmp_path: Path) -> None:
         pair.ours("upsert", make([turn, *range(300 + 12 * turn, 312 + 12 * turn)], turn + 1), check=False)
     files = load_snapshot(pair.table.context).slices(None)
     assert min(map(len, files.values())) >= 3, "of each partition a large file and small ones"
+    pair.ours("upsert", make(range(0, 60, 3), 8), check=False)
+    assert list(pair.path.glob("*/.*.log.2_*"))
     # Keys of large and of small files, and a new one.
     pair.theirs("upsert", make([5, 301, 302, 303, 340, 400], 9), check=False, **{"hoodie.compact.inline": True})
     assert pair.table.timeline().completed(Action.COMMIT), "they compacted"

@@ -19,6 +19,8 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.table.snapshot import load_snapshot
 from tests.rows import assert_same_rows
+from tests.unit.operations.test_log_files import created as log_files_table
+from tests.unit.operations.test_log_files import run_log_files
 from tests.unit.operations.test_non_blocking import Meeting
 from tests.unit.operations.test_partial_updates import Sums
 from tests.unit.operations.test_payloads import CASES, OLD, PAYLOADS, SCHEMA, KeepHighest, record, scores
@@ -252,3 +254,7 @@ def test_both_engines_append_to_the_buckets_of_new_partitions_at_once(spark: Spa
 
 def test_inserts_that_are_few_beside_a_file_do_not_rewrite_it(spark: SparkSession, tmp_path: Path) -> None:
     run_small_inserts(created(tmp_path / "t"), spark.createDataFrame)
+
+
+def test_a_write_of_several_log_files(spark: SparkSession, tmp_path: Path) -> None:
+    run_log_files(log_files_table(tmp_path / "t"), spark.createDataFrame)

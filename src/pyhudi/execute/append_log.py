@@ -1,4 +1,5 @@
-"""Tasks that append to a file group of a merge-on-read table: one log file for each file group and delta commit.
+"""Tasks that append to a file group of a merge-on-read table: one log file for each file group and delta commit,
+or several versions of it where one has its size (`log_files`).
 
     data block     updated rows in the stored layout; `_hoodie_file_name` holds the file id
     delete block   soft deletes with their ordering value; deletes by key with the ordering value of the record that they delete,
@@ -20,7 +21,7 @@ Source: docs/formats/log-file.md; docs/formats/reading.md, "Deletes"; docs/forma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,9 +30,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.execute.base_file import FileSettings
-from pyhudi.execute.early_conflicts import EarlyConflicts
-from pyhudi.execute.indexing import IndexedFile, KeyChanges, log_ranges
+from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.layout import as_batch
+from pyhudi.execute.log_files import RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys, run_read
 from pyhudi.execute.tag import read_keys
@@ -49,22 +50,20 @@ from pyhudi.format.avro_columns import avro_records
 from pyhudi.format.hfile.writer import encode_hfile
 from pyhudi.format.log.data import encode_avro, encode_parquet
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
-from pyhudi.format.log.framing import Block, BlockType, HeaderKey, encode_blocks
+from pyhudi.format.log.framing import BlockType, HeaderKey
 from pyhudi.format.log.positions import Positions, encode_positions
-from pyhudi.format.names import LogFileName, MarkerType, WriteToken
+from pyhudi.format.names import LogFileName, WriteToken, parse_log_file
 from pyhudi.format.ordering_values import wrap_ordering
 from pyhudi.format.parquet_columns import check_values
-from pyhudi.format.paths import join_path
+from pyhudi.format.paths import file_name_of
 from pyhudi.format.rings import Ring
 from pyhudi.plan.rings import RingLayout
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByEventTime
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.ordering import BoolMask, Ordering
-from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
-from pyhudi.storage.markers import Markers
 from pyhudi.table.slices import FileSlice, LogFile
 
 LOG_FILE_VERSION = 1
@@ -115,21 +114,34 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
         return ()
     if task.slice.base is None and not task.slice.logs:
         ensure_partition(storage, partition, spec.instant_time)
-    name = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
-    collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
+    first = LogFileName(file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     copies = tuple(_write_copies(storage, spec, task, rows, deletes))
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
-    blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions, collector=collector)
-    deleted = sum(batch.num_rows for batch in deletes)
-    stat = write_log_file(storage, partition, name, blocks, rows.num_rows, deleted, early=spec.early)
+    blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions)
+    limit_bytes = spec.files.log_file_size_bytes
+    written = write_log_files(storage, partition, first, blocks, limit_bytes, indexing=spec.indexing, early=spec.early)
+    logs = tuple(_log_of(status.stat) for status in written)
     if spec.changes is not None:
-        stat = _with_slice(stat, task.slice, name)
+        ends = [replace(task.slice, logs=(*task.slice.logs, *logs[: number + 1])) for number in range(len(logs))]
+        written = tuple(replace(s, stat=_with_slice(s.stat, slice_)) for s, slice_ in zip(written, ends, strict=True))
     if spec.indexing is None:
-        return (WriteStatus(stat), *copies)
-    log = LogFile(join_path(partition, name.text), name, stat.file_size_in_bytes)
-    changes = _key_changes(storage, spec, task, log, rows, deletes)
-    keys = changes.store(storage, spec.instant_time, name.text)
-    return (WriteStatus(stat, IndexedFile(log_ranges(collector, rows.num_rows), keys=keys)), *copies)
+        return (*written, *copies)
+    changes = _key_changes(storage, spec, task, logs, rows, deletes)
+    keys = changes.store(storage, spec.instant_time, first.text)
+    # The keys are of the group: they are told once.
+    return (_with_keys(written[0], keys), *written[1:], *copies)
+
+
+def _with_keys(status: WriteStatus, keys: str | None) -> WriteStatus:
+    return replace(status, indexed=None if status.indexed is None else replace(status.indexed, keys=keys))
+
+
+def _log_of(stat: WriteStat) -> LogFile:
+    """A log file that was just written."""
+    path = str(stat.path)
+    name = parse_log_file(file_name_of(path))
+    assert name is not None, "the name was made here"
+    return LogFile(path, name, int(stat.file_size_in_bytes or 0))
 
 
 def _write_copies(
@@ -153,13 +165,17 @@ def _write_copies(
         gone = [batch for batch in gone if batch.num_rows]
         token = _token_of_copy(spec.instant_time, task.token)
         name = LogFileName(file_id, copies.instant_time, copies.versions.get(file_id, LOG_FILE_VERSION), str(token))
-        collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
-        blocks = _blocks(spec, file_id, task.token, own, gone, positions=None, collector=collector)
-        deleted = sum(batch.num_rows for batch in gone)
-        stat = write_log_file(
-            storage, partition, name, blocks, own.num_rows, deleted, early=spec.early, written_by=spec.instant_time
+        blocks = _blocks(spec, file_id, task.token, own, gone, positions=None)
+        yield from write_log_files(
+            storage,
+            partition,
+            name,
+            blocks,
+            spec.files.log_file_size_bytes,
+            indexing=spec.indexing,
+            early=spec.early,
+            written_by=spec.instant_time,
         )
-        yield WriteStatus(stat, None if spec.indexing is None else IndexedFile(log_ranges(collector, own.num_rows)))
 
 
 def _token_of_copy(instant_time: str, token: WriteToken) -> WriteToken:
@@ -168,55 +184,13 @@ def _token_of_copy(instant_time: str, token: WriteToken) -> WriteToken:
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)
 
 
-def write_log_file(
-    storage: Storage,
-    partition: str,
-    name: LogFileName,
-    blocks: Iterable[Block],
-    row_count: int,
-    delete_count: int,
-    *,
-    early: EarlyConflicts | None = None,
-    written_by: str | None = None,
-) -> WriteStat:
-    """Write a log file, its marker first, and say what was written.
-
-    row_count, delete_count: what its blocks hold.  early: what stops the write before its end.  written_by: the instant that
-    writes it, where its name bears another one.
-    """
-    path = join_path(partition, name.text)
-    Markers(storage, written_by or name.instant_time).create(path, MarkerType.CREATE)
-    if early is not None:
-        early.check(storage, [(partition, name.file_id)])
-    size_bytes = 0
-    with storage.open_output(path) as sink:
-        for piece in encode_blocks(blocks):
-            sink.write(piece)
-            size_bytes += len(piece)
-    return WriteStat(
-        file_id=name.file_id,
-        path=path,
-        partition_path=partition,
-        prev_commit=name.instant_time,
-        num_writes=row_count,
-        num_update_writes=row_count,
-        num_deletes=delete_count,
-        total_write_bytes=size_bytes,
-        file_size_in_bytes=size_bytes,
-        log_version=LOG_FILE_VERSION,
-        log_offset=0,
-        base_file="",
-        log_files=(name.text,),
-    )
-
-
-def _with_slice(stat: WriteStat, slice_: FileSlice, name: LogFileName) -> WriteStat:
-    """The statistics with the slice that the log was appended to, from which readers of changes take the rows before it."""
+def _with_slice(stat: WriteStat, slice_: FileSlice) -> WriteStat:
+    """The statistics with the slice that ends with the log, from which readers of changes take the rows before it."""
     return replace(
         stat,
         prev_commit=slice_.base_instant,
         base_file="" if slice_.base is None else slice_.base.name.text,
-        log_files=(*(log.name.text for log in slice_.logs), name.text),
+        log_files=tuple(log.name.text for log in slice_.logs),
     )
 
 
@@ -252,9 +226,11 @@ def _encode_hfile(avro_schema: str, rows: pa.Table, keys: pa.Array) -> bytes:
 
 
 def _key_changes(
-    storage: Storage, spec: WriterSpec, task: AppendTask, log: LogFile, rows: pa.Table, deletes: list[pa.RecordBatch]
+    storage: Storage, spec: WriterSpec, task: AppendTask, logs: tuple[LogFile, ...], rows: pa.Table, deletes: list[pa.RecordBatch]
 ) -> KeyChanges:
-    """Which keys the log file brings to its group, and which it takes away: its keys, looked up without it and with it."""
+    """Which keys the log files bring to their group, and which they take away: their keys, looked up without them and with
+    them.
+    """
     changes = KeyChanges(spec.key_shards)
     slice_ = task.slice
     only_updates = (
@@ -263,7 +239,7 @@ def _key_changes(
     if not spec.key_shards or only_updates:
         return changes
     keys = pc.unique(pa.concat_arrays([*rows.column(RECORD_KEY).chunks, *(b.column("record_key") for b in deletes)]))
-    longer = replace(slice_, logs=(*slice_.logs, log))
+    longer = replace(slice_, logs=(*slice_.logs, *logs))
     before = _live_keys(key_reader(spec, task.validity), slice_, keys)
     after = _live_keys(key_reader(spec, task.validity.including(spec.instant_time)), longer, keys)
     changes.add(after.filter(pc.invert(pc.is_in(after, value_set=before))))
@@ -294,8 +270,7 @@ def _blocks(
     deletes: list[pa.RecordBatch],
     *,
     positions: _Places | None,
-    collector: RangeCollector | None,
-) -> Iterator[Block]:
+) -> Iterator[RowsOfBlock]:
     headers = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.SCHEMA: spec.avro_schema}
     if spec.partial is not None:
         headers = {**headers, HeaderKey.SCHEMA: spec.partial.avro_schema, HeaderKey.IS_PARTIAL: "true"}
@@ -305,16 +280,16 @@ def _blocks(
         stored = stored_rows(spec, part, token.partition, sequence)
         places = {} if positions is None else positions.headers(positions.rows[sequence : sequence + part.num_rows])
         sequence += part.num_rows
-        if collector is not None:
-            collector.add(as_batch(stored))
+        told = as_batch(stored)
         if spec.populate_meta_fields:
             position = stored.schema.get_field_index(FILE_NAME)
             stored = stored.set_column(position, stored.schema.field(position), constant(file_id, part.num_rows))
         kind, content = encode_rows(spec.files, spec.avro_schema, stored, part.column(RECORD_KEY).combine_chunks())
-        yield kind, {**headers, **places}, content
+        yield RowsOfBlock((kind, {**headers, **places}, content), told)
     if deletes:
         places = {} if positions is None else positions.headers(positions.deletes)
-        yield BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time, **places}, encode_deletes(deletes)
+        block = BlockType.DELETE, {HeaderKey.INSTANT_TIME: spec.instant_time, **places}, encode_deletes(deletes)
+        yield RowsOfBlock(block, delete_count=sum(batch.num_rows for batch in deletes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,16 @@ class FileSettings:
     log_block_size_bytes: Annotated[
         int, Option("hoodie.logfile.data.block.max.size", int, "268435456", "bytes of a data block", at_least=1)
     ]
+    log_file_size_bytes: Annotated[
+        int,
+        Option(
+            "hoodie.logfile.max.size",
+            int,
+            "1073741824",
+            "bytes from which on a log file takes no further block: its next version does",
+            at_least=1,
+        ),
+    ]
     record_positions: Annotated[
         bool,
         Option("hoodie.write.record.positions", bool, "true", "log blocks say at which rows of the base file their records are"),

@@ -27,11 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import TableState, Unsupported
-from pyhudi.execute.append_log import LOG_FILE_VERSION, block_rows, encode_rows, write_log_file
+from pyhudi.execute.append_log import LOG_FILE_VERSION, block_rows, encode_rows
 from pyhudi.execute.base_file import BaseFileWriter, FileSettings
-from pyhudi.execute.indexing import FileIndexing, IndexedFile, log_ranges
+from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.key_filter import inherited_filter
 from pyhudi.execute.layout import as_batch
+from pyhudi.execute.log_files import RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
@@ -41,7 +42,7 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
-from pyhudi.format.log.framing import Block, BlockType, CorruptBlock, HeaderKey, LogBlock
+from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
 from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
 from pyhudi.format.paths import join_path
@@ -50,7 +51,6 @@ from pyhudi.records.log_merge import LogRecords
 from pyhudi.records.merge import IS_DELETED
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
 from pyhudi.records.ordering import BoolMask
-from pyhudi.records.stats import RangeCollector
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers
@@ -199,18 +199,16 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     # A log compaction stands for what earlier ones merged, by standing for them.
     instants = ",".join(sorted({found.block.instant_time for found in blocks}, reverse=True))
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
-    collector = RangeCollector(spec.indexing.columns) if spec.indexing and spec.indexing.columns else None
+    merged = _merged_blocks(spec, task, scan.records, instants)
+    # However large: what stands for the blocks of a slice is one file, so that a reader finds all of it or nothing.
+    (status,) = write_log_files(storage, task.partition, name, merged, None, indexing=spec.indexing)
     deleted = int(np.count_nonzero(scan.records.deleted))
     live = len(scan.records.keys) - deleted
-    merged = _merged_blocks(spec, task, scan.records, instants, collector)
-    stat = write_log_file(storage, task.partition, name, merged, live, deleted)
-    indexed = None if spec.indexing is None else IndexedFile(log_ranges(collector, live))
-    return WriteStatus(_with_log_figures(stat, scan, slice_, read_ms), indexed)
+    stat = replace(status.stat, num_writes=live, num_update_writes=live, num_deletes=deleted)
+    return replace(status, stat=_with_log_figures(stat, scan, slice_, read_ms))
 
 
-def _merged_blocks(
-    spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str, collector: RangeCollector | None
-) -> Iterator[Block]:
+def _merged_blocks(spec: CompactionSpec, task: CompactionTask, records: LogRecords, instants: str) -> Iterator[RowsOfBlock]:
     own = {HeaderKey.INSTANT_TIME: spec.instant_time, HeaderKey.COMPACTED_BLOCK_TIMES: instants}
     flagged = _flagged(records.rows)
     has_value = _has_ordering(records)
@@ -218,7 +216,7 @@ def _merged_blocks(
     barred = records.barrier & (~records.deleted | has_value) if competes else np.zeros_like(records.barrier)
     if barred.any():
         keys = records.keys.filter(pa.array(barred))
-        yield BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])
+        yield RowsOfBlock((BlockType.DELETE, dict(own), encode_deletes([deletes_batch(keys, task.partition)])))
     count = 0
     marked = records.present is None
     for names, chosen in _by_columns(records, ~records.deleted | flagged):
@@ -230,19 +228,17 @@ def _merged_blocks(
         marked = marked or not whole
         for part in block_rows(rows, spec.files.log_block_size_bytes):
             stored = _as_log_rows(spec, task, part)
-            if collector is not None:
-                collector.add(as_batch(stored))
             kind, content = encode_rows(spec.files, avro, stored, part.column(RECORD_KEY).combine_chunks())
-            yield kind, headers, content
+            yield RowsOfBlock((kind, headers, content), as_batch(stored))
         count += rows.num_rows
     if not marked:
         # An HFile without entries is none.
         files = spec.files if spec.files.log_format != "hfile" else replace(spec.files, log_format="avro")
         kind, content = encode_rows(files, spec.avro_schema, spec.reader.table_schema.empty_table(), pa.array([], pa.string()))
-        yield kind, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content
+        yield RowsOfBlock((kind, {**own, HeaderKey.SCHEMA: spec.avro_schema, **_PARTIAL}, content))
     deletes = [batch for batch in _deletes(records, ~flagged & records.deleted, has_value, task.partition) if batch.num_rows]
     if deletes or not (count or barred.any()):
-        yield BlockType.DELETE, dict(own), encode_deletes(deletes)
+        yield RowsOfBlock((BlockType.DELETE, dict(own), encode_deletes(deletes)))
 
 
 def _by_columns(records: LogRecords, chosen: BoolMask) -> Iterator[tuple[frozenset[str], BoolMask]]:
