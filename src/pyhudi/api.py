@@ -41,16 +41,14 @@ from pyhudi.operations.admin.create import (
     PARTITION_FIELDS,
     RECORD_KEY_FIELDS,
     TABLE_TYPE,
-    check_new_table,
     check_same_columns,
     check_same_table,
-    create_table,
-    name_from_uri,
     new_table_properties,
     parse_table_type,
     stored_columns,
     with_table_settings,
 )
+from pyhudi.operations.admin.opening import make_table, named_settings
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
@@ -95,7 +93,6 @@ from pyhudi.scan import Scan
 from pyhudi.services import Services
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
-from pyhudi.storage.locks import LockSettings, open_lock
 from pyhudi.table.config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
@@ -203,13 +200,9 @@ class Table:
             },
         )
         named = settings
-        if settings.given(NAME) is None:
-            settings = settings.merged({NAME.key: name_from_uri(storage.uri)})
-        env = environment or SystemEnvironment()
-        check_new_table(given, settings, schema)
-        open_lock(LockSettings.of(given, settings.word(NAME)), storage, env)
+        settings = named_settings(storage, settings)
         try:
-            create_table(storage, env, settings, schema)
+            make_table(storage, environment or SystemEnvironment(), given, settings, schema)
         except TableExists:
             if not exist_ok:
                 raise

@@ -17,13 +17,12 @@ from pyhudi.operations.action.settings import THREADS
 from pyhudi.operations.admin.create import (
     check_against_table,
 )
+from pyhudi.operations.admin.opening import open_context
 from pyhudi.operations.services.background import BackgroundServices
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.options import Options, parse_options
-from pyhudi.storage import open_storage
-from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks import LockSettings, open_lock
-from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.verbs import Verb, check_given, check_standing
@@ -46,12 +45,8 @@ class OpenTable:
         environment: Environment | None,
     ) -> None:
         """Reads `hoodie.properties` only.  Arguments and errors as of `Table`."""
-        storage = open_storage(uri, storage_options)
-        env = environment or SystemEnvironment()
         self.options = parse_options(options)
-        config = load_table_config(storage)
-        check_against_table(self.options, config)
-        self.context = TableContext(storage, env, config, open_lock(LockSettings.of(self.options, config.name), storage, env))
+        self.context = open_context(uri, storage_options, self.options, environment)
         self.background: BackgroundServices | None = None
 
     def __getstate__(self) -> dict[str, object]:

@@ -38,7 +38,7 @@ from pyhudi.operations.read.streams import START_OFFSET
 from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.write.batches import SinkSettings
-from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, WriteSettings
+from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, WriteSettings
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.plan.write import SizingSettings
 from pyhudi.settings import Option, Options, options_of
@@ -69,7 +69,7 @@ _SETTINGS = (
     SinkSettings,
     BootstrapSettings,
 )
-_SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, *QUERY_OPTIONS, START_OFFSET)
+_SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, *QUERY_OPTIONS, START_OFFSET)
 
 HONOURED: Mapping[str, Option] = {
     option.key: option for option in sorted({*_SINGLE, *(o for s in _SETTINGS for o in options_of(s))}, key=str)

@@ -6,6 +6,7 @@
     hs.update(spark, path, {"fare": "fare * 2"}, where="city = 'sf'")
     hs.delete(spark, path, where="fare IS NULL")
     hs.merge(spark, path, df, on="id").when_matched_update_all().when_not_matched_insert_all().execute()
+    hs.save_as_table(df, "db.trips", mode="append")       # df.write.format("hudi").saveAsTable("db.trips")
     hs.write_stream(stream, path, {...}, checkpoint=...)  # stream.writeStream.format("hudi")
     hs.call(spark, "show_commits", path=path, limit=10)   # CALL show_commits(table => 't', limit => 10)
     hs.sql(spark, "INSERT INTO hudi.`/data/t` SELECT ...")  # spark.sql of a session that has Hudi's jar
@@ -22,34 +23,28 @@ from typing import Any
 
 from pyhudi import procedures
 from pyhudi.api import Filter, Table
+from pyhudi.engines.spark.catalog import CatalogTable
 from pyhudi.engines.spark.change import SparkDelete, run_spark_delete
 from pyhudi.engines.spark.convert import Column, DataFrame, SparkSession, StreamingQuery, table_location
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.engines.spark.matching import matching_dataframe
 from pyhudi.engines.spark.read import plan_query, query_dataframe
+from pyhudi.engines.spark.source import HudiSource
 from pyhudi.engines.spark.source import register as register_source
-from pyhudi.errors import HudiError, InvalidRequest, TableExists
+from pyhudi.engines.spark.workers import use_this_python
+from pyhudi.errors import InvalidRequest
 from pyhudi.merge import Merge, update_on_spark
 from pyhudi.opened import OpenTable
 from pyhudi.operations.action.results import WriteResult
-from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
+from pyhudi.operations.admin.create import NAME
 from pyhudi.operations.read.query import COLUMNS, FILTER
-from pyhudi.operations.write.delete_partitions import run_delete_partitions
-from pyhudi.operations.write.run import run_write
-from pyhudi.operations.write.settings import (
-    OPERATION,
-    PARTITIONS_TO_DELETE,
-    WriteOperation,
-    WriteSettings,
-    check_first_write,
-    with_schema_mode,
-)
-from pyhudi.options import Options, parse_options
-from pyhudi.records.meta_fields import RECORD_KEY
+from pyhudi.operations.write.save import Save
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings, with_schema_mode
+from pyhudi.options import parse_options
 from pyhudi.statements import spark_names
 from pyhudi.statements.reading import read_statement
 from pyhudi.stream import StreamSink, start
-from pyhudi.verbs import VERBS, check_standing, spark_write_verb
+from pyhudi.verbs import VERBS, check_standing
 
 __all__ = [
     "Merge",
@@ -60,19 +55,12 @@ __all__ = [
     "merge",
     "read",
     "register",
+    "save_as_table",
     "sql",
     "update",
     "write",
     "write_stream",
 ]
-
-_MODES = {
-    "append": "append",
-    "overwrite": "overwrite",
-    "error": "errorifexists",
-    "errorifexists": "errorifexists",
-    "ignore": "ignore",
-}
 
 
 def read(
@@ -108,6 +96,7 @@ def read(
     for argument, option in ((columns, COLUMNS), (filter, FILTER)):
         if argument is not None and parsed.text(option) is not None:
             raise InvalidRequest(f"option {option}={parsed.text(option)} and the argument that means the same are both given")
+    _at_home(spark)
     context = Table(path, storage_options, options).context
     if keys is not None:
         return matching_dataframe(spark, context, parsed, columns, filter, keys)
@@ -144,44 +133,11 @@ def write(
         InvalidRequest: Options or columns do not fit the table.
         WriteConflict: Other writers won.
     """
-    save_mode = _MODES.get(mode.strip().lower())
-    if save_mode is None:
-        raise InvalidRequest(f"save mode {mode!r} is none of append, overwrite, errorifexists, ignore")
+    _at_home(df.sparkSession)
+    engine = SparkEngine(df.sparkSession)
     options = with_schema_mode(options, schema_mode)
-    parsed = parse_options(options)
-    exists = Table.exists(path, storage_options)
-    if exists and save_mode == "errorifexists":
-        raise TableExists(f"there is a Hudi table at {path} already; mode append adds to it")
-    operation = _operation(parsed, df, Table(path, storage_options) if exists else None)
-    check_standing(spark_write_verb(operation), parsed)
-    engine, settings = SparkEngine(df.sparkSession), WriteSettings.of(parsed, operation)
-    if exists and save_mode == "ignore":
-        return WriteResult(str(operation), None, None)
-    if save_mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
-        raise InvalidRequest(f"{operation} needs mode append, not {mode}")
-    replaces = save_mode == "overwrite" and operation is not WriteOperation.INSERT_OVERWRITE_TABLE
-    if exists:
-        if replaces:
-            _check_same_table(parsed, Table(path, storage_options))
-        table = Table(path, storage_options, options)
-    else:
-        check_first_write(os.fspath(path), parsed, settings, engine.input_schema(df))
-        table = Table.create(path, storage_options=storage_options, options=options)
-    if exists and replaces:
-        settings = settings.overwriting()
-    context = table.context.reloaded()
-    if operation is WriteOperation.DELETE_PARTITION:
-        paths = parsed.names(PARTITIONS_TO_DELETE) or engine.partition_paths(df, context.config.keys)
-        return run_delete_partitions(context, paths, settings)
-    try:
-        return run_write(context, engine, df, settings)
-    except Exception as error:
-        if not exists:
-            try:
-                discard_new_table(context, settings.commit.lock_wait_ms)
-            except HudiError as failure:
-                error.add_note(f"the table that was made for this write is still there, without rows ({failure})")
-        raise
+    save = Save.planned(path, mode, parse_options(options), storage_options, engine.input_schema(df))
+    return save.run(engine, df, lambda keys: engine.partition_paths(df, keys))
 
 
 def update(
@@ -386,6 +342,46 @@ def sql(
     return run(Session(spark, verbs, storage_options, options), parsed)
 
 
+def save_as_table(
+    df: DataFrame,
+    name: str,
+    mode: str = "errorifexists",
+    options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    path: str | os.PathLike[str] | None = None,
+    schema_mode: str | None = None,
+) -> WriteResult:
+    """Write a DataFrame to a table that the session's catalog has, or gets, as `df.write.saveAsTable` does.
+
+    `spark.table(name)` and Spark's SQL read it from then on, by `format("pyhudi")`; `sql`, `call` and this function change it.
+
+    Args:
+        df: The rows.
+        name: The table's name; several parts may have dots between them.
+        mode: errorifexists (the default, as Spark has it), append, overwrite, ignore.
+        options: Hudi's, as of `write`.
+        storage_options: Credentials for PyHudi's own access; Spark's catalog keeps none, so that reads by the name take them from
+            the environment.
+        path: Where the table lies; unset: where the catalog has it, else below `spark.sql.warehouse.dir`.
+        schema_mode: As of `write`.
+
+    Returns:
+        The instant of the write, and what it changed.
+
+    Raises:
+        TableExists: There is a table, under errorifexists, or another kind of table has the name.
+    """
+    spark = df.sparkSession
+    _at_home(spark)
+    named = CatalogTable.of(spark, name, path)
+    if not Table.exists(named.path, storage_options):
+        options = {NAME.key: named.parts[-1], **(options or {})}
+    result = write(df, named.path, mode, options, storage_options, schema_mode=schema_mode)
+    named.enter()
+    return result
+
+
 def register(spark: SparkSession, name: str, path: str | os.PathLike[str]) -> None:
     """Let a name stand for the table at a path, in `sql` on this session.
 
@@ -413,21 +409,7 @@ def enable(spark: SparkSession, alias: str | None = "hudi") -> None:
     register_source(spark, alias)
 
 
-def _check_same_table(options: Options, table: Table) -> None:
-    try:
-        check_against_table(options, table.config)
-    except InvalidRequest as error:
-        raise InvalidRequest(
-            f"{error}; mode overwrite replaces the rows and columns of a table, not what the table is: for another table there, "
-            f"delete the folder {table.uri} first, or write to another path"
-        ) from error
-
-
-def _operation(options: Options, df: DataFrame, table: Table | None) -> WriteOperation:
-    given = options.given(OPERATION)
-    if given is not None:
-        return WriteOperation(given)
-    named = options.text(RECORD_KEY_FIELDS) is not None or RECORD_KEY in df.columns
-    if table is not None:
-        named = not table.config.keys.generates_keys
-    return WriteOperation.UPSERT if named else WriteOperation.BULK_INSERT
+def _at_home(spark: SparkSession) -> None:
+    """Workers of a local session run this interpreter, and `format("pyhudi")` is known, which Spark looked for with another."""
+    if use_this_python(spark):
+        spark.dataSource.register(HudiSource)

@@ -22,13 +22,13 @@ from typing import Any
 from pyhudi.api import Table
 from pyhudi.engines.spark.convert import DataFrame, StreamingQuery
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.errors import CommitUnknown, HudiError, InvalidRequest, ServiceFailed, TableExists
+from pyhudi.errors import InvalidRequest, TableExists
 from pyhudi.operations.services.background import BackgroundServices
 from pyhudi.operations.services.settings import COMPACT_ASYNC, COMPACT_INLINE
-from pyhudi.operations.write.batches import IDENTIFIER, SinkSettings, StreamBatch
-from pyhudi.operations.write.settings import OPERATION, WriteOperation, WriteSettings, check_first_write
+from pyhudi.operations.write.batches import IDENTIFIER, SinkSettings, StreamBatch, retried
+from pyhudi.operations.write.save import stream_operation
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings, check_first_write
 from pyhudi.options import parse_options
-from pyhudi.settings import Options
 from pyhudi.storage.clock import Environment, SystemEnvironment
 from pyhudi.verbs import check_standing, spark_write_verb
 
@@ -61,7 +61,7 @@ class StreamSink:
         self._storage_options = dict(storage_options or {})
         self._environment = environment
         self._options = parse_options(self._given)
-        self._operation = _operation(self._options, output_mode)
+        self._operation = stream_operation(self._options, output_mode)
         check_standing(spark_write_verb(self._operation or WriteOperation.UPSERT), self._options)
         # What no batch could be written with is refused before there is a table.
         self._write_settings = WriteSettings.of(self._options, self._operation or WriteOperation.UPSERT)
@@ -75,26 +75,7 @@ class StreamSink:
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write one micro-batch, unless it is in the table already.  Raises what the last try ended with."""
         env = self._environment or SystemEnvironment()
-        wait_ms = self._settings.retry_wait_ms
-        for left in reversed(range(self._settings.retries + 1)):
-            try:
-                self._write(batch, number)
-                return
-            except ServiceFailed as error:
-                _LOG.warning("batch %d is in %s; %s", number, self._path, error)
-                return
-            except (InvalidRequest, CommitUnknown):
-                # The one would fail again; the other may still land, so that only a restart may look again.
-                raise
-            except HudiError as error:
-                if left:
-                    _LOG.warning("batch %d for %s failed, %d tries are left: %s", number, self._path, left, error)
-                    env.sleep_ms(wait_ms)
-                    wait_ms *= 2
-                elif self._settings.drops_failed:
-                    _LOG.error("batch %d for %s is dropped, as the options say: %s", number, self._path, error)
-                else:
-                    raise
+        retried(lambda: self._write(batch, number), self._settings, env, number, self._path)
 
     def close(self) -> None:
         """End the thread, when all that the batches planned is done.  Raises what had ended it before."""
@@ -180,19 +161,3 @@ def _close_after(query: StreamingQuery, sink: StreamSink) -> None:
         sink.close()
     except Exception as error:
         _LOG.warning("the services beside a stream had ended: %s", error)
-
-
-def _operation(options: Options, output_mode: str) -> WriteOperation | None:
-    """The operation of each batch; None for the table's own: upsert, or bulk_insert where keys are generated."""
-    mode = output_mode.strip().lower()
-    if mode not in ("append", "update", "complete"):
-        raise InvalidRequest(f"output mode {output_mode!r} is none of append, update, complete")
-    given = options.given(OPERATION)
-    operation = WriteOperation(given) if given is not None else None
-    if operation is WriteOperation.DELETE_PARTITION:
-        raise InvalidRequest("a stream cannot delete partitions; use Table.delete_partitions")
-    if mode == "complete":
-        if operation not in (None, WriteOperation.INSERT_OVERWRITE_TABLE):
-            raise InvalidRequest(f"output mode complete replaces the table with each batch, so {operation} does not go with it")
-        return WriteOperation.INSERT_OVERWRITE_TABLE
-    return operation

@@ -46,7 +46,14 @@ from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.services.ttl import TtlSettings
 from pyhudi.operations.write.batches import SinkSettings
-from pyhudi.operations.write.settings import OF_ROWS_AS_GIVEN, OPERATION, PARTITIONS_TO_DELETE, WriteOperation, WriteSettings
+from pyhudi.operations.write.settings import (
+    OF_ROWS_AS_GIVEN,
+    OPERATION,
+    PARTITIONS_TO_DELETE,
+    SAVE_MODE,
+    WriteOperation,
+    WriteSettings,
+)
 from pyhudi.options import HONOURED
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.settings import Option, Options, options_of
@@ -85,7 +92,7 @@ def verb_of(operation: WriteOperation) -> Verb:
 
 def spark_write_verb(operation: WriteOperation) -> Verb:
     """An operation as `pyhudi.spark.write` carries it out, which the options name."""
-    named = {OPERATION, PARTITIONS_TO_DELETE} if operation is WriteOperation.DELETE_PARTITION else {OPERATION}
+    named = {OPERATION, SAVE_MODE} | ({PARTITIONS_TO_DELETE} if operation is WriteOperation.DELETE_PARTITION else set())
     return Verb("pyhudi.spark.write", Family.WRITE, verb_of(operation).acting | named)
 
 
@@ -228,7 +235,7 @@ VERBS: Mapping[str, Verb] = {
         Verb(
             "pyhudi.spark.write",
             Family.WRITE,
-            _ANY_WRITE | {OPERATION, PARTITIONS_TO_DELETE},
+            _ANY_WRITE | {OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE},
         ),
         _change("pyhudi.spark.update"),
         replace(_write("delete", WriteOperation.DELETE), name="pyhudi.spark.delete"),

@@ -133,7 +133,7 @@ def legal_value(option: Option) -> str:
     return {bool: "false" if option.default == "true" else "true", int: "7", float: "0.5"}.get(option.kind, "x")
 
 
-ALIASES = {"append": "insert"}
+ALIASES = {"append": "insert", "pyhudi.spark.save_as_table": "pyhudi.spark.write"}
 """Verbs that are others by another name, with their options."""
 
 

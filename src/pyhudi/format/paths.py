@@ -25,6 +25,8 @@ METADATA_FOLDER: Final = f"{META_FOLDER}/metadata"
 """The metadata table, which is a table with a `.hoodie` of its own."""
 
 MARKER_FOLDER: Final = f"{META_FOLDER}/.temp"
+STAGED_FOLDER: Final = f"{META_FOLDER}/.staged"
+"""Below it, a folder for each write, lie rows on their way from tasks to the commit that takes them in."""
 HEARTBEAT_FOLDER: Final = f"{META_FOLDER}/.heartbeat"
 LOCK_FOLDER: Final = f"{META_FOLDER}/.locks"
 SCHEMA_FOLDER: Final = f"{META_FOLDER}/.schema"

@@ -13,6 +13,7 @@ Other Spark types (intervals, variant, user-defined types) have no place in a Hu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -26,14 +27,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyhudi.errors import InvalidRequest, Unsupported
 
 __all__ = [
+    "KEPT_OPTIONS",
     "PAGES_COMPARED",
     "Column",
     "DataFrame",
     "SparkSession",
     "StreamingQuery",
+    "catalogued_path",
     "column",
     "ddl",
     "located",
+    "options_kept",
     "quoted",
     "quoted_name",
     "small_frame",
@@ -46,6 +50,9 @@ __all__ = [
 
 PAGES_COMPARED = "parquet.page.verify-checksum.enabled"
 """The option of Spark's Parquet scan that has pages compared with their checksums."""
+
+KEPT_OPTIONS = "pyhudi.options"
+"""In the metadata of the first column of a table of the session's catalog: its path and its options, as JSON."""
 
 _TO_ARROW: dict[type[T.DataType], pa.DataType] = {
     T.BooleanType: pa.bool_(),
@@ -104,10 +111,28 @@ def table_location(session: SparkSession, name: str) -> str:
     if not session.catalog.tableExists(name):
         raise InvalidRequest(f"the session's catalog has no table {name!r}")
     unquoted = ".".join(part.strip("`") for part in name.split("."))
+    kept = catalogued_path(session, unquoted)
+    if kept is not None:
+        return kept
     for row in session.sql(f"DESCRIBE TABLE EXTENDED {quoted(unquoted)}").collect():
         if row["col_name"] == "Location":
             return str(row["data_type"])
     raise InvalidRequest(f"table {name!r} of the session's catalog has no location; give its path instead")
+
+
+def options_kept(columns: T.StructType) -> dict[str, str]:
+    """The path and the options of a table of ours that the session's catalog has; nothing for other columns."""
+    text = columns.fields[0].metadata.get(KEPT_OPTIONS) if columns.fields else None
+    return {} if text is None else dict(json.loads(text))
+
+
+def catalogued_path(session: SparkSession, name: str) -> str | None:
+    """Where a table lies that the session's catalog has by `CREATE TABLE ... USING pyhudi`; None for any other, and for views."""
+    known = session.catalog.getTable(quoted(name))
+    if known.isTemporary or "VIEW" in known.tableType:
+        # The columns of a view may be those of such a table.
+        return None
+    return options_kept(session.table(quoted(name)).schema).get("path")
 
 
 def located(session: SparkSession, name: str) -> str | None:

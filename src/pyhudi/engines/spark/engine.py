@@ -77,6 +77,7 @@ from pyhudi.engines.spark.tasks import (
     wire_schema,
 )
 from pyhudi.engines.spark.worker_errors import with_error_fields
+from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
@@ -118,6 +119,7 @@ class SparkEngine:
     name = "spark"
 
     def __init__(self, session: SparkSession) -> None:
+        use_this_python(session)
         self.session = session
 
     def input_schema(self, data: Any) -> pa.Schema:

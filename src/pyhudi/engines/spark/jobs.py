@@ -5,8 +5,8 @@ One Spark task runs one task, so Spark's own retry and speculation apply to each
 
 Errors: what PyHudi raises on a worker comes back as the same error, with its fields (see `worker_errors`).  A native expression
 refuses a row through `raise_error` with `REFUSAL` in front of the text; it comes back as InvalidRequest.  A job that failed
-because a worker died, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a column that is not there, a
-function of theirs that raised) stay Spark's own exceptions.
+because a worker died, or has no PyHudi, or within the JVM, raises EngineFailed.  Errors of the caller's own plan (a column that
+is not there, a function of theirs that raised) stay Spark's own exceptions.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pyhudi import errors
 from pyhudi.engines.spark.convert import ddl
 from pyhudi.engines.spark.progress import spark_stage
 from pyhudi.engines.spark.worker_errors import parse_error, with_error_fields
+from pyhudi.engines.spark.workers import of_wrong_worker, use_this_python
 from pyhudi.errors import EngineFailed, HudiError, Internal, InvalidRequest
 from pyhudi.execute.progress import stage_name
 
@@ -77,6 +78,7 @@ def task_rows(
 
     work and tasks must be picklable.  schema: of the batches.
     """
+    use_this_python(session)
     blobs = [pickle.dumps(task, protocol=5) for task in tasks]
     slots = min(len(blobs), _MOST_SPARK_TASKS)
     if sum(len(blob) for blob in blobs) <= _CLOSURE_BYTES and slots == len(blobs):
@@ -98,6 +100,9 @@ def translated_errors() -> Iterator[None]:
             raise
         text = str(error)
         found = error_of(text)
+        remedy = of_wrong_worker(text) if found is None else None
+        if remedy is not None:
+            found = EngineFailed(remedy)
         if found is None and (of_jvm or _DEAD_WORKER.search(text)):
             found = EngineFailed(f"Spark failed while it ran tasks of PyHudi, and what they did does not count: {_summary(text)}")
         if found is None:

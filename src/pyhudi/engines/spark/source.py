@@ -7,15 +7,18 @@ Reading: one input partition holds some file slices.  Spark prunes no columns fo
 or the option `pyhudi.columns` does.  Filters reach the reader where the session has `spark.sql.python.filterPushdown.enabled`;
 they choose files, by every index that serves them, and row groups, and Spark applies them again.
 
-Streams: see stream_source.py.
+Streams: see stream_source.py.  Writing: see sink.py.
 
-Writing is refused with the name of `pyhudi.spark.write`: a source cannot ask Spark for the shuffle that an upsert needs.
+A table of Spark's catalog: Spark forgets its path and its options when it is read.  So CREATE TABLE ... LOCATION, which asks for
+the columns, gets them with both in the metadata of the first one, and a read finds them there.  A write cannot go by that: what
+it gets are the columns of its rows, which may be those of another such table.
 
 Options are Hudi's and PyHudi's; those that begin with `pyhudi.storage.` are handed to the storage without that prefix.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     EqualTo,
     GreaterThan,
@@ -42,13 +46,15 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from pyspark.sql.datasource import Filter as PushedFilter
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
-from pyhudi.engines.spark.convert import to_arrow_schema, to_spark_schema
+from pyhudi.engines.spark.convert import KEPT_OPTIONS, options_kept, to_arrow_schema, to_spark_schema
 from pyhudi.engines.spark.read import plan_query, streamed_schema
+from pyhudi.engines.spark.sink import HudiStreamWriter, HudiWriter, Target
 from pyhudi.engines.spark.stream_source import HudiStreamReader, arrow_batches
-from pyhudi.errors import InvalidRequest, Unsupported
-from pyhudi.operations.admin.create import check_against_table
+from pyhudi.engines.spark.workers import use_this_python
+from pyhudi.errors import InvalidRequest
+from pyhudi.operations.admin.opening import open_context
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import BEGIN, QUERY_TYPE, Query
 from pyhudi.options import Options, parse_options, spelled
@@ -58,15 +64,17 @@ from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.conditions import escaped_pattern
 from pyhudi.records.filters.parse import parse_filter
 from pyhudi.records.filters.tree import And, Expr
-from pyhudi.storage import open_storage
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.locks import LockSettings, open_lock
-from pyhudi.table.config import load_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.slices import FileSlice
 from pyhudi.verbs import VERBS, check_standing
 
 FORMAT = "pyhudi"
+
+_CHECKPOINT = "checkpointlocation"
+_OF_CATALOG = frozenset({"owner", "location", "provider", "comment", "external", "is_managed_location", "collation"})
+"""What Spark adds to the options of a table of its catalog, beside `option.` in front of each of them."""
+
+_OPTION_OF_CATALOG = "option."
 
 _STORAGE_PREFIX = "pyhudi.storage."
 _PARTITION_BYTES = 64 << 20
@@ -75,6 +83,7 @@ _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 
 def register(spark: SparkSession, alias: str | None) -> None:
     """Register the source in a session as `pyhudi`, and as `alias` too; let filters reach its readers."""
+    use_this_python(spark)
     spark.dataSource.register(HudiSource)
     if alias is not None and alias != FORMAT:
         spark.dataSource.register(type("AliasedHudiSource", (HudiSource,), {"name": classmethod(lambda cls: alias)}))
@@ -92,6 +101,10 @@ class HudiSource(DataSource):
     def schema(self) -> StructType:
         """The columns that a read without a schema of its own gives."""
         context, options = _open_table(self.options)
+        columns = self._columns(context, options)
+        return _with_place(columns, self.options) if _is_of_catalog(self.options) else columns
+
+    def _columns(self, context: TableContext, options: Options) -> StructType:
         if options.word(QUERY_TYPE) == "incremental" and not _begins(options):
             # What a stream gives is known without a range; a batch query will say that it lacks one.
             return to_spark_schema(streamed_schema(context, options))
@@ -100,7 +113,7 @@ class HudiSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of `schema`, which are some of the table's."""
         wanted = to_arrow_schema(schema)
-        context, options = _open_table(self.options)
+        context, options = _open_table({**options_kept(schema), **self.options})
         check_standing(VERBS["pyhudi.spark.read"], options)
         query = plan_query(context, options, wanted.names, None)
         for field, stored in zip(wanted, query.schema, strict=True):
@@ -113,8 +126,12 @@ class HudiSource(DataSource):
         return HudiReader(query, wanted)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Refused: see `pyhudi.spark.write`."""
-        raise Unsupported("writing through format() is not built yet; use pyhudi.spark.write(df, path, options=...)")
+        """A writer of rows with the columns of `schema`."""
+        return HudiWriter(_target(self.options, schema, "overwrite" if overwrite else "append"))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """A writer of the batches of a stream.  overwrite: each replaces the table."""
+        return HudiStreamWriter(_target(self.options, schema, "append"), self.options.get(_CHECKPOINT), complete=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of the columns of `schema`."""
@@ -246,20 +263,59 @@ def _begins(options: Options) -> bool:
 def _open_table(given: Mapping[str, str]) -> tuple[TableContext, Options]:
     """The table that a source's options name, and the options of Hudi and PyHudi among them."""
     options, storage_options, path = _divided_options(given)
-    storage = open_storage(path, storage_options)
-    config = load_table_config(storage)
-    check_against_table(options, config)
-    environment = SystemEnvironment()
-    lock = open_lock(LockSettings.of(options, config.name), storage, environment)
-    return TableContext(storage, environment, config, lock), options
+    return open_context(path, storage_options, options), options
+
+
+def _target(given: Mapping[str, str], schema: StructType, mode: str) -> Target:
+    """Where rows with these columns go."""
+    if not given.get("path"):
+        raise InvalidRequest(
+            "Spark tells no Python source which table of its catalog is written. pyhudi.spark.sql(spark, 'INSERT INTO ...') "
+            "and pyhudi.spark.save_as_table know it; or say where the table lies, by .option('path', ...) or INSERT INTO t WITH "
+            "(path = '...')"
+        )
+    options, storage_options, path = _divided_options(given)
+    return Target(path, mode, options, storage_options, to_arrow_schema(schema))
+
+
+def _is_of_catalog(given: Mapping[str, str]) -> bool:
+    """Whether these are the options of a table that CREATE TABLE makes."""
+    return "provider" in given and "location" in given
+
+
+def _own(given: Mapping[str, str]) -> dict[str, str]:
+    """The options without those that Spark adds."""
+    added = {_CHECKPOINT, *(_OF_CATALOG if _is_of_catalog(given) else ())}
+    return {key: value for key, value in given.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
+
+
+def _with_place(columns: StructType, given: Mapping[str, str]) -> StructType:
+    """The columns, of which the first one says where the table lies and how it is read.
+
+    Raises InvalidRequest for options of the storage, which may be credentials: the catalog shows its columns to anybody.
+    """
+    kept = _own(given)
+    secrets = sorted(key for key in kept if key.startswith(_STORAGE_PREFIX))
+    if secrets:
+        raise InvalidRequest(
+            f"options of the storage ({', '.join(secrets)}) are not kept in Spark's catalog: give them by the environment, or "
+            "read the table by its path"
+        )
+    first, *others = columns.fields
+    place = StructField(first.name, first.dataType, first.nullable, {**first.metadata, KEPT_OPTIONS: json.dumps(kept)})
+    return StructType([place, *others])
 
 
 def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
     """Options of Hudi and PyHudi, options of the storage, and the path."""
     path = given.get("path")
     if not path:
-        raise InvalidRequest('the source needs a path: .load(path), or OPTIONS (path "...")')
+        raise InvalidRequest(
+            "the source needs a path: .load(path). Of a table of its catalog Spark tells it only where CREATE TABLE t USING "
+            "pyhudi LOCATION '...' was given no columns, and saveAsTable and CREATE TABLE AS SELECT give some: make the name "
+            "over a table that is there, or by pyhudi.spark.save_as_table"
+        )
     storage = {key[len(_STORAGE_PREFIX) :]: value for key, value in given.items() if key.startswith(_STORAGE_PREFIX)}
     # Spark hands the keys over in lower case.
-    rest = {spelled(key): value for key, value in given.items() if key != "path" and not key.startswith(_STORAGE_PREFIX)}
+    rest = {spelled(key): value for key, value in _own(given).items() if key != "path" and not key.startswith(_STORAGE_PREFIX)}
     return parse_options(rest), storage, path

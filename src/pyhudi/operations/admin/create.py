@@ -15,7 +15,14 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableExists, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
-from pyhudi.format.paths import LOCK_FOLDER, META_FOLDER, PROPERTIES_BACKUP, PROPERTIES_FILE, file_name_of
+from pyhudi.format.paths import (
+    LOCK_FOLDER,
+    META_FOLDER,
+    PROPERTIES_BACKUP,
+    PROPERTIES_FILE,
+    STAGED_FOLDER,
+    file_name_of,
+)
 from pyhudi.format.properties import shown
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
@@ -319,7 +326,7 @@ def discard_new_table(context: TableContext, wait_ms: int) -> bool:
             return False
         held.storage.delete([PROPERTIES_FILE, PROPERTIES_BACKUP])
         for folder in held.storage.list(META_FOLDER).folders:
-            if folder != LOCK_FOLDER:
+            if folder not in (LOCK_FOLDER, STAGED_FOLDER):
                 held.storage.delete_folder(folder)
     return True
 

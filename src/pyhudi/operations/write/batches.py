@@ -11,16 +11,20 @@ Source: docs/formats/writing.md, "Streaming sink".
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyhudi.errors import CorruptData, TableState
+from pyhudi.errors import CommitUnknown, CorruptData, HudiError, InvalidRequest, ServiceFailed, TableState
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.clock import Environment
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import read_commit
 from pyhudi.timeline.timeline import Timeline
+
+_LOG = logging.getLogger("pyhudi.stream")
 
 SINK_CHECKPOINT_KEY = "_hudi_streaming_sink_checkpoint"
 
@@ -101,6 +105,30 @@ def check_not_landed(context: TableContext, batch: StreamBatch, now: Timeline) -
     last = find_last_batch(context, now, batch.identifier)
     if last is not None and last >= batch.number:
         raise BatchLanded(f"batch {batch.number} of stream {batch.identifier} is in {context.storage.uri} already")
+
+
+def retried(write: Callable[[], object], settings: SinkSettings, env: Environment, number: int, uri: str) -> None:
+    """Write a batch; one that fails is tried again, after longer and longer waits.  Raises what the last try ended with."""
+    wait_ms = settings.retry_wait_ms
+    for left in reversed(range(settings.retries + 1)):
+        try:
+            write()
+            return
+        except ServiceFailed as error:
+            _LOG.warning("batch %d is in %s; %s", number, uri, error)
+            return
+        except (InvalidRequest, CommitUnknown):
+            # The one would fail again; the other may still land, so that only a restart may look again.
+            raise
+        except HudiError as error:
+            if left:
+                _LOG.warning("batch %d for %s failed, %d tries are left: %s", number, uri, left, error)
+                env.sleep_ms(wait_ms)
+                wait_ms *= 2
+            elif settings.drops_failed:
+                _LOG.error("batch %d for %s is dropped, as the options say: %s", number, uri, error)
+            else:
+                raise
 
 
 def _documents(context: TableContext, timeline: Timeline) -> Iterator[CommitMetadata]:

@@ -77,6 +77,13 @@ PARTITIONS_TO_DELETE = Option(
     "partitions that delete_partition deletes; unset: those of the rows",
     chooses="write",
 )
+SAVE_MODE = Option(
+    "pyhudi.save.mode",
+    ("append", "overwrite", "errorifexists", "ignore"),
+    None,
+    'the save mode, where `df.write.format("pyhudi")` is given append: Spark takes none but that and overwrite there',
+    chooses="write",
+)
 PARTIAL_UPDATE = Option(
     "pyhudi.partial.update",
     bool,

@@ -1,0 +1,162 @@
+"""`df.write.format("pyhudi")` and `writeStream.format("pyhudi")`: the ordinary write, by way of Spark's data source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import InvalidRequest, Table, TableExists
+from pyhudi import spark as hs
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+OPTIONS = {
+    "hoodie.table.name": "trips",
+    "hoodie.datasource.write.recordkey.field": "id",
+    "hoodie.datasource.write.partitionpath.field": "city",
+    "hoodie.datasource.write.precombine.field": "ts",
+}
+OPERATION = "hoodie.datasource.write.operation"
+
+
+def trips(spark: SparkSession, start: int, end: int, ts: int) -> DataFrame:
+    """Rows of all kinds of types in two tasks."""
+    return spark.range(start, end, 1, 2).selectExpr(
+        "cast(id as string) id",
+        "cast(id % 2 as string) city",
+        f"{ts}L ts",
+        "timestamp_micros(id * 1000000) at",
+        "map('k', id) tags",
+        "array(named_struct('n', cast(id as decimal(9, 2)))) deep",
+    )
+
+
+def save(rows: DataFrame, path: Path, mode: str = "append", **more: Any) -> None:
+    options = {**OPTIONS, **{key.replace("__", "."): value for key, value in more.items()}}
+    rows.write.format("pyhudi").options(**options).mode(mode).save(str(path))
+
+
+def found(path: Path) -> dict[str, int]:
+    rows = Table(path).scan(["id", "ts"]).to_arrow().to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row["ts"] for row in rows}
+
+
+def staged(path: Path) -> list[Path]:
+    return [one for one in (path / ".hoodie" / ".staged").rglob("*") if one.is_file()]
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
+def test_operations_and_modes_of_the_format(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "t"
+    save(trips(spark, 0, 6, 1), path, **{"hoodie.datasource.write.table.type": kind})
+    save(trips(spark, 4, 8, 2), path)
+    assert found(path) == {str(n): 2 if n >= 4 else 1 for n in range(8)}
+    wanted = trips(spark, 7, 8, 2).select("at", "tags", "deep", "id").collect()
+    assert hs.read(spark, str(path), ["at", "tags", "deep", "id"], "id = '7'").collect() == wanted
+    save(trips(spark, 8, 10, 4), path, "overwrite")
+    assert found(path) == {"8": 4, "9": 4}
+    with pytest.raises(Exception, match="mode append adds to it"):
+        save(trips(spark, 0, 1, 5), path, **{"pyhudi.save.mode": "errorifexists"})
+    # What speaks before any task does leaves nothing behind.
+    assert staged(path) == [] and len(Table(path).timeline().completed_writes()) == 3
+
+
+@pytest.mark.wide
+def test_further_operations_of_the_format(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    save(trips(spark, 0, 8, 1), path)
+    save(trips(spark, 0, 2, 3), path, **{OPERATION: "delete"})
+    assert sorted(found(path)) == list("234567")
+    save(trips(spark, 2, 3, 4), path, **{OPERATION: "delete_partition", "hoodie.datasource.write.partitions.to.delete": "0"})
+    assert sorted(found(path)) == list("357")
+    save(trips(spark, 0, 1, 5), path, **{"pyhudi.save.mode": "ignore"})
+    assert sorted(found(path)) == list("357")
+    for more, said in (
+        ({"hoodie.datasource.write.recordkey.field": "ts"}, "recordkey"),
+        ({OPERATION: "delete_partition"}, "partitions.to.delete"),
+    ):
+        with pytest.raises(Exception, match=said):
+            save(trips(spark, 0, 1, 5), path, **more)
+
+
+def test_many_rows_of_a_task_and_tasks_that_fail(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    fails = trips(spark, 0, 30_000, 1).selectExpr("*", "if(id = '29999', raise_error('a bad row'), 1) last")
+    with pytest.raises(Exception, match="a bad row"):
+        save(fails, path)
+    assert not Table.exists(path) and staged(path) == []
+    save(trips(spark, 0, 30_000, 1), path, **{OPERATION: "bulk_insert"})
+    assert len(found(path)) == 30_000 and staged(path) == []
+    with pytest.raises(Exception, match="InvalidRequest"):
+        save(trips(spark, 0, 30_000, 1).withColumn("id", F.expr("if(id = '7', null, id)")), path)
+    assert len(Table(path).timeline().completed_writes()) == 1 and staged(path) == []
+
+
+def test_a_stream_writes_each_batch_once(spark: SparkSession, tmp_path: Path) -> None:
+    path, source, checkpoint = tmp_path / "t", tmp_path / "source", tmp_path / "checkpoint"
+    Table.create(source, record_key="id", partition_by="city", ordering="ts").upsert(
+        {"id": ["a", "b"], "city": ["x", "y"], "ts": [1, 2]}
+    )
+
+    def run() -> None:
+        stream = spark.readStream.format("pyhudi").load(str(source)).select("id", "city", "ts")
+        writer = stream.writeStream.format("pyhudi").options(**OPTIONS, **{"hoodie.datasource.write.operation": "insert"})
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(path))
+        query.awaitTermination()
+
+    run()
+    # The query dies after its commit and before the checkpoint says so.
+    done = sorted((checkpoint / "commits").glob("[0-9]*"))[-1]
+    done.unlink()
+    (checkpoint / "commits" / f".{done.name}.crc").unlink()
+    run()
+    assert found(path) == {"a": 1, "b": 2}
+    assert len(Table(path).timeline().completed_writes()) == 1 and staged(path) == []
+
+
+def test_a_name_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads it by its name and changes it by ours; what Spark cannot tell of, a write that names no place, is refused."""
+    path, other = tmp_path / "it's", tmp_path / "other"
+    rows = spark.createDataFrame([("a", "x", 1)], "id string, city string, ts long")
+    try:
+        hs.save_as_table(rows, "kept", options=OPTIONS, path=path)
+        Table(path).alter.add("more", pa.int64())
+        hs.save_as_table(rows.selectExpr("'b' id", "city", "ts", "7L more"), "kept", "append")
+        assert spark.sql("SELECT id, more FROM kept ORDER BY id").collect() == [("a", None), ("b", 7)]
+        with pytest.raises(TableExists):
+            hs.save_as_table(rows, "kept")
+        hs.sql(spark, "DELETE FROM kept WHERE more = 7")
+        hs.sql(spark, "INSERT INTO kept (id, city, ts, more) VALUES ('c', 'x', 2, 9)")
+        assert sorted(row["id"] for row in spark.table("kept").select("id").collect()) == ["a", "c"]
+
+        Table.create(other, record_key="id", schema=Table(path).schema())
+        spark.sql(f"CREATE TABLE other USING pyhudi LOCATION '{other}'")
+        for write in ("INSERT INTO other SELECT * FROM kept", "INSERT INTO other SELECT * FROM kept LIMIT 1"):
+            with pytest.raises(Exception, match="which table of its catalog is written"):
+                spark.sql(write)
+        # A view of the table is not the table.
+        spark.sql("CREATE VIEW seen AS SELECT * FROM kept WHERE id = 'a'")
+        with pytest.raises(InvalidRequest, match="no Hudi table"):
+            hs.sql(spark, "DELETE FROM seen")
+        assert Table(path).scan().count() == 2 and Table(other).scan().count() == 0
+        spark.sql("CREATE TABLE listed (id STRING) USING pyhudi")
+        with pytest.raises(Exception, match="save_as_table"):
+            spark.table("listed").collect()
+        with pytest.raises(Exception, match="there is no"):
+            spark.sql(f"CREATE TABLE nothing USING pyhudi LOCATION '{tmp_path / 'nothing'}'")
+        with pytest.raises(Exception, match="environment"):
+            spark.sql(f"CREATE TABLE secret USING pyhudi OPTIONS (path '{path}', `pyhudi.storage.key` 'x')")
+    finally:
+        spark.sql("DROP VIEW IF EXISTS seen")
+        for name in ("kept", "other", "listed"):
+            spark.sql(f"DROP TABLE IF EXISTS {name}")
+    assert Table(path).scan().count() == 2
