@@ -154,7 +154,7 @@ def test_a_name_of_the_catalog(spark: SparkSession, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="there is no"):
             spark.sql(f"CREATE TABLE nothing USING pyhudi LOCATION '{tmp_path / 'nothing'}'")
         with pytest.raises(Exception, match="environment"):
-            spark.sql(f"CREATE TABLE secret USING pyhudi OPTIONS (path '{path}', `pyhudi.storage.key` 'x')")
+            spark.sql(f"CREATE TABLE secret USING pyhudi OPTIONS (path '{other}', `pyhudi.storage.key` 'x')")
     finally:
         spark.sql("DROP VIEW IF EXISTS seen")
         for name in ("kept", "other", "listed"):
