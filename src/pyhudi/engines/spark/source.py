@@ -100,9 +100,9 @@ class HudiSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that a read without a schema of its own gives."""
-        context, options = _open_table(self.options)
-        columns = self._columns(context, options)
-        return _with_place(columns, self.options) if _is_of_catalog(self.options) else columns
+        kept = _kept_by_catalog(self.options) if _is_of_catalog(self.options) else None
+        columns = self._columns(*_open_table(self.options))
+        return columns if kept is None else _with_options(columns, kept)
 
     def _columns(self, context: TableContext, options: Options) -> StructType:
         if options.word(QUERY_TYPE) == "incremental" and not _begins(options):
@@ -289,8 +289,8 @@ def _own(given: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in given.items() if key not in added and not key.startswith(_OPTION_OF_CATALOG)}
 
 
-def _with_place(columns: StructType, given: Mapping[str, str]) -> StructType:
-    """The columns, of which the first one says where the table lies and how it is read.
+def _kept_by_catalog(given: Mapping[str, str]) -> dict[str, str]:
+    """The path and the options of a table that the catalog keeps.
 
     Raises InvalidRequest for options of the storage, which may be credentials: the catalog shows its columns to anybody.
     """
@@ -301,9 +301,14 @@ def _with_place(columns: StructType, given: Mapping[str, str]) -> StructType:
             f"options of the storage ({', '.join(secrets)}) are not kept in Spark's catalog: give them by the environment, or "
             "read the table by its path"
         )
+    return kept
+
+
+def _with_options(columns: StructType, kept: Mapping[str, str]) -> StructType:
+    """The columns, of which the first one carries the path and the options of the table."""
     first, *others = columns.fields
-    place = StructField(first.name, first.dataType, first.nullable, {**first.metadata, KEPT_OPTIONS: json.dumps(kept)})
-    return StructType([place, *others])
+    carrying = StructField(first.name, first.dataType, first.nullable, {**first.metadata, KEPT_OPTIONS: json.dumps(kept)})
+    return StructType([carrying, *others])
 
 
 def _divided_options(given: Mapping[str, str]) -> tuple[Options, dict[str, str], str]:
