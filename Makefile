@@ -5,7 +5,7 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-writers demo docs clean
+.PHONY: help setup setup-hudi test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
 	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo: a tour; make docs: the site'
+	@echo 'make dist          the wheel and the source distribution, checked, and tried on each Python that is here'
 
 setup: .venv/.done
 	@scripts/setup.sh java
@@ -101,6 +102,10 @@ demo: setup
 docs: .venv/.done
 	scripts/setup.sh python --group docs
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+
+# What would be published: built, looked into, and installed into environments of its own.
+dist:
+	scripts/dist.sh
 
 clean:
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build site artifacts spark-warehouse

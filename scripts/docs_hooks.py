@@ -1,4 +1,6 @@
-"""What `mkdocs build` makes from the code itself: the list of commands on docs/command-line.md."""
+"""What `mkdocs build` adds to the pages: the list of commands on docs/command-line.md, from the code itself, and what a search
+finds first.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,14 @@ from typer.models import ArgumentInfo, OptionInfo
 PLACE = "<!-- commands -->"
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+BEHIND = ("decisions/", "formats/", "specification.md", "architecture.md")
+"""Pages that a search ranks behind those that say how something is done."""
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by MkDocs for each page."""
+    if page.file.src_uri.startswith(BEHIND):
+        page.meta.setdefault("search", {"boost": 0.5})
     return markdown.replace(PLACE, render_commands()) if PLACE in markdown else markdown
 
 

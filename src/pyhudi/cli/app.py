@@ -37,9 +37,19 @@ indexes.add_to(app)
 report.add_to(app)
 
 
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    if asked:
+        from pyhudi import __version__
+
+        say(__version__)
+        raise typer.Exit
+
+
 @app.callback()
 def common(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
     plugin: Annotated[
         list[str] | None,
         typer.Option(metavar="MODULE", help="Import a module that registers mergers, payloads or strategies; may come again."),
@@ -48,11 +58,6 @@ def common(
     """Look at Apache Hudi tables, and keep them in order."""
     for module in plugin or ():
         load_plugin(module)
-    if version:
-        from pyhudi import __version__
-
-        say(__version__)
-        raise typer.Exit
 
 
 def run() -> None:

@@ -162,6 +162,10 @@ def test_procedures_by_name(table: hp.Table) -> None:
     assert "limit int = 10" in call("procs", "show_commits")
 
 
+def test_the_version_needs_no_command() -> None:
+    assert call("--version").strip() == hp.__version__
+
+
 def test_help_tells_the_exit_codes_and_shells_are_completed() -> None:
     assert "Exit codes" in call("--help")
     assert "--install-completion" in call("--help")
