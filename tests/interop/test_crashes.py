@@ -75,7 +75,17 @@ ACTS: dict[str, Act] = {f.__name__: f for f in (upsert, delete, compact, log_com
 @pytest.fixture(scope="module")
 def grown(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A table with base files and logs of both, whose last write is ours.  Not to be changed."""
-    pair = Pair(real_hudi, tmp_path_factory.mktemp("crashes") / "grown", "mor", OPTIONS)
+    return _grown(Pair(real_hudi, tmp_path_factory.mktemp("crashes") / "grown", "mor", OPTIONS))
+
+
+@pytest.fixture(scope="module")
+def grown_9(real_newer_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """The same of version 9, beside release 1.1.1."""
+    options = {**OPTIONS, "hoodie.write.table.version": 9, "hoodie.metadata.index.column.stats.file.group.count": 1}
+    return _grown(Pair(real_newer_hudi, tmp_path_factory.mktemp("crashes-9") / "grown_9", "mor", options))
+
+
+def _grown(pair: Pair) -> Pair:
     pair.create()
     pair.table.upsert(make(range(20), 1))
     for data, ours in ((make(range(15), 2), False), (make(range(4, 20), 3), True)):
@@ -83,7 +93,7 @@ def grown(real_hudi: RealHudi, tmp_path_factory: pytest.TempPathFactory) -> Pair
             before_last = pair.table.scan().to_arrow()
             pair.table.upsert(data)
         else:
-            real_hudi.write(data, pair.path, **pair.options)
+            pair.hudi.write(data, pair.path, **pair.options)
     pair.rows = rows_of(pair.table.scan().to_arrow())
     pair.earlier = rows_of(before_last)  # type: ignore[attr-defined]
     return pair
@@ -218,6 +228,33 @@ def test_it_reads_and_goes_on_after_a_death(grown: Pair, tmp_path: Path, act: st
             error.add_note(f"died {what}, table {pair.path}")
             raise
         shutil.rmtree(pair.path)
+
+
+SAMPLE_9 = {
+    "upsert": ("within log open_output",),
+    "delete": ("after metadata log open_output",),
+    "compact": ("within base file open_output", "after commit put_if_absent"),
+    "log_compact": ("after logcompaction.inflight put_if_absent",),
+    "roll_back": ("within log delete", "after deltacommit delete"),
+}
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("act", ACTS)
+def test_release_1_1_goes_on_after_a_death(grown_9: Pair, tmp_path: Path, act: str) -> None:
+    """On a table of version 9, whoever writes next."""
+    whole = copied(grown_9, tmp_path / "whole")
+    context, storage = faulty(whole, None)
+    ACTS[act](whole, context)
+    faults = deaths(storage)
+    for what in SAMPLE_9[act]:
+        for by_them in (True, False):
+            pair = copied(grown_9, tmp_path / f"nine_{act}_{len(list(tmp_path.iterdir()))}")
+            context, storage = faulty(pair, faults[what])
+            with pytest.raises(SimulatedCrash):
+                ACTS[act](pair, context)
+            taken_up(pair, outcomes(grown_9, act), by_them, markers=True)
+            assert int(pair.table.config.version) == 9
 
 
 def taken_up(pair: Pair, possible: list[dict[str, Any]], by_them: bool, markers: bool) -> None:

@@ -79,3 +79,21 @@ def test_release_1_0_has_none(hudi: RealHudi, tmp_path: Path) -> None:
     table = Table.create(tmp_path / "ours", options=options("MERGE_ON_READ"))
     table.upsert(rows("a", 1, 0), options={"pyhudi.timestamps.without.zone": "local"})
     assert pa.types.is_int64(hudi.read(tmp_path / "ours", **BY_LISTING).schema.field("at").type)
+
+
+@pytest.mark.wide
+def test_release_1_1_takes_the_unit_of_a_file_for_that_of_the_table(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """It mends files of older releases so, and times of before a column was given milliseconds; ours goes by the file."""
+    noon_ms = 1_782_907_200_000
+    kind = {"hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.metadata.enable": False}
+    for ts, (key, unit, value) in enumerate([("a", "micros", noon_ms * 1000), ("b", "millis", noon_ms)], 1 << 31):
+        at = {"type": "long", "logicalType": f"timestamp-{unit}"}
+        fields = [{"name": "id", "type": "string"}, {"name": "ts", "type": "long"}, {"name": "at", "type": at}]
+        rows_of_it = [{"id": one, "ts": ts, "at": value} for one in ("ab" if key == "a" else "b")]
+        newer_hudi.write_avro(tmp_path, {"type": "record", "name": "r", "fields": fields}, rows_of_it, **kind)
+    ours, theirs = (
+        dict(zip(found["id"].to_pylist(), found["at"].cast(pa.int64()).to_pylist(), strict=True))
+        for found in (Table(tmp_path).scan().to_arrow(), newer_hudi.read(tmp_path))
+    )
+    assert ours == {"a": noon_ms * 1000, "b": noon_ms * 1000}
+    assert theirs == {"a": noon_ms * 1000 * 1000, "b": noon_ms * 1000}

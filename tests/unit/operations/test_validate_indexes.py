@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pyhudi import Table
@@ -315,3 +317,28 @@ def test_a_definition_of_a_column_that_is_gone(table: Table, tmp_path: Path) -> 
         table.upsert(rows())
     found = table.validate()
     assert not found.ok and "unchecked secondary_index_note" in str(found)
+
+
+def test_bounds_of_decimals_of_every_width(tmp_path: Path) -> None:
+    """In the second layout every decimal has bounds, of files and of partitions; a file that holds others is told."""
+    kinds = {"d7": pa.decimal128(7, 2), "d18": pa.decimal128(18, 4), "d38": pa.decimal128(38, 8)}
+    options = {"hoodie.write.table.version": 9, "hoodie.metadata.index.column.stats.enable": True}
+    table = Table.create(tmp_path / "t", record_key="id", ordering="ts", partition_by="city", options=options)
+
+    def decimals(upper: str) -> list[pa.Array]:
+        return [pa.array([Decimal("-1.5"), Decimal(upper)], kind) for kind in kinds.values()]
+
+    keys = {"id": ["a", "b"], "ts": [1, 1], "city": ["x", "x"]}
+    table.upsert(pa.table({**keys, **dict(zip(kinds, decimals("25"), strict=True))}))
+    assert table.validate().ok
+    (file,) = (tmp_path / "t" / "x").glob("*.parquet")
+    rows = pq.ParquetFile(file).read()
+    for name, values in zip(kinds, decimals("26"), strict=True):
+        position = rows.schema.get_field_index(name)
+        rows = rows.set_column(position, rows.schema.field(position), values)
+    pq.write_table(rows, file, store_schema=False)
+    told = str(table.validate())
+    for name, kind in kinds.items():
+        # Once for the file, once for the partition.
+        assert told.count(f": {name} is") == 2, told
+        assert told.count(f"{Decimal(25).quantize(Decimal(1).scaleb(-kind.scale))!r}") >= 2, told
