@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pyhudi.errors import InvalidRequest
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Instant
 from pyhudi.opened import OpenTable
@@ -72,7 +73,7 @@ class Indexes:
 
     def schedule(
         self,
-        kind: str,
+        kind: str | Sequence[str],
         columns: str | Sequence[str] | None = None,
         *,
         name: str | None = None,
@@ -81,9 +82,23 @@ class Indexes:
         spark: SparkSession | None = None,
         options: Mapping[str, object] | None = None,
     ) -> str:
-        """Plan an index, as `create` does, for `run` to build; the instant of the plan."""
-        request = self._request(kind, columns, name, function, function_options)
-        return schedule_index(*self._call("schedule", options, spark), request)
+        """Plan an index, as `create` does, for `run` to build; the instant of the plan.
+
+        Args:
+            kind: As of `create`; several kinds, such as `["record_index", "column_stats"]`, are built at once, from one state of
+                the table.  What follows is for one.
+            columns: As of `create`, and so are those that follow.
+            name: Of a secondary or expression index.
+            function: Of an expression index.
+            function_options: Of the function.
+            spark: Make a metadata table that is not there yet on the cluster.
+            options: `hoodie.*` options of this call.
+        """
+        kinds = (kind,) if isinstance(kind, str) else tuple(dict.fromkeys(kind))
+        if len(kinds) != 1 and (not kinds or columns is not None or name or function or function_options):
+            raise InvalidRequest("several indexes in one plan are given by their kinds alone, and one plan has one at least")
+        requests = (self._request(one, columns, name, function, function_options) for one in kinds)
+        return schedule_index(*self._call("schedule", options, spark), *requests)
 
     def run(self, instant: str, *, spark: SparkSession | None = None, options: Mapping[str, object] | None = None) -> Instant:
         """Build what is planned, also where its building died.

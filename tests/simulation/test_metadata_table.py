@@ -20,7 +20,7 @@ from pyhudi.operations.metadata.services import compact_metadata_table
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.clean import CleanSettings, run_clean
 from pyhudi.operations.services.compact import CompactSettings, run_compaction
-from pyhudi.operations.services.index import create_index, index_request
+from pyhudi.operations.services.index import create_index, index_request, list_indexes, run_index, schedule_index
 from pyhudi.operations.services.indexing import IndexRequest, IndexSettings
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.run import run_write
@@ -167,10 +167,9 @@ def _check_after_crash(run: World, before: Rows, after: Rows, act: Act) -> None:
     run.upsert({"k2": 902})
     assert run.scanned() == run.rows or (act is roll_back and run.scanned() == {**after, "k2": 902})
     assert_metadata_is_true(run.table)
-    for info in run.table.index.list():
-        if info.instant is not None:
-            run.table.index.run(info.instant)
-            assert_metadata_is_true(run.table)
+    for instant in {info.instant for info in run.table.index.list() if info.instant is not None}:
+        run.table.index.run(instant)
+        assert_metadata_is_true(run.table)
 
 
 @pytest.mark.parametrize(
@@ -206,11 +205,25 @@ def create_expression(world: World, context: TableContext) -> Rows:
     return _create(world, context, index_request("column_stats", ("part",), function="upper"))
 
 
-def _create(world: World, context: TableContext, request: IndexRequest) -> Rows:
+def create_together(world: World, context: TableContext) -> Rows:
+    settings = _index_settings(world)
+    wanted = (index_request("secondary_index", ("value",)), index_request("column_stats", ("part",), function="upper"))
+    if {request.partition for request in wanted} <= set(context.reloaded().config.metadata_partitions):
+        return world.rows
+    planned = {info.instant for info in list_indexes(context.reloaded()) if info.instant is not None}
+    instant = planned.pop() if planned else schedule_index(context, ENGINE, settings, *wanted)
+    run_index(context, ENGINE, settings, instant)
+    return world.rows
+
+
+def _index_settings(world: World) -> IndexSettings:
     options = parse_options(world.options)
-    settings = IndexSettings(CommitSettings.of(options), MetadataSettings.of(options), 1000)
+    return IndexSettings(CommitSettings.of(options), MetadataSettings.of(options), 1000)
+
+
+def _create(world: World, context: TableContext, request: IndexRequest) -> Rows:
     if request.partition not in context.reloaded().config.metadata_partitions:
-        create_index(context, ENGINE, settings, request)
+        create_index(context, ENGINE, _index_settings(world), request)
     return world.rows
 
 
@@ -226,7 +239,7 @@ def test_writes_of_tables_with_indexes_of_values(act: Act) -> None:
     assert killed_everywhere(indexed("mor" if act is upsert else "cow"), act) > 20
 
 
-@pytest.mark.parametrize("act", [create_secondary, create_expression])
+@pytest.mark.parametrize("act", [create_secondary, create_expression, pytest.param(create_together, marks=pytest.mark.wide)])
 def test_indexing(act: Act) -> None:
     def create_again(world: World, context: TableContext) -> Rows:
         act(world, context)

@@ -15,6 +15,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.format.actions.indexing import IndexCommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties
@@ -232,6 +233,39 @@ def test_a_plan_is_carried_out_or_taken_back(tmp_path: Path) -> None:
     table.upsert(rows(range(3, 9), 3))
     assert "expr_index_lower_note" not in true(table).partitions
     assert not table.timeline().pending(Action.INDEXING)
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_several_indexes_in_one_plan(tmp_path: Path, kind: str) -> None:
+    table = create(tmp_path, kind)
+    table.upsert(rows(range(6)))
+    for name in ("partition_stats", "column_stats"):
+        if name in true(table).partitions:
+            table.index.drop(name)
+    kinds = ["partition_stats", "record_index", "column_stats", "bloom_filters"]
+    instant = table.index.schedule(kinds)
+    assert {(info.name, info.state, info.instant) for info in table.index.list()} == {(one, "planned", instant) for one in kinds}
+    with pytest.raises(InvalidRequest, match="column_stats already"):
+        table.index.schedule("column_stats")
+    table.upsert(rows(range(3, 9), 2))
+    done = table.index.run(instant)
+    table.upsert(rows(range(6, 12), 3))
+    assert set(kinds) <= set(true(table).partitions)
+    built = IndexCommitMetadata.decode(table.context.timeline.read(done))
+    assert sorted(info.metadata_partition_path or "" for info in built.index_partition_infos or ()) == sorted(kinds)
+    assert table.scan(filter="id = 'k004'").explain().prunings[-1].kept == 1
+
+
+def test_several_indexes_are_given_up_together(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    table.upsert(rows(range(6)))
+    before = true(table).partitions
+    instant = table.index.schedule(["record_index", "bloom_filters"])
+    table.index.abort(instant)
+    assert true(table).partitions == before and not table.timeline().pending(Action.INDEXING)
+    for wrong in ({"kind": []}, {"kind": ["record_index", "bloom_filters"], "columns": "note"}):
+        with pytest.raises(InvalidRequest, match="by their kinds alone"):
+            table.index.schedule(**wrong)
 
 
 def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:

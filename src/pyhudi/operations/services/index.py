@@ -124,9 +124,9 @@ def create_index(context: TableContext, engine: Engine, settings: IndexSettings,
     return run_index(context, engine, settings, instant or schedule_index(context, engine, settings, request))
 
 
-def schedule_index(context: TableContext, engine: Engine, settings: IndexSettings, request: IndexRequest) -> str:
-    """Put an indexing on the timeline; its instant.  Raises as `create_index`."""
-    planned = schedule(Indexing(context, engine, settings, request))
+def schedule_index(context: TableContext, engine: Engine, settings: IndexSettings, *requests: IndexRequest) -> str:
+    """Put an indexing on the timeline, which builds several indexes at once; its instant.  Raises as `create_index`."""
+    planned = schedule(Indexing(context, engine, settings, requests))
     assert isinstance(planned, Planned), "an index that is asked for is planned"
     return planned.instant
 
@@ -137,7 +137,7 @@ def run_index(context: TableContext, engine: Engine, settings: IndexSettings, in
     A build that fails is taken back, the plan with it.  Raises InstantNotFound, TableState when another process builds it or has
     taken it back.
     """
-    return run_planned(Indexing(context, engine, settings, None), instant_time)
+    return run_planned(Indexing(context, engine, settings), instant_time)
 
 
 def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:

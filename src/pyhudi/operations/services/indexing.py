@@ -1,13 +1,14 @@
-"""Indexing: an index of the metadata table is built while writers go on.
+"""Indexing: indexes of the metadata table are built while writers go on.
 
-    schedule    lock: `<t>.indexing.requested` says which partition is to be built, and from which instant on
-    run         lock: `<t>.indexing.inflight`; the definition stored; the partition's file groups made, each with its first log;
-                the partition named as being built, from which on every commit says its part in it; the table's state taken
+    schedule    lock: `<t>.indexing.requested` says which partitions are to be built, and from which instant on
+    run         lock: `<t>.indexing.inflight`; the definitions stored; the file groups of all partitions made, each with its first
+                log; the partitions named as being built, from which on every commit says its part in them; the table's state
+                taken
                 no lock: the base files written from that state
-                lock: the delta commit of the metadata table; the partition named as ready; `<t>_<completion>.indexing`
-    catch up    a write that was under way when the partition was named may have completed without it: then the base files are
+                lock: one delta commit of the metadata table; all partitions named as ready; `<t>_<completion>.indexing`
+    catch up    a write that was under way when they were named may have completed without one: then the base files are
                 written again from a newer state.  Writers of ours never do, they look at the properties under the lock
-    abort       the partition named no more, its folder and definition removed, the instant taken back
+    abort       the partitions named no more, their folders and definitions removed, the instant taken back
 
 Writers go on all the while.  While a partition is being built the metadata table's compaction leaves it out: a base file that
 comes later than its logs must not be older than another one.  A crash leaves a partition that is kept up to date and not read;
@@ -18,7 +19,7 @@ Source: docs/formats/metadata-table.md, "Building an index while others write".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -51,7 +52,7 @@ from pyhudi.operations.action.planned import PlannedAction
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, new_instant_time
 from pyhudi.operations.metadata.initialise import PartitionBuilder, build_partitions, planned_partitions
-from pyhudi.operations.metadata.kinds import is_defined, kind_of
+from pyhudi.operations.metadata.kinds import in_build_order, is_defined, kind_of
 from pyhudi.operations.metadata.kinds.column_stats import columns_to_index, store_definition
 from pyhudi.operations.metadata.kinds.inputs import BuiltFrom
 from pyhudi.operations.metadata.settings import MetadataSettings
@@ -108,11 +109,11 @@ class IndexRequest:
 
 @dataclass(frozen=True, slots=True)
 class Indexing(PlannedAction[Instant]):
-    """The index that a request asks for, built beside writes.  request: None to carry out what others have planned."""
+    """The indexes that requests ask for, built beside writes.  requests: none to carry out what others have planned."""
 
     engine: Engine
     settings: IndexSettings
-    request: IndexRequest | None
+    requests: tuple[IndexRequest, ...] = ()
 
     action = Action.INDEXING
     doing = "an index is built"
@@ -129,20 +130,20 @@ class Indexing(PlannedAction[Instant]):
         return load_snapshot(held.reloaded(), directory_listing)
 
     def plan(self, snapshot: Snapshot, time: str, *, if_due: bool) -> bytes | NotDue:
-        request, context = self.request, snapshot.context
-        assert request is not None, "whoever plans an index says which"
+        context, wanted = snapshot.context, {request.partition: request for request in self.requests}
+        assert wanted, "whoever plans indexes says which"
         schema = columns_of(snapshot)
-        _check_goes_by_names(context, request.partition)
+        _check_goes_by_names(context, wanted)
         if not context.config.has_metadata_table:
             context = build_partitions(context, self.engine, self.settings.metadata, (FILES,), schema, schema)
-        _check(context, schema, request)
-        extra = {}
-        definition = _definition_of(context, request)
-        if definition is not None:
-            extra[_DEFINITION_KEY] = format_index_definitions([definition]).decode()
         upto = _last_contiguous(snapshot.timeline)
-        plan = IndexPlan(1, (IndexPartitionInfo(1, request.partition, upto, extra),))
-        return plan.encode(context.env.token_bytes(16))
+        infos = []
+        for partition in in_build_order(wanted):
+            _check(context, schema, wanted[partition], wanted)
+            definition = _definition_of(context, wanted[partition])
+            extra = {} if definition is None else {_DEFINITION_KEY: format_index_definitions([definition]).decode()}
+            infos.append(IndexPartitionInfo(1, partition, upto, extra))
+        return IndexPlan(1, tuple(infos)).encode(context.env.token_bytes(16))
 
     def run(self, transaction: Transaction) -> Instant:
         context, time = self.context, transaction.instant_time
@@ -181,6 +182,19 @@ def abort_index(context: TableContext, settings: IndexSettings, instant_time: st
     liveness.forget(context.storage, instant_time)
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """Partitions that are named as being built.  files: the base files that each is to get of the state of `snapshot`."""
+
+    builder: PartitionBuilder
+    snapshot: Snapshot
+    files: Mapping[str, list[MetadataFile]]
+    time: str
+
+    def fill(self) -> list[WriteStat]:
+        return [stat for partition, files in self.files.items() for stat in self.builder.fill(partition, files, self.time)]
+
+
 class _Build:
     """One indexing of this process, whose instant is claimed."""
 
@@ -189,25 +203,28 @@ class _Build:
         self._engine = engine
         self._settings = settings
         self._time = instant_time
-        infos = index_plan(context, instant_time).index_partition_infos or ()
-        if len(infos) != 1:
-            raise TableState(f"indexing {instant_time} of {context.storage.uri} plans {len(infos)} partitions, not one")
-        self._info = infos[0]
-        self._partition = self._info.metadata_partition_path or ""
+        planned = {
+            info.metadata_partition_path or "": info for info in index_plan(context, instant_time).index_partition_infos or ()
+        }
+        if not planned:
+            raise TableState(
+                f"indexing {instant_time} of {context.storage.uri} plans nothing: take it back with Table.index.abort"
+            )
+        self._infos = {partition: planned[partition] for partition in in_build_order(planned)}
 
     def run(self) -> Instant:
         for _ in range(_REBUILDS):
             with self._locked() as context:
-                builder, snapshot, files, time = self._begin(context)
-            stats = builder.fill(self._partition, files, time)
-            self._wait_for(snapshot)
+                begun = self._begin(context)
+            stats = begun.fill()
+            self._wait_for(begun.snapshot)
             with self._locked() as context:
-                if not self._missed(context, snapshot):
-                    return self._finish(context, builder, stats, time)
+                if not self._missed(context, begun.snapshot):
+                    return self._finish(context, stats, begun.time)
         with self._locked() as context:
-            # Foreign writers keep committing without the partition: they have to wait for once.
-            builder, _, files, time = self._begin(context)
-            return self._finish(context, builder, builder.fill(self._partition, files, time), time)
+            # Foreign writers keep committing without the partitions: they have to wait for once.
+            begun = self._begin(context)
+            return self._finish(context, begun.fill(), begun.time)
 
     @contextmanager
     def _locked(self) -> Iterator[TableContext]:
@@ -222,30 +239,34 @@ class _Build:
                     "under way; build the index again"
                 )
             # Columns may have been changed by ids since it was planned; from its first turn on that is refused.
-            _check_goes_by_names(context, self._partition)
+            _check_goes_by_names(context, self._infos)
             yield context
 
-    def _begin(self, context: TableContext) -> tuple[PartitionBuilder, Snapshot, list[MetadataFile], str]:
-        """Name the partition as being built, its file groups made, and take the state that it is built from."""
+    def _begin(self, context: TableContext) -> _Begun:
+        """Name the partitions as being built, their file groups made, and take the state that they are built from."""
         snapshot = load_snapshot(context, directory_listing)
         schema = columns_of(snapshot)
-        definition = planned_definition(self._info)
         columns: tuple[str, ...] = ()
-        if self._partition in (COLUMN_STATS, PARTITION_STATS):
-            columns = self._columns(context, definition, schema)
-            context = store_definition(context, columns)
-        elif definition is not None:
-            context = _store_defined(context, definition)
+        for partition, info in self._infos.items():
+            definition = planned_definition(info)
+            if partition not in (COLUMN_STATS, PARTITION_STATS):
+                context = context if definition is None else _store_defined(context, definition)
+            elif not columns:
+                # Both are over the same columns.
+                columns = self._columns(context, definition, schema)
+                context = store_definition(context, columns)
         store = MetadataStore.open(context)
         store.undo_pending()
-        store.storage.delete_folder(self._partition)
+        for partition in self._infos:
+            store.storage.delete_folder(partition)
         state = BuiltFrom(store.table, self._engine, snapshot, columns, with_meta_fields(schema))
         builder = PartitionBuilder(store, self._settings.metadata, state)
         time = builder.free_instant()
-        files = builder.seed(self._partition, time)
-        inflight = (*context.config.metadata_partitions_inflight, self._partition)
-        set_partitions(context, [p for p in context.config.metadata_partitions if p != self._partition], inflight)
-        return builder.unlocked(self._context), snapshot, files, time
+        files = {partition: builder.seed(partition, time) for partition in self._infos}
+        config = context.config
+        inflight = (*(p for p in config.metadata_partitions_inflight if p not in self._infos), *self._infos)
+        set_partitions(context, [p for p in config.metadata_partitions if p not in self._infos], inflight)
+        return _Begun(builder.unlocked(self._context), snapshot, files, time)
 
     def _columns(self, context: TableContext, definition: IndexDefinition | None, schema: pa.Schema) -> tuple[str, ...]:
         settings = self._settings.metadata
@@ -266,17 +287,21 @@ class _Build:
 
     def _missed(self, context: TableContext, snapshot: Snapshot) -> bool:
         """Whether a write that was under way completed without saying its part."""
-        if self._partition not in context.config.metadata_partitions_inflight:
-            raise TableState(f"{self._partition} of {context.storage.uri} is being built no more: another process has dropped it")
+        for partition in self._infos:
+            if partition not in context.config.metadata_partitions_inflight:
+                raise TableState(f"{partition} of {context.storage.uri} is being built no more: another process has dropped it")
         before = {i.request_time for i in snapshot.timeline.pending_writes()}
         done = [i for i in context.timeline.load().completed_writes() if i.request_time in before]
         if not done:
             return False
         storage = context.storage.child(METADATA_FOLDER)
-        said = {parse_data_file_instant(info.name) for info in storage.list(self._partition).files}
-        return any(i.request_time not in said for i in done)
+        wrote = {i.request_time for i in done}
+        return any(
+            not wrote <= {parse_data_file_instant(info.name) for info in storage.list(partition).files}
+            for partition in self._infos
+        )
 
-    def _finish(self, context: TableContext, builder: PartitionBuilder, stats: list[WriteStat], time: str) -> Instant:
+    def _finish(self, context: TableContext, stats: list[WriteStat], time: str) -> Instant:
         store = MetadataStore.open(context)
         requested = store.context.timeline.request(time, Action.DELTACOMMIT)
         store.context.timeline.start(requested)
@@ -285,26 +310,29 @@ class _Build:
         config = context.config
         set_partitions(
             context,
-            (*config.metadata_partitions, self._partition),
-            [p for p in config.metadata_partitions_inflight if p != self._partition],
+            (*config.metadata_partitions, *self._infos),
+            [p for p in config.metadata_partitions_inflight if p not in self._infos],
         )
-        info = replace(self._info, index_upto_instant=_last_contiguous(now))
+        upto = _last_contiguous(now)
+        infos = tuple(replace(info, index_upto_instant=upto) for info in self._infos.values())
         completion = new_instant_time(context, now, self._settings.commit)
-        document = IndexCommitMetadata(1, None, (info,)).encode(context.env.token_bytes(16))
+        document = IndexCommitMetadata(1, None, infos).encode(context.env.token_bytes(16))
         inflight = Instant(self._time, Action.INDEXING, State.INFLIGHT)
         return context.timeline.complete(inflight, Action.INDEXING, completion, document)
 
 
-def _check_goes_by_names(context: TableContext, partition: str) -> None:
+def _check_goes_by_names(context: TableContext, partitions: Iterable[str]) -> None:
     """Raises Unsupported for an index that goes by names, where the table's columns go by ids."""
-    if is_defined(partition) and load_column_history(context, None, read_commit) is not None:
+    by_names = [partition for partition in partitions if is_defined(partition)]
+    if by_names and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
-            f"{partition} would go by the names of columns, and those of {context.storage.uri} go by ids "
+            f"{', '.join(by_names)} would go by the names of columns, and those of {context.storage.uri} go by ids "
             "(hoodie.schema.on.read.enable): with it the table would not be written any more"
         )
 
 
-def _check(context: TableContext, schema: pa.Schema, request: IndexRequest) -> None:
+def _check(context: TableContext, schema: pa.Schema, request: IndexRequest, beside: Collection[str]) -> None:
+    """Raises InvalidRequest for an index that the table has, or cannot have.  beside: what is built together with it."""
     config, partition = context.config, request.partition
     there = (*config.metadata_partitions, *config.metadata_partitions_inflight, *planned_partitions(context))
     if partition in there:
@@ -312,7 +340,7 @@ def _check(context: TableContext, schema: pa.Schema, request: IndexRequest) -> N
     kind = kind_of(partition)
     if kind is None:
         raise InvalidRequest(f"no index is of the kind of {partition!r}")
-    if kind.needs is not None and kind.needs.partition not in config.metadata_partitions:
+    if kind.needs is not None and kind.needs.partition not in (*config.metadata_partitions, *beside):
         raise InvalidRequest(f"{kind.needs.why}: create {kind.needs.what} first")
     needed = None if kind.needs is None else load_index_definitions(context).get(kind.needs.partition)
     if needed is not None and needed.by_partition:
