@@ -19,6 +19,7 @@ from pyhudi.format.actions.indexing import IndexCommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties
+from pyhudi.operations.metadata.initialise import PartitionBuilder
 from pyhudi.table.metadata.records import MetadataTable
 from tests.metadata_truth import assert_metadata_is_true
 
@@ -256,13 +257,26 @@ def test_several_indexes_in_one_plan(tmp_path: Path, kind: str) -> None:
     assert table.scan(filter="id = 'k004'").explain().prunings[-1].kept == 1
 
 
-def test_several_indexes_are_given_up_together(tmp_path: Path) -> None:
+def interrupted(*_: Any) -> list[Any]:
+    raise KeyboardInterrupt
+
+
+def test_several_indexes_are_given_up_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = create(tmp_path)
     table.upsert(rows(range(6)))
     before = true(table).partitions
     instant = table.index.schedule(["record_index", "bloom_filters"])
     table.index.abort(instant)
     assert true(table).partitions == before and not table.timeline().pending(Action.INDEXING)
+    instant = table.index.schedule(["record_index", "bloom_filters"])
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionBuilder, "fill", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.index.run(instant)
+    with pytest.raises(InvalidRequest, match="together with bloom_filters"):
+        table.index.drop("record_index")
+    table.index.abort(instant)
+    assert true(table).partitions == before
     for wrong in ({"kind": []}, {"kind": ["record_index", "bloom_filters"], "columns": "note"}):
         with pytest.raises(InvalidRequest, match="by their kinds alone"):
             table.index.schedule(**wrong)

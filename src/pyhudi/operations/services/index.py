@@ -159,16 +159,24 @@ def drop_index(context: TableContext, name: str, lock_wait_ms: int) -> None:
         defined = [p for p in dependent if p in definitions]
         if defined:
             raise InvalidRequest(f"{', '.join(defined)} needs the {name.replace('_', ' ')}: drop that first")
+        gone = {name, *(p for p in dependent if not is_defined(p))}
+        over = []
+        for instant in context.timeline.load().pending(Action.INDEXING):
+            infos = index_plan(context, instant.request_time).index_partition_infos or ()
+            planned = {info.metadata_partition_path for info in infos}
+            if planned <= gone:
+                over.append(instant)
+            elif planned & gone:
+                others = ", ".join(sorted(one or "" for one in planned - gone))
+                raise InvalidRequest(
+                    f"indexing {instant.request_time} of {context.storage.uri} builds {name!r} together with {others}: take the "
+                    "indexing back (Table.index.abort), or drop the index once it is built"
+                )
         if name != COLUMN_STATS:
             forget_definition(context, name)
-        gone = {name, *(p for p in dependent if not is_defined(p))}
         drop_partitions(context, gone.intersection(there))
-        for instant in context.timeline.load().pending(Action.INDEXING):
-            planned = {
-                info.metadata_partition_path for info in index_plan(context, instant.request_time).index_partition_infos or ()
-            }
-            if planned <= gone:
-                context.timeline.remove_pending(instant.request_time, Action.INDEXING)
+        for instant in over:
+            context.timeline.remove_pending(instant.request_time, Action.INDEXING)
 
 
 def drop_metadata_table(context: TableContext, lock_wait_ms: int) -> None:
