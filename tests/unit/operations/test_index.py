@@ -277,7 +277,8 @@ def test_several_indexes_are_given_up_together(tmp_path: Path, monkeypatch: pyte
         table.index.drop("record_index")
     table.index.abort(instant)
     assert true(table).partitions == before
-    for wrong in ({"kind": []}, {"kind": ["record_index", "bloom_filters"], "columns": "note"}):
+    wrongs: tuple[dict[str, Any], ...] = ({"kind": []}, {"kind": ["record_index", "bloom_filters"], "columns": "note"})
+    for wrong in wrongs:
         with pytest.raises(InvalidRequest, match="by their kinds alone"):
             table.index.schedule(**wrong)
 
