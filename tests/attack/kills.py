@@ -25,7 +25,12 @@ from tests.attack.processes import OPTIONS, Told, begin, judge
 from tests.attack.writer import say, write
 
 OPTIMISTIC = {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"}
-MODES: Mapping[str, Mapping[str, Any]] = {"single": {}, "optimistic": OPTIMISTIC}
+NON_BLOCKING = {
+    "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+    "hoodie.index.type": "BUCKET",
+    "hoodie.bucket.index.num.buckets": 2,
+}
+MODES: Mapping[str, Mapping[str, Any]] = {"single": {}, "optimistic": OPTIMISTIC, "non-blocking": NON_BLOCKING}
 _CALLS = 600
 _TURNS = 3
 _BETWEEN_LOOKS = 20
@@ -58,9 +63,11 @@ class Child:
 
 def attack(folder: Path, seed: int, kills: int, mode: str) -> list[str]:
     """Kill so many writers of a new table; what was wrong."""
-    rng, told, dead, number = random.Random(f"{seed}/{mode}"), Told(), 0, 0
+    waits = MODES[mode] is not NON_BLOCKING
+    rng, told, dead, number = random.Random(f"{seed}/{mode}"), Told(by_value=not waits), 0, 0
     path, options = str(folder / "t"), {**OPTIONS, **MODES[mode]}
-    Child(partial(begin, folder, rng.choice(("cow", "mor")), rng.random() < 0.5)).end()
+    kind, has_metadata = rng.choice(("cow", "mor") if waits else ("mor",)), rng.random() < 0.5
+    Child(partial(begin, folder, kind, has_metadata, None if waits else "v")).end()
     while dead < kills and not told.wrong:
         names = [f"w{number + 1}", f"w{number + 2}"]
         number += len(names)

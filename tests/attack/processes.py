@@ -46,8 +46,11 @@ _CALLS = 150
 
 @dataclass
 class Told:
-    """What writers said.  sent: values of each writer, in order; acknowledged: value -> completion time."""
+    """What writers said.  sent: values of each writer, in order; acknowledged: value -> completion time.  by_value: of two values
+    of a key the larger one stands, and not the later.
+    """
 
+    by_value: bool = False
     sent: dict[str, list[int]] = field(default_factory=dict)
     acknowledged: dict[int, str] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
@@ -63,11 +66,11 @@ class Told:
                 self.wrong.append(words["wrong"])
 
 
-def begin(folder: Path, kind: str, metadata: bool) -> tuple[str, dict[str, Any]]:
+def begin(folder: Path, kind: str, metadata: bool, ordering: str | None = None) -> tuple[str, dict[str, Any]]:
     """A new table and the options of its writers."""
     options = {**OPTIONS, "hoodie.metadata.enable": metadata}
     path = str(folder / "t")
-    Table.create(path, record_key="id", table_type=kind, options=options)
+    Table.create(path, record_key="id", table_type=kind, ordering=ordering, options=options)
     return path, options
 
 
@@ -152,10 +155,12 @@ def _look(table: Table, told: Told) -> list[str]:
         allowed = {*sent[sent.index(known[-1]) :]} if known else {*sent, None}
         if rows.get(name) not in allowed:
             wrong.append(f"{name} is {rows.get(name)}, and {known} of {sent} were acknowledged")
-    last = max(told.acknowledged, key=lambda value: told.acknowledged[value], default=None)
+    last = max(told.acknowledged, key=lambda value: (value if told.by_value else 0, told.acknowledged[value]), default=None)
     unknown = {value for sent in told.sent.values() for value in sent if value not in told.acknowledged}
+    if last is not None and told.by_value:
+        unknown = {value for value in unknown if value > last}
     if last is not None and rows.get(SHARED) not in {last, *unknown}:
-        wrong.append(f"{SHARED} is {rows.get(SHARED)}, and {last} was acknowledged last")
+        wrong.append(f"{SHARED} is {rows.get(SHARED)}, and {last} was acknowledged {'as the largest' if told.by_value else 'last'}")
     return wrong
 
 

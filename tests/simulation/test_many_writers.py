@@ -22,7 +22,8 @@ def test_a_run_is_a_function_of_its_seed() -> None:
     assert one.gave_up == 0
 
 
-def test_turns_at_the_lock_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
+def turns_of(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
+    """From when to when the lock was held, each time, in order."""
     turns: list[tuple[float, float]] = []
     take, give_back = StorageLock.acquire, StorageLock.release
     begun: dict[int, float] = {}
@@ -38,11 +39,21 @@ def test_turns_at_the_lock_do_not_overlap_and_stay_short(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(StorageLock, "acquire", acquire)
     monkeypatch.setattr(StorageLock, "release", release)
-    simulate(SMALL)
-    turns.sort()
+    simulate(setting)
+    return sorted(turns)
+
+
+def test_turns_at_the_lock_do_not_overlap_and_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = turns_of(SMALL, monkeypatch)
     assert all(before[1] <= after[0] for before, after in pairwise(turns))
     # 200 ms stand for what else is done; the rest is a dozen requests of 30 ms, whoever commits beside it.
     assert max(end - start for start, end in turns) < 900
+
+
+def test_a_turn_is_no_longer_where_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits while a dozen others commit, and reads what they did while it waits."""
+    turns = turns_of(Setting(24, seconds=35, work_ms=1000), monkeypatch)
+    assert max(end - start for start, end in turns) < 650
 
 
 def test_one_object_is_written_as_often_as_its_store_allows() -> None:

@@ -30,6 +30,7 @@ from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import is_shared_file_id
 from pyhudi.format.schema_history import VersionedSchema, encode_schema
+from pyhudi.operations.action.ahead import reading_ahead
 from pyhudi.operations.action.foreign_writers import refuse_late_foreign_writers, wait_for_foreign_writers
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.plan.conflicts import (
@@ -205,7 +206,9 @@ class Transaction:
             wait_for_foreign_writers(self.context, self.settings, met, self.instant_time, waited_for)
         if start is not None and not shares_groups:
             self._give_up_early(start, groups, followed)
-        with self.context.locked(self.settings.lock_wait_ms) as held:
+        ahead = reading_ahead(self.context, self.instant_time, start, self._commit_of)
+        with ahead as end_reading, self.context.locked(self.settings.lock_wait_ms) as held:
+            end_reading()
             self.heartbeat.check()
             files = held.timeline.load_files()
             self.check_ours(files, State.INFLIGHT)
