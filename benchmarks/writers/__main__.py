@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from dataclasses import asdict
@@ -35,6 +36,7 @@ def main() -> int:
         "--writers", action="append", metavar="SYSTEM=COUNT", help=f"{', '.join(COUNTERS)}; pyhudi=8 when left out"
     )
     parser.add_argument("--commits", type=int, default=200, help="of each writer")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no writer begins a commit after so long")
     parser.add_argument("--kind", choices=("cow", "mor"), default="cow")
     parser.add_argument("--keys", choices=("overlapping", "disjoint"), default="overlapping")
     parser.add_argument(
@@ -51,6 +53,7 @@ def main() -> int:
         kind=chosen.kind,
         keys=chosen.keys,
         services=not chosen.no_services,
+        seconds=chosen.seconds,
         seed=chosen.seed,
         options=dict(text.split("=", 1) for text in chosen.option),
     )

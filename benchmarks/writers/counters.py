@@ -24,15 +24,15 @@ class Commit:
 
 
 class Counters(ABC):
-    """A table of columns id, part (the partition) and v.  path: where it lies."""
+    """A table of columns id, part (the partition) and v.  path: where it lies; jars: of the system, where it runs on Spark."""
 
-    def __init__(self, path: str, options: Mapping[str, object]) -> None:
+    def __init__(self, path: str, options: Mapping[str, object], jars: Sequence[str] = ()) -> None:
         self.path = path
         self.options = options
 
-    @abstractmethod
     def create(self, kind: str, rows: Sequence[tuple[str, str]]) -> None:
-        """Make the table with these counters, (part, key), at 0."""
+        """Make the table with these counters, (part, key), at 0.  For those whose table another system makes, there is no way."""
+        raise NotImplementedError
 
     @abstractmethod
     def add(self, commit: Commit) -> Mapping[str, int] | None:

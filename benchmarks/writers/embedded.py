@@ -35,9 +35,8 @@ class Embedded(Counters):
             name="counters",
             record_key="id",
             partition_by="part",
-            ordering="v",
             table_type=kind,
-            options={"hoodie.record.merge.mode": "COMMIT_TIME_ORDERING", **self.options},
+            options=self.options,
         )
         table.upsert(rows_of([(part, key, 0) for part, key in rows]))
 

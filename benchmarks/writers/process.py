@@ -2,14 +2,16 @@
 
     python -m benchmarks.writers.process '{"role": "count", "system": "pyhudi", "path": "/tmp/t", "name": "w0", ...}'
 
-Each line that it prints is a JSON object: `begun` before a commit is attempted for the first time; `acknowledged` after it
-landed, with what it counted and how long it took; `failed` for what ended the process; `row` and `wrong` of a look.
+Each line that it prints is a JSON object: `ready` when a writer has started (it begins when its input ends); `begun` before a
+commit is attempted for the first time; `acknowledged` after it landed, with what it counted and how long it took; `failed` for
+what ended the process; `row` and `wrong` of a look.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import math
 import random
 import select
 import sys
@@ -22,6 +24,8 @@ from benchmarks.writers.counters import LEDGER, Commit, Counters, Lost
 
 COUNTERS = {
     "pyhudi": "benchmarks.writers.embedded:Embedded",
+    "pyhudi-spark": "benchmarks.writers.spark:PyHudiOnSpark",
+    "delta-spark": "benchmarks.writers.spark:DeltaOnSpark",
     "delta-rs": "benchmarks.writers.delta_rs:DeltaRs",
 }
 """System -> where its counters are; imported by those alone that have its packages."""
@@ -37,7 +41,7 @@ class Work:
     """What one process is to do.
 
     kind: of the table, `cow` or `mor`.  parts: the partitions in which it counts, or which it creates.  commits: how many it
-    makes.  service: the one that it runs again and again, with a pause of pause_s.
+    makes, unless seconds are over first.  service: the one that it runs again and again, with a pause of pause_s.
     """
 
     role: str
@@ -48,7 +52,9 @@ class Work:
     options: Mapping[str, object] = field(default_factory=dict)
     parts: tuple[str, ...] = ()
     commits: int = 0
+    seconds: float = math.inf
     seed: int = 0
+    jars: tuple[str, ...] = ()
     service: str = ""
     pause_s: float = 0.5
 
@@ -56,10 +62,10 @@ class Work:
         return json.dumps(asdict(self))
 
 
-def counters_of(system: str, path: str, options: Mapping[str, object]) -> Counters:
+def counters_of(work: Work) -> Counters:
     """The counters of a system in a table."""
-    module, _, name = COUNTERS[system].partition(":")
-    found: Counters = getattr(importlib.import_module(module), name)(path, options)
+    module, _, name = COUNTERS[work.system].partition(":")
+    found: Counters = getattr(importlib.import_module(module), name)(work.path, work.options, work.jars)
     return found
 
 
@@ -76,8 +82,13 @@ def keys_of(part: str) -> tuple[str, ...]:
 def count(work: Work) -> None:
     """Make all commits of a writer, each as often as it takes."""
     rng = random.Random(f"{work.seed}/{work.name}")
-    counters = counters_of(work.system, work.path, work.options)
+    counters = counters_of(work)
+    say(ready=work.name)
+    sys.stdin.read()
+    end = time.monotonic() + work.seconds
     for number in range(work.commits):
+        if time.monotonic() > end:
+            break
         part = rng.choice(work.parts)
         commit = Commit(part, tuple(sorted(rng.sample(keys_of(part), KEYS_OF_A_COMMIT))), f"{LEDGER}{work.name} {number}")
         begun = time.monotonic()
@@ -116,12 +127,12 @@ def serve(work: Work) -> None:
 def create(work: Work) -> None:
     """Make the table, with all counters at 0."""
     rows = [(part, key) for part in work.parts for key in keys_of(part)]
-    counters_of(work.system, work.path, work.options).create(work.kind, rows)
+    counters_of(work).create(work.kind, rows)
 
 
 def look(work: Work) -> None:
     """Tell every row, and what the system finds wrong."""
-    counters = counters_of(work.system, work.path, work.options)
+    counters = counters_of(work)
     for row in counters.rows():
         say(row=row)
     for text in counters.wrong():
@@ -137,7 +148,7 @@ def say(**words: Any) -> None:
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    work = Work(**{**given, "parts": tuple(given["parts"])})
+    work = Work(**{**given, "parts": tuple(given["parts"]), "jars": tuple(given["jars"])})
     try:
         ROLES[work.role](work)
     except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import time
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.environments import ROOT, prepare_python
+from benchmarks.environments import ROOT, java_home, prepare_jars, prepare_python
 from benchmarks.machine import load_average
 from benchmarks.systems import BY_NAME
 from benchmarks.writers.embedded import OPTIONS
@@ -30,7 +31,8 @@ SERVING: Mapping[str, object] = {
 class Plan:
     """A run.  writers: system -> how many processes of it.  kind: `cow` or `mor`.  keys: `overlapping` or `disjoint`.
 
-    services: whether table services of PyHudi run in processes of their own.  options: on top of those of PyHudi's writers.
+    commits: of each writer, or as many as it makes in so many seconds.  services: whether table services of PyHudi run in
+    processes of their own.  options: on top of those of PyHudi's writers.
     """
 
     writers: Mapping[str, int]
@@ -38,6 +40,7 @@ class Plan:
     kind: str
     keys: str
     services: bool = True
+    seconds: float = math.inf
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)
 
@@ -55,7 +58,8 @@ class Plan:
 
     def __str__(self) -> str:
         names = " + ".join(f"{count} {name}" for name, count in self.writers.items())
-        return f"{names}, {self.kind}, {self.keys}, {self.commits} commits each"
+        most = f"{self.commits} commits each" if math.isinf(self.seconds) else f"for {self.seconds:.0f} s"
+        return f"{names}, {self.kind}, {self.keys}, {most}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,10 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
     told.hear(_said(replace(base, parts=parts), timeout_s))
     on = {**plan.all_options, **SERVING}
     serving = [_start(replace(base, role="serve", name=name, service=name, options=on)) for name in _services(plan)]
-    begun = time.monotonic()
     writing = [_start(writer) for writer in writers]
+    for process in writing:
+        _await_ready(process)
+    begun = time.monotonic()
     with ThreadPoolExecutor(len(writing) + len(serving)) as threads:
         # Each is read while it runs, so that none waits with a full pipe.
         heard = list(threads.map(lambda process: _heard(process, timeout_s), writing))
@@ -97,7 +103,8 @@ def run(plan: Plan, folder: Path, timeout_s: float = 36_000) -> Outcome:
 
 def _writer(plan: Plan, base: Work, system: str, number: int) -> Work:
     name = f"{system}-{number}"
-    return replace(base, role="count", system=system, name=name, parts=parts_of(plan.keys, name), commits=plan.commits)
+    work = replace(base, role="count", system=system, name=name, parts=parts_of(plan.keys, name))
+    return replace(work, commits=plan.commits, seconds=plan.seconds)
 
 
 def _services(plan: Plan) -> tuple[str, ...]:
@@ -109,6 +116,11 @@ def _services(plan: Plan) -> tuple[str, ...]:
 def _start(work: Work) -> subprocess.Popen[str]:
     system = BY_NAME[work.system]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))), "PYTHONHASHSEED": "0"}
+    if system.on_spark:
+        environment["JAVA_HOME"] = str(java_home())
+        # A Spark installed on the machine must not take the place of the one in the environment.
+        environment.pop("SPARK_HOME", None)
+    work = replace(work, jars=tuple(map(str, prepare_jars(system.environment))))
     return subprocess.Popen(
         [str(prepare_python(system.environment)), "-m", "benchmarks.writers.process", work.to_json()],
         cwd=ROOT,
@@ -118,6 +130,14 @@ def _start(work: Work) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def _await_ready(process: subprocess.Popen[str]) -> None:
+    """Until it has started, or ended: what it is made of takes its time, and is nobody's wait."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith('{"ready"'):
+            return
 
 
 def _said(work: Work, timeout_s: float) -> list[str]:

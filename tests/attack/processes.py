@@ -160,7 +160,9 @@ def _look(table: Table, told: Told) -> list[str]:
     if last is not None and told.by_value:
         unknown = {value for value in unknown if value > last}
     if last is not None and rows.get(SHARED) not in {last, *unknown}:
-        wrong.append(f"{SHARED} is {rows.get(SHARED)}, and {last} was acknowledged {'as the largest' if told.by_value else 'last'}")
+        wrong.append(
+            f"{SHARED} is {rows.get(SHARED)}, and {last} was acknowledged {'as the largest' if told.by_value else 'last'}"
+        )
     return wrong
 
 

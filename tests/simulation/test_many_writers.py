@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from benchmarks.many_writers.paper import estimate
 from benchmarks.many_writers.run import Setting, simulate
 from benchmarks.many_writers.world import VirtualTime, WriterEnvironment
 from pyhudi.storage.locks import StorageLock
@@ -59,6 +60,20 @@ def test_a_turn_is_no_longer_where_many_wait(monkeypatch: pytest.MonkeyPatch) ->
 def test_one_object_is_written_as_often_as_its_store_allows() -> None:
     slow = simulate(Setting(4, seconds=30, work_ms=1000, object_writes_per_second=1.0))
     assert 0 < slow.per_second < 0.3
+
+
+@pytest.mark.parametrize("setting", [Setting(1, seconds=120), Setting(16, seconds=40, work_ms=1000, latency_ms=15)])
+def test_what_is_reckoned_is_what_is_simulated(setting: Setting) -> None:
+    found, reckoned = simulate(setting), estimate(setting)
+    # Until all wait, the first commits are quicker or not there yet.
+    assert found.per_second == pytest.approx(reckoned.per_second, rel=0.2)
+
+
+def test_beyond_what_a_store_answers_its_requests_take_longer() -> None:
+    few, many = estimate(Setting(500)), estimate(Setting(5_000))
+    assert few.request_ms == Setting(1).latency_ms
+    assert many.request_ms > 10 * few.request_ms
+    assert many.per_second < few.per_second / 10
 
 
 def test_threads_run_in_the_order_of_their_moments() -> None:

@@ -1,0 +1,103 @@
+"""The systems on Spark: one MERGE that adds one to the counters and inserts the row, so reading and writing are one step."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.peers.base import Settings
+from benchmarks.peers.spark import SparkPeer
+from benchmarks.writers.counters import Commit, Counters, Lost
+
+_MERGE = (
+    "MERGE INTO {table} t USING incoming s ON t.id = s.id AND t.part = s.part "
+    "WHEN MATCHED THEN UPDATE SET v = t.v + 1 WHEN NOT MATCHED THEN INSERT (id, part, v) VALUES (s.id, s.part, s.v)"
+)
+_CORES = 1
+_MEMORY = "1g"
+
+
+class CountersOnSpark(Counters):
+    """peer: what starts the session, as the benchmark has it.  lost: words of which one stands in the error of a write that
+    another one came before.
+    """
+
+    lost: tuple[str, ...] = ()
+
+    def __init__(self, path: str, options: Mapping[str, object], jars: Sequence[str] = ()) -> None:
+        super().__init__(path, options, jars)
+        self.peer = self.start()
+        self.peer.start(Settings(_CORES, _MEMORY, tempfile.mkdtemp(), tuple(jars)))
+
+    def start(self) -> SparkPeer:
+        """A peer that is not started yet."""
+        raise NotImplementedError
+
+    @property
+    def table(self) -> str:
+        """The table, for SQL."""
+        raise NotImplementedError
+
+    def run(self, statement: str) -> None:
+        """Carry a statement out."""
+        self.peer.spark.sql(statement).collect()
+
+    def add(self, commit: Commit) -> None:
+        rows = [*((key, commit.part, 0) for key in commit.keys), (commit.row, commit.part, len(commit.keys))]
+        self._show(rows)
+        try:
+            self.run(_MERGE.format(table=self.table))
+        except Exception as error:
+            if any(word in str(error) for word in self.lost):
+                raise Lost(str(error)) from error
+            raise
+
+    def rows(self) -> list[tuple[str, int]]:
+        return [(row["id"], row["v"]) for row in self.peer.spark.sql(f"SELECT id, v FROM {self.table}").collect()]
+
+    def _show(self, rows: Sequence[tuple[str, str, int]]) -> None:
+        listed = ", ".join(f"('{key}', '{part}', {value}L)" for key, part, value in rows)
+        self.peer.spark.sql(f"SELECT * FROM VALUES {listed} AS s(id, part, v)").createOrReplaceTempView("incoming")
+
+
+class PyHudiOnSpark(CountersOnSpark):
+    """Through `hs.sql`."""
+
+    lost = ("changed meanwhile", "plan the write again", "under way")
+
+    def start(self) -> SparkPeer:
+        from benchmarks.peers.pyhudi_spark import PyHudiSpark
+
+        return PyHudiSpark()
+
+    @property
+    def table(self) -> str:
+        return f"hudi.`{self.path}`"
+
+    def run(self, statement: str) -> None:
+        from pyhudi import spark as hs
+
+        hs.sql(self.peer.spark, statement, options=self.options).collect()
+
+
+class DeltaOnSpark(CountersOnSpark):
+    """Through its SQL."""
+
+    lost = ("DELTA_CONCURRENT", "Concurrent")
+
+    def start(self) -> SparkPeer:
+        from benchmarks.peers.delta_spark import DeltaSpark
+
+        return DeltaSpark()
+
+    @property
+    def table(self) -> str:
+        return f"delta.`{self.path}`"
+
+    def create(self, kind: str, rows: Sequence[tuple[str, str]]) -> None:
+        self._show([(key, part, 0) for part, key in rows])
+        writer: Any = self.peer.spark.table("incoming").write.format("delta").partitionBy("part")
+        if kind == "mor":
+            writer = writer.option("delta.enableDeletionVectors", "true")
+        writer.save(self.path)
