@@ -132,6 +132,30 @@ def test_rows_before_and_after_a_change(name: str, kind: str, tmp_path: Path) ->
     assert {info.path for info in table.context.storage.walk("") if not info.path.startswith(".hoodie/")} == data
 
 
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_rows_are_changed_after_many_changes_of_columns(kind: str, tmp_path: Path) -> None:
+    """A field of a struct that is dropped and comes back with another type, its struct renamed, a number that becomes text."""
+    table = new_table(tmp_path, kind)
+    table.upsert(rows("a", "b", "c"))
+    table.alter.drop("st.x")
+    table.alter.add("st.x", pa.string())
+    table.alter.rename("st", "su")
+    table.alter.rename("su.y", "z")
+    table.alter.retype("n", pa.int64())
+    table.alter.retype("n", pa.string())
+    before = by_id(table)
+    assert (before["b"]["su"], before["b"]["n"]) == ({"z": "y1", "x": None}, "1")
+    table.update({"fare": 9.5, "ts": 2}, "n = '1'")
+    table.upsert(pa.Table.from_pylist([{**before["c"], "ts": 2, "su": {"z": "new", "x": "text"}}], table.schema()))
+    table.delete(where="n = '0'")
+    expected = {"b": {**before["b"], "fare": 9.5, "ts": 2}, "c": {**before["c"], "ts": 2, "su": {"z": "new", "x": "text"}}}
+    assert by_id(table) == expected
+    if kind == "mor":
+        table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"})
+    table.cluster()
+    assert by_id(table) == expected and table.validate().ok
+
+
 @pytest.mark.parametrize(("kind", "more"), [("cow", {}), ("mor", {}), ("mor", VERSION_9)], ids=["cow", "mor", "mor of version 9"])
 def test_files_of_before_are_rewritten_after_all_changes(kind: str, more: dict[str, str], tmp_path: Path) -> None:
     """By an upsert, a compaction and a clustering; a write that brings the columns as they are changes none."""
