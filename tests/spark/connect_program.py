@@ -17,6 +17,18 @@ from pyspark.sql import functions as F
 from pyhudi import spark as hs
 
 
+def by_statements(spark: SparkSession, path: str) -> list[object]:
+    """SQL of ours, and the table by a name of the session's catalog, written by its format."""
+    hs.sql(spark, f"UPDATE hudi.`{path}` SET fare = -1D WHERE id = '3' AND city = '1'")
+    rows = hs.read(spark, path, ["id", "city", "fare", "ts"], "id = '3'").selectExpr("id", "city", "fare", "ts + 1 AS ts")
+    rows.write.format("pyhudi").mode("append").save(path)
+    spark.sql(f"CREATE TABLE trips USING pyhudi LOCATION '{path}'")
+    hs.sql(spark, "DELETE FROM trips WHERE id = '4'")
+    counted = hs.sql(spark, "SELECT count(*) FROM trips TIMESTAMP AS OF '2100-01-01'").first()
+    named = spark.sql("SELECT fare, ts FROM trips WHERE id IN ('3', '4')").collect()
+    return [counted[0], [list(row) for row in named]]
+
+
 def main(folder: Path) -> None:
     """Print one line of JSON: what was written to and read from one table of each type."""
     spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
@@ -50,6 +62,7 @@ def main(folder: Path) -> None:
             "filtered": hs.read(spark, path, columns=["id"], filter="ts = 2").count(),
             "format": spark.read.format("pyhudi").load(path).count(),
         }
+    found["sql"] = by_statements(spark, str(folder / "copy_on_write"))
     spark.stop()
     print(json.dumps(found))
 

@@ -45,4 +45,5 @@ def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("session").startswith("pyspark.sql.connect")
+    assert found.pop("sql") == [58, [[-1.0, 2]]]
     assert found == {"COPY_ON_WRITE": EXPECTED, "MERGE_ON_READ": EXPECTED}

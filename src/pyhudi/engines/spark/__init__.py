@@ -11,8 +11,16 @@ Spark Connect.
     engine.py     the Engine protocol over the modules above
     read.py       file slices as a DataFrame
     source.py     `spark.read.format("pyhudi")`
+    sink.py       `df.write.format("pyhudi")`
+    catalog.py    names in the catalog of a session
+    workers.py    which Python workers run
     worker_start.py   what a Python worker does first
 """
+
+try:
+    import pyspark as pyspark
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError('this needs PySpark: pip install "pyhudi[spark]"', name=error.name) from None
 
 # Before any module of PyHudi that converts something, so that a worker starts without pandas.
 from pyhudi.engines.spark import worker_start as worker_start
