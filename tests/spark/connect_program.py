@@ -24,9 +24,9 @@ def by_statements(spark: SparkSession, path: str) -> list[object]:
     rows.write.format("pyhudi").mode("append").save(path)
     spark.sql(f"CREATE TABLE trips USING pyhudi LOCATION '{path}'")
     hs.sql(spark, "DELETE FROM trips WHERE id = '4'")
-    counted = hs.sql(spark, "SELECT count(*) FROM trips TIMESTAMP AS OF '2100-01-01'").first()
+    counted = hs.sql(spark, "SELECT count(*) FROM trips TIMESTAMP AS OF '2100-01-01'").collect()
     named = spark.sql("SELECT fare, ts FROM trips WHERE id IN ('3', '4')").collect()
-    return [counted[0], [list(row) for row in named]]
+    return [counted[0][0], [list(row) for row in named]]
 
 
 def main(folder: Path) -> None:
