@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from pyhudi.format.actions.clustering import ClusteringPlan
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
@@ -187,6 +188,41 @@ def test_plans_are_carried_out_by_the_other_and_written_beside_by_both(hudi: Rea
     both.moved()
     both.check(dict.fromkeys(CITIES, 8))
     both.theirs("upsert", rows((1, 2, 3, 261), 7))
+    both.check()
+
+
+@pytest.mark.wide
+def test_rings_of_version_9(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """Written, resized and written beside by both, release 1.1.1 being the other one."""
+    both = Ringed(
+        newer_hudi,
+        tmp_path / "t",
+        {**OPTIONS, "hoodie.write.table.version": 9},
+        partition=lambda row: row["city"],
+        ordering="ts",
+    )
+    both.create()
+    both.ours("upsert", rows(range(120), 1))
+    both.theirs("upsert", rows((*range(20), *range(120, 200)), 2))
+    both.ours("delete", rows((0, 125), 3))
+    both.check(dict.fromkeys(CITIES, 2))
+    both.theirs_resizes(SPLIT, rows(range(150, 220), 4))
+    both.ours("upsert", rows((*range(1, 60, 5), *range(220, 230)), 5))
+    both.check()
+    both.table.cluster(options=MERGE)
+    both.moved()
+    both.check(dict.fromkeys(CITIES, 1))
+    both.theirs("upsert", rows((7, 8, 231, 232), 6))
+    planned = both.table.schedule_clustering(options=SPLIT).instant
+    assert planned is not None
+    both.theirs("upsert", rows((*range(1, 50, 3), *range(232, 240)), 7), **BESIDE)
+    both.ours("upsert", rows(range(235, 250), 8), **BESIDE)
+    both.read_by_both()
+    newer_hudi.call("run_clustering", path=str(both.path), op="execute", instants=planned, options=as_text(SPLIT))
+    assert not both.table.timeline().pending()
+    both.moved()
+    both.check(dict.fromkeys(CITIES, 2))
+    both.theirs("upsert", rows((1, 2, 251), 9))
     both.check()
 
 

@@ -7,17 +7,21 @@ goes on; its write is taken back, by itself or by the next writer.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import pytest
 
 from pyhudi import Table
 from pyhudi.errors import HudiError
-from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.clock import Environment, ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.storage.locks import dynamodb
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
+from pyhudi.storage.locks.lease import LeaseLock
+from pyhudi.storage.locks.storage_lease import StorageLock
+from pyhudi.storage.opening import open_storage
+from tests.conformance.moto_server import make_bucket, s3_options
 from tests.servers.relay import Relay, relay_to
 from tests.simulation.tables import World
 from tests.simulation.test_turns_at_the_lock import OPTIONS
@@ -25,16 +29,44 @@ from tests.simulation.test_turns_at_the_lock import OPTIONS
 AWAY_MS = 120_000
 
 
+@dataclass(frozen=True)
+class Provider:
+    """A provider and its server.  make: its lock for a writer that reaches the server at a URL, who waits for so long."""
+
+    url: str
+    make: Callable[[Environment, str, int], LeaseLock]
+
+
+def dynamo_db(endpoint: str) -> Provider:
+    key = uuid.uuid4().hex
+
+    def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
+        settings = DynamoDbSettings("locks", endpoint_url=url, access_key="test", secret_key="test")
+        return DynamoDbLock(env, settings, key, wait_ms=wait_ms)
+
+    return Provider(endpoint, make)
+
+
+def lease_on_s3(endpoint: str) -> Provider:
+    bucket = f"locks-{uuid.uuid4().hex}"
+    make_bucket(endpoint, bucket)
+
+    def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
+        # What is cut off is told so at the first attempt.
+        storage = open_storage(f"s3://{bucket}/t", {**s3_options(url), "max_retries": "0"})
+        return StorageLock(storage, env, wait_ms=wait_ms)
+
+    return Provider(endpoint, make)
+
+
 class Cut:
     """A writer whose network is cut at its call number `at` while it holds the lock.  mends: before it goes on."""
 
-    def __init__(self, world: World, relay: Relay, near: DynamoDbSettings, at: int, *, mends: bool) -> None:
+    def __init__(self, world: World, relay: Relay, provider: Provider, at: int, *, mends: bool) -> None:
         self.world, self._relay, self._at, self._mends = world, relay, at, mends
-        far = replace(near, endpoint_url=f"http://127.0.0.1:{relay.port}")
         self.clock = ReplayEnvironment(9, world.environment.now_ms())
-        self._key = uuid.uuid4().hex
-        self._near = near
-        self.lock = DynamoDbLock(self.clock, far, self._key, wait_ms=1_000)
+        self._provider = provider
+        self.lock = provider.make(self.clock, f"http://127.0.0.1:{relay.port}", 1_000)
         self.calls = 0
         self.table = world.table
         storage = FaultyStorage(self.table.context.storage, watch=self._watch)
@@ -57,33 +89,34 @@ class Cut:
     def other(self) -> Table:
         """The table as a process opens it that is on the server's side of the cut."""
         table = self.world.table
-        lock = DynamoDbLock(self.world.environment, self._near, self._key, wait_ms=300_000)
+        lock = self._provider.make(self.world.environment, self._provider.url, 300_000)
         table._open.context = replace(table.context, lock=lock)
         return table
 
 
-@pytest.fixture
-def settings(aws_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> DynamoDbSettings:
+@pytest.fixture(params=[dynamo_db, lease_on_s3], ids=["dynamodb", "s3"])
+def provider(request: pytest.FixtureRequest, aws_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Provider:
     # The server answers late where the processor is withheld from it.
     monkeypatch.setattr(dynamodb, "_ANSWER_TIMEOUT_S", 1_200)
-    return DynamoDbSettings("locks", endpoint_url=aws_endpoint, access_key="test", secret_key="test")
+    made: Provider = request.param(aws_endpoint)
+    return made
 
 
 @pytest.fixture
-def relay(aws_endpoint: str) -> Iterator[Relay]:
-    with relay_to(aws_endpoint) as found:
+def relay(provider: Provider) -> Iterator[Relay]:
+    with relay_to(provider.url) as found:
         yield found
 
 
 @pytest.mark.parametrize("mends", [True, False], ids=["mended", "cut"])
 @pytest.mark.parametrize("at", ["begins", "commits"])
-def test_who_is_cut_off_publishes_nothing(settings: DynamoDbSettings, relay: Relay, at: str, mends: bool) -> None:
+def test_who_is_cut_off_publishes_nothing(provider: Provider, relay: Relay, at: str, mends: bool) -> None:
     made = World("cow", OPTIONS)
     made.upsert({"k0": 0, "k1": 1})
-    whole = Cut(made.copy(), relay, settings, 0, mends=mends)
+    whole = Cut(made.copy(), relay, provider, 0, mends=mends)
     whole.table.upsert(whole.world.table.scan().to_arrow().slice(1, 1))
     number = 1 if at == "begins" else whole.calls - 1
-    cut = Cut(made.copy(), relay, settings, number, mends=mends)
+    cut = Cut(made.copy(), relay, provider, number, mends=mends)
     before = cut.world.scanned()
     with pytest.raises(HudiError):
         cut.table.upsert(cut.world.table.scan().to_arrow().slice(1, 1))

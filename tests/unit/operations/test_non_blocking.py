@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -321,3 +322,18 @@ def test_another_number_of_buckets_is_found_out_in_logs_too(world: World) -> Non
     world.table.upsert(rows(1, **{f"k{number}": number for number in range(0, 20, 2)}))
     with pytest.raises(TableState, match="every write has to give the number"):
         world.table.upsert(rows(2, k0=2), options={"hoodie.bucket.index.num.buckets": 3})
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_why_partial_updates_wait_for_each_other(tmp_path: Path, compacts: bool) -> None:
+    """What the older one of two leaves in the record hangs on a compaction between them, so no order of the two is as good as
+    the other; under this mode they are refused.
+    """
+    options = {"hoodie.compact.inline": False, "hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 1}
+    table = Table.create(tmp_path / "t", record_key="id", ordering="ts", table_type="mor", options=options)
+    table.upsert(pa.table({"id": ["a"], "ts": [5], "x": [1], "y": [1]}))
+    table.upsert(pa.table({"id": ["a"], "ts": [7], "x": [2]}), partial=True)
+    if compacts:
+        table.compact()
+    table.upsert(pa.table({"id": ["a"], "ts": [6], "y": [3]}), partial=True)
+    assert table.scan(["ts", "x", "y"]).to_arrow().to_pylist() == [{"ts": 7, "x": 2, "y": 1 if compacts else 3}]
