@@ -575,6 +575,7 @@ class Table:
     background_services = _service(Services.background)
     expired_partitions = _service(Services.expired_partitions)
     run_ttl = _service(Services.expire_partitions)
+    sync = _service(Services.sync)
 
     # Administration
 

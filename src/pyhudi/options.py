@@ -37,6 +37,7 @@ from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.read.streams import START_OFFSET
 from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
+from pyhudi.operations.sync.settings import SyncSettings
 from pyhudi.operations.write.batches import SinkSettings
 from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, WriteSettings
 from pyhudi.plan.streams import BatchLimits
@@ -68,6 +69,7 @@ _SETTINGS = (
     BatchLimits,
     SinkSettings,
     BootstrapSettings,
+    SyncSettings,
 )
 _SINGLE = (THREADS, OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, *QUERY_OPTIONS, START_OFFSET)
 
@@ -132,6 +134,15 @@ MOOT: dict[str, str] = {
     "hoodie.schema.on.read.enable": "columns go by ids wherever the table has a history of them",
     "hoodie.metrics.on": "results carry their own figures",
     "hoodie.payload.event.time.field": "event times are not tracked in commits: minEventTime and maxEventTime stay null",
+    "hoodie.datasource.hive_sync.username": "HiveServer2 alone asks for it, and that is refused",
+    "hoodie.datasource.hive_sync.password": "HiveServer2 alone asks for it, and that is refused",
+    "hoodie.datasource.meta.sync.base.path": "the table is the one of the call",
+    "hoodie.meta.sync.metadata_file_listing": "partitions are listed as by every read",
+    "hoodie.datasource.hive_sync.filter_pushdown_enabled": "partitions of the catalog are always listed",
+    "hoodie.datasource.hive_sync.filter_pushdown_max_size": "partitions of the catalog are always listed",
+    "hoodie.datasource.meta.sync.glue.all_partitions_read_parallelism": "one request at a time is sent to Glue",
+    "hoodie.datasource.meta.sync.glue.changed_partitions_read_parallelism": "one request at a time is sent to Glue",
+    "hoodie.datasource.meta.sync.glue.partition_change_parallelism": "one request at a time is sent to Glue",
     "path": "the path is the argument of the call",
 }
 """Legal keys whose value changes nothing here, and why."""
@@ -144,6 +155,11 @@ _BUILT_IN_MERGERS = (
 )
 _REGISTERED_MERGERS = (
     "mergers of Java classes do not run here; register one in Python for the strategy id of the table (pyhudi.register_merger)"
+)
+
+_NO_HIVE_SERVER = (
+    "HiveServer2 is not asked: name the metastore by hoodie.datasource.hive_sync.metastore.uris, with "
+    "hoodie.datasource.hive_sync.mode=hms"
 )
 
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -179,20 +195,30 @@ REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
         ("", "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider"),
     ),
     "hoodie.bootstrap.data.queries.only": ("rows of such a table come with their meta columns", ("false",)),
-    "hoodie.datasource.hive_sync.enable": ("catalog sync is not built yet", ("false",)),
-    "hoodie.datasource.meta.sync.enable": ("catalog sync is not built yet", ("false",)),
+    "hoodie.datasource.hive_sync.jdbcurl": (_NO_HIVE_SERVER, ("",)),
+    "hoodie.datasource.hive_sync.use_jdbc": (_NO_HIVE_SERVER, ("false",)),
+    "hoodie.datasource.hive_sync.base_file_format": ("base files are Parquet", ("PARQUET", "parquet")),
+    "hoodie.datasource.hive_sync.use_pre_apache_input_format": (
+        "the input formats of com.uber.hoodie do not read tables of Hudi 1.0",
+        ("false",),
+    ),
+    "hoodie.datasource.hive_sync.bucket_sync": ("the metastore is told of no buckets, as Hudi's mode hms does not", ("false",)),
+    "hoodie.datasource.hive_sync.bucket_sync_spec": ("the metastore is told of no buckets, as Hudi's mode hms does not", ("",)),
+    "hoodie.meta.sync.decode_partition": (
+        "catalogs have partition values as paths spell them; Hudi registers them so too, and decodes them only to drop them",
+        ("false",),
+    ),
+    "hoodie.datasource.meta.sync.glue.partition_index_fields.enable": ("partition indexes of Glue are not made", ("false",)),
+    "hoodie.datasource.meta.sync.glue.partition_index_fields": ("partition indexes of Glue are not made", ("",)),
 }
 """Legal keys that PyHudi does not carry out: the reason, and the values that ask for nothing and so may stand."""
 
 PASSED_THROUGH = (
     "hoodie.keygen.timebased.",
     "hoodie.deltastreamer.keygen.timebased.",
-    "hoodie.datasource.hive_sync.",
-    "hoodie.datasource.meta.sync.",
     "spark.",
 )
-"""Prefixes whose keys are read by name elsewhere (key generators), belong to a feature that is refused by its switch, or are
-Spark's, whose session goes by them."""
+"""Prefixes whose keys are read by name elsewhere (key generators), or are Spark's, whose session goes by them."""
 
 _NONE = Options(())
 

@@ -47,6 +47,8 @@ from pyhudi.operations.services.compact import (
 )
 from pyhudi.operations.services.run import PassSettings, printed, run_pass
 from pyhudi.operations.services.ttl import TtlSettings, find_expired_partitions, run_ttl
+from pyhudi.operations.sync.run import SyncResult, run_sync
+from pyhudi.operations.sync.settings import SyncSettings, with_names
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import Options
@@ -224,6 +226,34 @@ class Services:
         context = self._open.writable(parsed, keeps_indexes=False)
         context.timeline.load().find(instant, Action.CLUSTERING)
         drop_clustering(context, CommitSettings.of(parsed), instant)
+
+    def sync(
+        self,
+        *,
+        metastore: str | None = None,
+        database: str | None = None,
+        table: str | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> SyncResult:
+        """Register the table as it is now in a catalog, so that Spark, Trino, Presto, Hive or Athena find it by name.
+
+        The catalog is a Hive metastore, or AWS Glue (`hoodie.datasource.hive_sync.mode=glue`).  A write whose options say
+        `hoodie.datasource.hive_sync.enable` or `hoodie.datasource.meta.sync.enable` does so by itself after its commit.
+
+        Args:
+            metastore: Where the Hive metastore is, `thrift://host:port`.
+            database: The catalog's database; that of the table's own settings, or `default`, when left out.
+            table: The name in the catalog; the table's own when left out.
+            options: `hoodie.*` options of this call.
+
+        Raises:
+            TableState: The table has no columns yet, the catalog refuses the change, or has another table of that name.
+            StorageUnavailable: The catalog does not answer.
+            InvalidRequest: The catalog does not take it, or what it needs is not installed.
+        """
+        named = with_names(options, metastore=metastore, database=database, table=table)
+        parsed = self._open.parse(VERBS["sync"], named)
+        return run_sync(self._open.now(parsed), SyncSettings.of(parsed))
 
     def expired_partitions(self, *, options: Mapping[str, object] | None = None) -> tuple[str, ...]:
         """The partitions that `expire_partitions` would delete."""

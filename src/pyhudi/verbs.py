@@ -45,6 +45,7 @@ from pyhudi.operations.services.compact import CompactSettings
 from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
 from pyhudi.operations.services.ttl import TtlSettings
+from pyhudi.operations.sync.settings import SyncSettings
 from pyhudi.operations.write.batches import SinkSettings
 from pyhudi.operations.write.settings import (
     OF_ROWS_AS_GIVEN,
@@ -206,6 +207,7 @@ VERBS: Mapping[str, Verb] = {
         _service("background_services", PassSettings, WriteSettings),
         _service("run_ttl", TtlSettings, WriteSettings),
         Verb("expired_partitions", Family.SERVICE, options_of(TtlSettings)),
+        Verb("sync", Family.SERVICE, options_of(SyncSettings)),
         _service("drop_metadata_table", CommitSettings, single=()),
         _service("upgrade", CompactSettings, single=(THREADS, CODEC)),
         _service("downgrade", CompactSettings),

@@ -33,6 +33,7 @@ from tests.golden_tables import open_golden
 ROWS = pa.table({"id": ["a", "b"], "part": ["x", "y"], "ts": [1, 1], "value": [1, 2]})
 CDC = "hoodie.table.cdc.enabled"
 KEYS = ROWS.select(["id", "part"])
+NOBODY = "thrift://127.0.0.1:1"
 
 
 # Tables that are not written
@@ -163,6 +164,7 @@ READS: dict[str, Verb] = {
     "incremental": lambda table, at: table.incremental("earliest").to_arrow(),
     "changes": lambda table, at: table.changes().to_arrow(),
     "validate": lambda table, at: table.validate(),
+    "sync": lambda table, at: table.sync(metastore=NOBODY),
 }
 
 ALTER_CHANGES: dict[str, Callable[[Alter], object]] = {
@@ -242,6 +244,7 @@ COMMAND_LOOKS: dict[str, tuple[str, ...]] = {
     "procs": (),
 }
 COMMAND_READS: dict[str, tuple[str, ...]] = {
+    "sync": ("TABLE", "--metastore", NOBODY),
     "count": ("TABLE",),
     "changes": ("TABLE",),
     "export": ("TABLE", "EXPORT"),
@@ -280,7 +283,8 @@ def test_every_verb_stands_here() -> None:
     for name in _public(Services):
         # What the table's verb does is tried below; the method of the services is the same function.
         assert inspect.unwrap(getattr(Table, SERVICE_NAMES.get(name, name))) is getattr(Services, name)
-    shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_"))}
+    # What is told to a catalog is no change of the table.
+    shown = {name for name in procedures.NAMES if name.startswith(("show_", "stats_", "validate_", "hive_sync"))}
     assert set(procedures.NAMES) - shown == set(PROCEDURE_CHANGES)
     assert _commands() == {*COMMAND_CHANGES, *COMMAND_LOOKS, *COMMAND_READS}
 

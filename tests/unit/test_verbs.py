@@ -30,6 +30,7 @@ from pyhudi.operations.admin.repair import RepairSettings
 from pyhudi.operations.read.skipping import ReadSettings
 from pyhudi.operations.services.indexing import IndexSettings
 from pyhudi.operations.services.run import PassSettings
+from pyhudi.operations.sync.settings import SyncSettings
 from pyhudi.operations.write.batches import SinkSettings, StreamBatch
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import FLINK, HONOURED, MOOT, REFUSED, parse_options, spelled
@@ -190,6 +191,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
     {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 4},
     {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": "CONSISTENT_HASHING", "hoodie.clustering.inline": True},
     {"hoodie.partition.ttl.inline": True},
+    {"hoodie.datasource.hive_sync.enable": True},
 )
 
 
@@ -204,6 +206,7 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
         BatchLimits,
         SinkSettings,
         RepairSettings,
+        SyncSettings,
         WriteSettings,
     ],
 )

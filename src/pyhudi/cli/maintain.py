@@ -31,7 +31,7 @@ InstantOption = Annotated[str | None, typer.Option("--instant", help="Run the pl
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for command in (compact, cluster, clean, archive, serve, rollback, savepoint, restore, upgrade, downgrade, validate):
+    for command in (compact, cluster, clean, archive, sync, serve, rollback, savepoint, restore, upgrade, downgrade, validate):
         app.command()(command)
 
 
@@ -80,6 +80,20 @@ def archive(
     """Move old instants from the active timeline to history.  No data is removed."""
     opened, given = open_for_call(table, storage, options)
     print_value(opened.archive(options=given), output)
+
+
+def sync(
+    table: TableArgument,
+    metastore: Annotated[str | None, typer.Option("--metastore", help="The Hive metastore, thrift://host:port.")] = None,
+    database: Annotated[str | None, typer.Option("--database", help="The catalog's database.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The table's name in the catalog.")] = None,
+    output: OutputOption = Format.TABLE,
+    storage: StorageOption = None,
+    options: OptionsOption = None,
+) -> None:
+    """Register the table in a Hive metastore, or in AWS Glue (-O hoodie.datasource.hive_sync.mode=glue)."""
+    opened, given = open_for_call(table, storage, options)
+    print_value(opened.sync(metastore=metastore, database=database, table=name, options=given), output)
 
 
 def serve(

@@ -20,13 +20,13 @@ import pyarrow as pa
 
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest
-from pyhudi.procedures import bootstraps, commits, files, repairs, services
+from pyhudi.procedures import bootstraps, catalogs, commits, files, repairs, services
 from pyhudi.procedures.registry import Call, Procedure
 
 __all__ = ["NAMES", "PROCEDURES", "call", "describe"]
 
 PROCEDURES: Mapping[str, Procedure] = MappingProxyType(
-    {one.name: one for module in (commits, services, files, repairs, bootstraps) for one in module.PROCEDURES}
+    {one.name: one for module in (commits, services, files, repairs, bootstraps, catalogs) for one in module.PROCEDURES}
 )
 
 NAMES = tuple(sorted(PROCEDURES))

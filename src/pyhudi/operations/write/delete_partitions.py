@@ -19,6 +19,7 @@ from pyhudi.operations.action.transaction import Transaction, commit_metadata
 from pyhudi.operations.metadata.mirror import indexing_of, mirror_of
 from pyhudi.operations.services.run import with_services
 from pyhudi.operations.services.ttl import DeletePartitions
+from pyhudi.operations.sync.run import check_sync, with_sync
 from pyhudi.operations.write.attempt import start_of, until_no_conflict
 from pyhudi.operations.write.replaced import groups_of, live_file_ids
 from pyhudi.operations.write.rings import renew_rings
@@ -48,6 +49,7 @@ def _delete_partitions(
     phases = Phases(context.env)
     context = context.reloaded()
     check_writable(context)
+    check_sync(settings.sync)
     rolled_back = settle_failed_writes(context, settings.commit)
     forms = [re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL) for pattern in patterns]
     transaction = Transaction.begin(
@@ -95,7 +97,7 @@ def _delete_partitions(
         ),
         seconds=phases.seconds,
     )
-    return with_services(
+    result = with_services(
         context,
         engine,
         settings.services,
@@ -104,9 +106,10 @@ def _delete_partitions(
         action=Action.REPLACECOMMIT,
         delete_partitions=partition_deleter(context, engine, settings),
     )
+    return with_sync(context, settings.sync, result)
 
 
 def partition_deleter(context: TableContext, engine: Engine | None, settings: WriteSettings) -> DeletePartitions:
-    """Deletes partitions after a write, with its settings but without services of its own."""
-    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none())
+    """Deletes partitions after a write, with its settings but without services of its own, and no catalog is told twice."""
+    quiet = replace(settings, operation=WriteOperation.DELETE_PARTITION, services=settings.services.none(), sync=None)
     return lambda partitions: run_delete_partitions(context, partitions, quiet, engine)

@@ -32,6 +32,7 @@ from pyhudi.operations.metadata.initialise import drop_for_new_columns, ensure_m
 from pyhudi.operations.metadata.kinds import check_computable, open_indexes
 from pyhudi.operations.metadata.mirror import mirror_of
 from pyhudi.operations.services.run import with_services
+from pyhudi.operations.sync.run import check_sync, with_sync
 from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_files_are_gone, start_of
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
@@ -81,6 +82,7 @@ def run_write(
     often than the settings allow retries, TableState when the table forbids the write.
     """
     check_writable(context)
+    check_sync(settings.sync)
     shape = WriteShape.of(settings)
     if shape.has_rings and context.config.is_cow:
         raise InvalidRequest(
@@ -121,9 +123,10 @@ def run_write(
     )
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
     action, delete = shape.action(context.config), partition_deleter(context, engine, settings)
-    return with_services(
+    result = with_services(
         context, engine, settings.services, result, before=snapshot.timeline, action=action, delete_partitions=delete
     )
+    return with_sync(context, settings.sync, result)
 
 
 def _check_bootstrapped(snapshot: Snapshot) -> None:

@@ -24,6 +24,7 @@ from pyhudi.operations.action.settings import (
 from pyhudi.operations.admin.create import WITHOUT_ZONE, TableSettings, check_columns, zone_mode
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.services.settings import ServiceSettings
+from pyhudi.operations.sync.settings import HIVE_SYNC, META_SYNC, SyncSettings
 from pyhudi.operations.write.batches import StreamBatch
 from pyhudi.operations.write.early import EarlySettings
 from pyhudi.operations.write.lookup import LookupSettings
@@ -185,8 +186,8 @@ class WriteSettings:
     clustering_updates: whether writes may change file groups of a pending clustering: reject, allow, or duplicate, for resizes of
     rings; drops_clusterings: whether they drop the plan then, so that nobody works for nothing.  batch: what of a stream is
     written, so that it lands once.  partial: an upsert's rows hold some columns only, and the others keep their values.  marker:
-    what makes a row a delete, in place of `_hoodie_is_deleted`.  anew: the columns of the rows become the table's, whatever those
-    were.
+    what makes a row a delete, in place of `_hoodie_is_deleted`.  sync: the catalogs that are told of the commit, None for none.
+    anew: the columns of the rows become the table's, whatever those were.
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
@@ -241,6 +242,7 @@ class WriteSettings:
     commit: CommitSettings
     extra_metadata: Annotated[tuple[tuple[str, str], ...], METADATA_PREFIX]
     services: ServiceSettings
+    sync: Annotated[SyncSettings | None, META_SYNC, HIVE_SYNC]
     metadata: MetadataSettings
     early: EarlySettings
     clustering_updates: Annotated[str, UPDATE_STRATEGY, BUCKET_ENGINE]
@@ -286,6 +288,7 @@ class WriteSettings:
             clustering_updates=_update_strategy(options),
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
             marker=delete_marker(options, beside_flag=False),
+            sync=SyncSettings.after_writes(options),
         )
         settings._check_mode()
         return settings

@@ -28,6 +28,10 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 
+ACCESS_KEY = Option("hoodie.aws.access.key", str, None, "access key of AWS; unset: the credentials of the machine")
+SECRET_KEY = Option("hoodie.aws.secret.key", str, None, "secret key of AWS")
+SESSION_TOKEN = Option("hoodie.aws.session.token", str, None, "session token of AWS")
+
 _TABLE = Option("hoodie.write.lock.dynamodb.table", str, None, "DynamoDB table that holds the locks")
 
 # A writer that died fails nobody when its lease is shorter than others wait.
@@ -78,15 +82,9 @@ class DynamoDbSettings:
             at_least=1,
         ),
     ] = 120_000
-    access_key: Annotated[
-        str | None, Option("hoodie.aws.access.key", str, None, "access key of AWS; unset: the credentials of the machine")
-    ] = field(default=None, repr=False)
-    secret_key: Annotated[str | None, Option("hoodie.aws.secret.key", str, None, "secret key of AWS")] = field(
-        default=None, repr=False
-    )
-    session_token: Annotated[str | None, Option("hoodie.aws.session.token", str, None, "session token of AWS")] = field(
-        default=None, repr=False
-    )
+    access_key: Annotated[str | None, ACCESS_KEY] = field(default=None, repr=False)
+    secret_key: Annotated[str | None, SECRET_KEY] = field(default=None, repr=False)
+    session_token: Annotated[str | None, SESSION_TOKEN] = field(default=None, repr=False)
 
     @classmethod
     def of(cls, options: Options) -> DynamoDbSettings:

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks.lease import LeaseLock
+from pyhudi.storage.thrift import connect_to_first, load_messages, metastore_address
 
 _URIS = Option("hoodie.write.lock.hivemetastore.uris", str, None, "Hive metastores, thrift://host:port, with commas between them")
 _DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "database of the table that Hive locks")
@@ -67,7 +67,7 @@ class HiveLock(LeaseLock):
         for option, value in ((_URIS, settings.uris), (_DATABASE, settings.database), (_TABLE, settings.table)):
             if not value:
                 raise InvalidRequest(f"the lock provider of the Hive metastore needs the option {option}")
-        self._servers = tuple(map(_server, settings.uris))
+        self._servers = tuple(metastore_address(str(_URIS), uri) for uri in settings.uris)
         _messages()
         super().__init__(
             env, validity_ms=2 * settings.heartbeat_ms, renew_ms=settings.heartbeat_ms, wait_ms=wait_ms, trust_ms=_TRUST_MS
@@ -168,16 +168,7 @@ class HiveLock(LeaseLock):
             raise StorageUnavailable(f"{self._where}: the Hive metastore did not carry the request out: {error!r}") from error
 
     def _connected(self) -> Any:
-        from thriftpy2.rpc import make_client
-        from thriftpy2.thrift import TException
-
-        troubles = []
-        for host, port in self._servers:
-            try:
-                return make_client(_messages().HiveMetastore, host, port, timeout=_ANSWER_TIMEOUT_MS)
-            except (TException, OSError) as error:
-                troubles.append(f"{host}:{port}: {error!r}")
-        raise StorageUnavailable(f"{self._where}: no Hive metastore can be reached: {'; '.join(troubles)}")
+        return connect_to_first(_messages().HiveMetastore, self._servers, self._where, _ANSWER_TIMEOUT_MS)
 
     def _close(self) -> None:
         client, self._client = self._client, None
@@ -187,18 +178,6 @@ class HiveLock(LeaseLock):
 
 def _unlock(request: Any, client: Any) -> None:
     client.unlock(request)
-
-
-def _server(uri: str) -> tuple[str, int]:
-    """Host and port of `thrift://host:port`; the port is 9083 when left out."""
-    try:
-        parsed = urlsplit(uri)
-        host, port = parsed.hostname, parsed.port or 9083
-    except ValueError:
-        host, port = None, 0
-    if host is None or parsed.scheme != "thrift":
-        raise InvalidRequest(f"{_URIS}={uri}: expected thrift://host:port")
-    return host, port
 
 
 def _user() -> str:
@@ -211,8 +190,8 @@ def _user() -> str:
 @cache
 def _messages() -> Any:
     """The messages and the service, out of their description beside this module."""
-    try:
-        import thriftpy2
-    except ImportError:
-        raise InvalidRequest('the lock provider of the Hive metastore needs thriftpy2: pip install "pyhudi[hive]"') from None
-    return thriftpy2.load(str(Path(__file__).with_name("hive_metastore.thrift")), "pyhudi_hive_metastore_thrift")
+    return load_messages(
+        Path(__file__).with_name("hive_metastore.thrift"),
+        "pyhudi_hive_metastore_thrift",
+        "the lock provider of the Hive metastore",
+    )

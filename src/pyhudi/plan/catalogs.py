@@ -1,0 +1,131 @@
+"""What a catalog should say of the partitions of a table: the values that stand in their paths, and what changes.
+
+    extractor                   when, unless named         values of a path
+    NonPartitioned              no partition columns       none
+    SinglePart                  one                        the path with '/' as '-'
+    HiveStyle                   one, `name=value` folders  what follows the '='
+    MultiPartKeys               two and more               of each folder what follows its '=', or the folder
+    SlashEncodedDay, -Hour      by name                    yyyy/MM/dd[/HH] as yyyy-MM-dd[-HH]
+
+Values stand as the path spells them, percent-encoding included: so Hudi registers them, and a catalog that had both spellings
+would show the rows of such a partition twice.
+
+Source: docs/catalogs.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyhudi.errors import InvalidRequest
+from pyhudi.format.paths import parts_of
+
+Values = tuple[str, ...]
+Extractor = Callable[[str], Values]
+
+_PACKAGE = "org.apache.hudi.hive."
+_HIVE_STYLE = re.compile(r"[^=]*=([^=]*)")
+_DAY = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})")
+_HOUR = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})/(\d{1,2})")
+
+
+def extractor_class(column_count: int, *, hive_style: bool) -> str:
+    """The class that reads values from paths, as Hudi chooses it."""
+    if not column_count:
+        return f"{_PACKAGE}NonPartitionedExtractor"
+    if column_count > 1:
+        return f"{_PACKAGE}MultiPartKeysValueExtractor"
+    return f"{_PACKAGE}{'HiveStyle' if hive_style else 'SinglePart'}PartitionValueExtractor"
+
+
+def find_extractor(name: str) -> Extractor:
+    """The extractor of a class's name.  Raises InvalidRequest for one that is not among Hudi's."""
+    found = _EXTRACTORS.get(name.removeprefix(_PACKAGE))
+    if found is None:
+        known = ", ".join(f"{_PACKAGE}{each}" for each in _EXTRACTORS)
+        raise InvalidRequest(f"hoodie.datasource.hive_sync.partition_extractor_class={name} is none of {known}")
+    return found
+
+
+def _hive_style(path: str) -> Values:
+    matched = _HIVE_STYLE.fullmatch(path)
+    if matched is None:
+        raise InvalidRequest(
+            f"the partition {path} is not of the form name=value; name another "
+            "hoodie.datasource.hive_sync.partition_extractor_class"
+        )
+    return (matched[1],)
+
+
+def _multi_part(path: str) -> Values:
+    return tuple(_hive_style(part)[0] if "=" in part else part for part in parts_of(path))
+
+
+def _slash_encoded(form: re.Pattern[str], words: str) -> Extractor:
+    def values(path: str) -> Values:
+        numbers = path if "=" not in path else "/".join(part.rpartition("=")[2] for part in parts_of(path))
+        matched = form.fullmatch(numbers)
+        if matched is None:
+            raise InvalidRequest(
+                f"the partition {path} is not of the form {words}; name another "
+                "hoodie.datasource.hive_sync.partition_extractor_class"
+            )
+        year, *rest = matched.groups()
+        return ("-".join([year, *(number.zfill(2) for number in rest)]),)
+
+    return values
+
+
+_EXTRACTORS: Mapping[str, Extractor] = {
+    "NonPartitionedExtractor": lambda path: (),
+    "SinglePartPartitionValueExtractor": lambda path: (path.replace("/", "-"),),
+    "HiveStylePartitionValueExtractor": _hive_style,
+    "MultiPartKeysValueExtractor": _multi_part,
+    "SlashEncodedDayPartitionValueExtractor": _slash_encoded(_DAY, "yyyy/MM/dd"),
+    "SlashEncodedHourPartitionValueExtractor": _slash_encoded(_HOUR, "yyyy/MM/dd/HH"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanges:
+    """What a catalog is told.  added, moved: values -> location; dropped: values."""
+
+    added: Mapping[Values, str]
+    moved: Mapping[Values, str]
+    dropped: Sequence[Values]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.moved or self.dropped)
+
+
+def compare_partitions(
+    stored: Mapping[Values, str], known: Mapping[Values, str], gone: Iterable[Values] = (), *, all_stored: bool
+) -> PartitionChanges:
+    """What makes the partitions that a catalog knows those of the table.  stored, known: values -> location.
+
+    all_stored: `stored` is all that there are, so the others are dropped; else `gone` names those to drop.
+    """
+    place = without_scheme
+    dropped = sorted(values for values in known if values not in stored) if all_stored else sorted(known.keys() & set(gone))
+    return PartitionChanges(
+        added={values: location for values, location in stored.items() if values not in known},
+        moved={values: there for values, there in stored.items() if values in known and place(known[values]) != place(there)},
+        dropped=dropped,
+    )
+
+
+def without_scheme(location: str) -> str:
+    """A location by which two spellings of one place are told: `s3://b/t`, `s3a://b/t`; `file:/t`, `file:///t`, `/t`."""
+    _, found, rest = location.partition(":/")
+    return (rest if found else location).strip("/")
+
+
+def check_width(columns: Sequence[str], path: str, values: Values) -> None:
+    """Raises InvalidRequest unless a partition has a value for each partition column."""
+    if len(values) != len(columns):
+        raise InvalidRequest(
+            f"the partition {path} gives {len(values)} values for the columns {', '.join(columns)}; name another "
+            "hoodie.datasource.hive_sync.partition_extractor_class, or other hoodie.datasource.hive_sync.partition_fields"
+        )

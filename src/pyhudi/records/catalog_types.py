@@ -1,0 +1,98 @@
+"""The columns of a table in the words of catalogs: Hive's types, and the JSON of Spark's schema that a catalog carries for Spark.
+
+    Arrow                   Hive                         Spark
+    boolean                 boolean                      boolean
+    int8, int16, int32      int                          integer
+    int64                   bigint                       long
+    float, double           float, double                float, double
+    string                  string                       string
+    binary, fixed size      binary                       binary
+    decimal(p, s)           decimal(p,s)                 decimal(p,s)
+    date                    date                         date
+    timestamp               bigint, or timestamp         timestamp, timestamp_ntz without a zone
+    time                    int (ms), bigint             integer, long
+    list, map, struct       array<>, map<>, struct<>     array, map, struct
+
+Hive's timestamps are an option of who synchronises: Hudi's input formats give long numbers unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from pyhudi.errors import Unsupported
+
+_HIVE = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int64, "bigint"),
+    (pa.types.is_integer, "int"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_string, "string"),
+    (pa.types.is_large_string, "string"),
+    (pa.types.is_binary, "binary"),
+    (pa.types.is_large_binary, "binary"),
+    (pa.types.is_fixed_size_binary, "binary"),
+    (pa.types.is_date32, "date"),
+    (pa.types.is_time32, "int"),
+    (pa.types.is_time64, "bigint"),
+)
+_SPARK = {"int": "integer", "bigint": "long"}
+
+
+def hive_type(kind: pa.DataType, *, timestamps: bool) -> str:
+    """A type in Hive's words.  timestamps: whether Hive's own type for them is used.  Raises Unsupported for one it has not."""
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if timestamps else "bigint"
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return f"array<{hive_type(kind.value_type, timestamps=timestamps)}>"
+    if pa.types.is_map(kind):
+        item = hive_type(kind.item_type, timestamps=timestamps)
+        return f"map<{hive_type(kind.key_type, timestamps=timestamps)},{item}>"
+    if pa.types.is_struct(kind):
+        # Hive reads no '-' in a name within a type.
+        inner = (f"{field.name.lower().replace('-', '_')}:{hive_type(field.type, timestamps=timestamps)}" for field in kind)
+        return f"struct<{','.join(inner)}>"
+    for matches, name in _HIVE:
+        if matches(kind):
+            return name
+    raise Unsupported(f"a column of type {kind} has no type in Hive, so the table cannot be registered in a catalog")
+
+
+def spark_schema(fields: Iterable[pa.Field]) -> str:
+    """The JSON of Spark's schema as Hudi writes it into catalogs."""
+    return _struct(fields)
+
+
+def _struct(fields: Iterable[pa.Field]) -> str:
+    parts = (
+        f'{{"name":{json.dumps(field.name, ensure_ascii=False)},"type":{_spark_type(field.type)},'
+        f'"nullable":{_truth(field.nullable)},"metadata":{{}}}}'
+        for field in fields
+    )
+    return f'{{"type":"struct","fields":[{",".join(parts)}]}}'
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        nulls = _truth(kind.value_field.nullable)
+        return f'{{"type":"array", "elementType":{_spark_type(kind.value_type)},"containsNull":{nulls}}}'
+    if pa.types.is_map(kind):
+        nulls = _truth(kind.item_field.nullable)
+        key, item = _spark_type(kind.key_type), _spark_type(kind.item_type)
+        return f'{{"type":"map", "keyType":{key},"valueType":{item},"valueContainsNull":{nulls}}}'
+    if pa.types.is_struct(kind):
+        return _struct(kind)
+    if pa.types.is_timestamp(kind):
+        return '"timestamp_ntz"' if kind.tz is None else '"timestamp"'
+    name = hive_type(kind, timestamps=True)
+    return f'"{_SPARK.get(name, name)}"'
+
+
+def _truth(value: object) -> str:
+    return "true" if value else "false"

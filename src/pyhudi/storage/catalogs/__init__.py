@@ -1,0 +1,7 @@
+"""Catalogs of other engines, in which tables are registered: the Hive metastore and AWS Glue behind one interface."""
+
+from __future__ import annotations
+
+from pyhudi.storage.catalogs.base import Catalog, CatalogColumn, CatalogPartition, CatalogTable
+
+__all__ = ["Catalog", "CatalogColumn", "CatalogPartition", "CatalogTable"]

@@ -1,0 +1,113 @@
+"""Catalog sync: we register in a Hive metastore what the real Hudi registers, and each goes on where the other left off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.storage.catalogs.hive import HiveCatalog
+from tests.conformance.servers import Server, running_metastore
+from tests.interop.oracle import RealHudi
+
+
+@pytest.fixture(scope="module")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    pytest.importorskip("thriftpy2")
+    with running_metastore(tmp_path_factory.mktemp("metastore")) as server:
+        yield server
+
+
+@pytest.fixture
+def catalog(metastore: Server) -> Iterator[HiveCatalog]:
+    found = HiveCatalog([f"thrift://{metastore.address}"], "uris")
+    yield found
+    found.close()
+
+
+ITEM = pa.field("element", pa.string())
+
+
+def rows(ids: list[int], city: str) -> pa.Table:
+    count = len(ids)
+    return pa.table(
+        {
+            "Id": pa.array(ids, pa.int64()),
+            "ts": pa.array([1] * count, pa.int64()),
+            "flag": [True] * count,
+            "small": pa.array([1] * count, pa.int32()),
+            "Ratio": pa.array([0.5] * count, pa.float32()),
+            "fare": [1.5] * count,
+            "data": [b"x"] * count,
+            "price": pa.array([Decimal("1.234")] * count, pa.decimal128(9, 3)),
+            "day": [date(2024, 1, 5)] * count,
+            "at": pa.array([datetime(2024, 1, 5, tzinfo=UTC)] * count, pa.timestamp("us", "UTC")),
+            "tags": pa.array([["a"]] * count, pa.list_(ITEM)),
+            "sums": pa.array([[("a", 0.5)]] * count, pa.map_(pa.string(), pa.float64())),
+            "place": pa.array([{"X": 1, "ys": [2]}] * count, pa.struct({"X": pa.int32(), "ys": pa.list_(pa.int64())})),
+            "city": [city] * count,
+            "hour": pa.array([7] * count, pa.int32()),
+        }
+    )
+
+
+def options(kind: str, server: Server, database: str) -> dict[str, object]:
+    return {
+        "hoodie.table.name": "Trips",
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.datasource.write.recordkey.field": "Id",
+        "hoodie.datasource.write.partitionpath.field": "city,hour",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.ComplexKeyGenerator",
+        "hoodie.datasource.hive_sync.enable": "true",
+        "hoodie.datasource.hive_sync.mode": "hms",
+        "hoodie.datasource.hive_sync.metastore.uris": f"thrift://{server.address}",
+        "hoodie.datasource.hive_sync.database": database,
+    }
+
+
+OF_THE_SERVER = ("transient_lastDdlTime", "numFiles", "totalSize", "spark.sql.create.version")
+
+
+def registered(catalog: HiveCatalog, database: str, name: str) -> dict[str, object]:
+    """An entry with its partitions, without what says where they were registered and when."""
+    found = catalog.table(database, name)
+    assert found is not None
+    parameters = {key: value for key, value in found.parameters.items() if key not in OF_THE_SERVER}
+    partitions = {partition.values: partition.location for partition in catalog.partitions(found)}
+    return asdict(found) | {"database": "", "parameters": parameters, "partitions": partitions}
+
+
+def check_same(ours: dict[str, object], theirs: dict[str, object]) -> None:
+    for key, value in theirs.items():
+        assert ours[key] == value, key
+    assert ours.keys() == theirs.keys()
+
+
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide)])
+def test_both_register_the_same(hudi: RealHudi, metastore: Server, catalog: HiveCatalog, tmp_path: Path, kind: str) -> None:
+    path, suffix = tmp_path / "trips", kind[0].lower()
+    theirs, ours = f"theirs_{suffix}", f"ours_{suffix}"
+    names = ["trips", "trips_ro", "trips_rt"] if suffix == "m" else ["trips"]
+    hudi.write(rows([1, 2], "oslo"), path, **options(kind, metastore, theirs))
+    table = Table(path)
+    result = table.sync(metastore=f"thrift://{metastore.address}", database=ours)
+    assert sorted(each.name for each in result.tables) == [f"{ours}.{name}" for name in names]
+    for name in names:
+        check_same(registered(catalog, ours, name), registered(catalog, theirs, name))
+
+    # Each goes on with what the other registered.
+    hudi.write(rows([3], "rome"), path, **options(kind, metastore, ours))
+    result = table.sync(metastore=f"thrift://{metastore.address}", database=theirs)
+    assert {(each.done, each.added, each.dropped) for each in result.tables} == {("unchanged", 1, 0)}
+    for name in names:
+        check_same(registered(catalog, ours, name), registered(catalog, theirs, name))
+        assert registered(catalog, ours, name)["partitions"] == {
+            values: f"file:{path}/{'/'.join(values)}" for values in [("oslo", "7"), ("rome", "7")]
+        }
