@@ -55,7 +55,7 @@ def test_the_extractor_that_hudi_chooses() -> None:
     assert extractor_class(1, hive_style=False) == f"{PACKAGE}SinglePartPartitionValueExtractor"
     assert extractor_class(1, hive_style=True) == f"{PACKAGE}HiveStylePartitionValueExtractor"
     assert extractor_class(2, hive_style=True) == f"{PACKAGE}MultiPartKeysValueExtractor"
-    with pytest.raises(InvalidRequest, match="a.b.Own is none of"):
+    with pytest.raises(InvalidRequest, match=r"a\.b\.Own is none of"):
         find_extractor("a.b.Own")
     check_width(["a", "b"], "x/y", ("x", "y"))
     with pytest.raises(InvalidRequest, match="gives 1 values for the columns a, b"):
