@@ -7,6 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -57,7 +58,7 @@ def rows(ids: list[int], city: str) -> pa.Table:
     )
 
 
-def options(kind: str, server: Server, database: str) -> dict[str, object]:
+def options(kind: str, server: Server, database: str) -> dict[str, Any]:
     return {
         "hoodie.table.name": "Trips",
         "hoodie.datasource.write.table.type": kind,

@@ -25,7 +25,7 @@ NOBODY = "thrift://127.0.0.1:1"
 AWS = {"hoodie.aws.access.key": "a", "hoodie.aws.secret.key": "b", "hoodie.aws.glue.region": "us-east-1"}
 # What services would do changes nothing here, and takes time.
 QUIET = {"hoodie.table.services.enabled": False, "hoodie.metadata.enable": False}
-KEYED = {"record_key": "id", "ordering": "ts", "options": QUIET}
+KEYED: dict[str, Any] = {"record_key": "id", "ordering": "ts", "options": QUIET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,10 @@ _numbers = itertools.count()
 
 def hive(server: Server) -> Place:
     uri, database = f"thrift://{server.address}", f"d{next(_numbers)}"
-    reached = {"hoodie.datasource.hive_sync.metastore.uris": uri, "hoodie.datasource.hive_sync.database": database}
+    reached: dict[str, object] = {
+        "hoodie.datasource.hive_sync.metastore.uris": uri,
+        "hoodie.datasource.hive_sync.database": database,
+    }
     return Place(HiveCatalog([uri], "uris"), database, reached)
 
 

@@ -62,14 +62,19 @@ def test_the_extractor_that_hudi_chooses() -> None:
         check_width(["a", "b"], "x", ("x",))
 
 
+def at(**places: str) -> dict[Values, str]:
+    """Partitions of one value each, and where they lie."""
+    return {(value,): place for value, place in places.items()}
+
+
 def test_what_a_catalog_is_told() -> None:
-    stored = {("a",): "s3a://b/t/a", ("b",): "s3a://b/u/b"}
-    known = {("a",): "s3://b/t/a", ("b",): "s3://b/t/b", ("c",): "s3://b/t/c"}
-    moved = {("b",): "s3a://b/u/b"}
+    stored = at(a="s3a://b/t/a", b="s3a://b/u/b")
+    known = at(a="s3://b/t/a", b="s3://b/t/b", c="s3://b/t/c")
+    moved = at(b="s3a://b/u/b")
     assert compare_partitions(stored, known, all_stored=True) == PartitionChanges({}, moved, [("c",)])
     assert compare_partitions(stored, known, all_stored=False) == PartitionChanges({}, moved, [])
     gone = [("c",), ("unknown",)]
-    assert compare_partitions({("d",): "x"}, known, gone, all_stored=False) == PartitionChanges({("d",): "x"}, {}, [("c",)])
+    assert compare_partitions(at(d="x"), known, gone, all_stored=False) == PartitionChanges(at(d="x"), {}, [("c",)])
     assert not compare_partitions({}, {}, all_stored=True)
 
 
