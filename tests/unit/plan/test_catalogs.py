@@ -7,6 +7,7 @@ import pytest
 from pyhudi.errors import InvalidRequest
 from pyhudi.plan.catalogs import (
     PartitionChanges,
+    Values,
     check_width,
     compare_partitions,
     extractor_class,
