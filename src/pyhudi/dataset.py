@@ -31,6 +31,7 @@ from pyhudi.errors import CorruptData, HudiError, Unsupported
 from pyhudi.execute.layout import rows_without_columns
 from pyhudi.execute.open_base import open_base_input
 from pyhudi.execute.read_slice import ReadSpec, is_joined, told_by_path
+from pyhudi.format.names import is_orc
 from pyhudi.format.parquet import read_footer
 from pyhudi.operations.read.changes import ChangeQuery
 from pyhudi.operations.read.query import Query
@@ -264,7 +265,7 @@ class _Files:
     def fragment(self, task: Any) -> Any:
         """The base file of a slice without logs, where its name says that Arrow may read it; None else."""
         spec = self._spec
-        if spec is None or task.base is None or task.logs or task.whole is not None or is_joined(task):
+        if spec is None or task.base is None or task.logs or task.whole is not None or is_joined(task) or is_orc(task.base.path):
             return None
         if spec.ids is not None and spec.ids.origins(task.base.name.instant_time) is not None:
             return None

@@ -442,11 +442,11 @@ def test_uris(uri: str) -> None:
             act()
 
 
-@pytest.mark.parametrize(("extension", "said"), [("orc", "ORC"), ("hfile", "HFile"), ("lance", "Lance")])
+@pytest.mark.parametrize(("extension", "said"), [("hfile", "HFile"), ("lance", "Lance")])
 def test_base_files_of_another_format(extension: str, said: str) -> None:
     kept = Kept(options={**OPTIONS, "hoodie.metadata.enable": False})
     path = next(path for path in kept.before if path.endswith(".parquet"))
-    kept.storage.put(path.replace(".parquet", f".{extension}"), b"ORC or others")
+    kept.storage.put(path.replace(".parquet", f".{extension}"), b"HFile or others")
     kept.storage.delete([path])
     whole = kept.storage.read(PROPERTIES_FILE) or b""
     # A mixed table says Parquet; one of that format says so in its properties.

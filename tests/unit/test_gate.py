@@ -79,7 +79,7 @@ BY_IDS: dict[str, Callable[[Path], Path]] = {
     ),
 }
 WITH_ROWS: dict[str, Callable[[Path], Path]] = {
-    "files that are not Parquet": lambda folder: _set(_own(folder), **{"hoodie.table.base.file.format": "ORC"}),
+    "files that are not Parquet": lambda folder: _set(_own(folder), **{"hoodie.table.base.file.format": "HFILE"}),
 }
 NOT_WRITTEN = {**READ_ONLY, **CLOSED, **BY_IDS, **WITH_ROWS}
 

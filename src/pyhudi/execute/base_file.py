@@ -1,4 +1,4 @@
-"""Base files being written: one Parquet file with meta columns, key filter and key range in its footer.
+"""Base files being written: one Parquet or ORC file with meta columns, key filter and key range in its footer.
 
 Rows arrive as tables in the stored layout but for `_hoodie_file_name`, which the writer fills in.  They are cut into row groups
 of bounded size, so the memory of a writer is one row group however large the file grows.
@@ -23,8 +23,12 @@ import pyarrow.parquet as pq
 from pyhudi.execute.coded import CODED, coded_rows, coded_schema, repeated
 from pyhudi.execute.indexing import FileIndexing, FloatWatch, IndexedFile, base_file_ranges
 from pyhudi.execute.key_filter import GrowingFilter
-from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY
+from pyhudi.execute.open_base import BLOOM_KEY, BLOOM_TYPE_KEY, MAX_KEY, MIN_KEY, Footer
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.names import is_orc
+from pyhudi.format.orc.reading import ORC_AVRO_SCHEMA_KEY
+from pyhudi.format.orc.writing import CODECS as ORC_CODECS
+from pyhudi.format.orc.writing import OrcWriter
 from pyhudi.format.parquet import ParquetWriter
 from pyhudi.format.parquet_columns import check_values, file_schema
 from pyhudi.format.parquet_footer import closing_without
@@ -130,6 +134,12 @@ class FileSettings:
         Option("hoodie.write.record.positions", bool, "true", "log blocks say at which rows of the base file their records are"),
     ]
     use_positions: Annotated[bool, USE_POSITIONS]
+    orc_codec: Annotated[
+        str, Option("hoodie.orc.compression.codec", ORC_CODECS, "ZLIB", "compression of base files where these are ORC")
+    ]
+    orc_stripe_bytes: Annotated[
+        int, Option("hoodie.orc.stripe.size", int, "67108864", "bytes of a stripe of ORC base files", at_least=1)
+    ]
 
     @classmethod
     def of(cls, options: Options) -> FileSettings:
@@ -139,12 +149,12 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A finished base file.  metadata: its Parquet footer; indexed: what the metadata table wants to know, but for the keys."""
+    """A finished base file.  metadata: its footer; indexed: what the metadata table wants to know, but for the keys."""
 
     path: str
     size_bytes: int
     row_count: int
-    metadata: pq.FileMetaData
+    metadata: Footer
     indexed: IndexedFile | None = None
 
 
@@ -179,15 +189,18 @@ class BaseFileWriter:
         self._with_keys = populate_meta_fields and settings.bloom_enabled
         self._fill_name = populate_meta_fields and FILE_NAME in schema.names
         few = _FEW_VALUED if populate_meta_fields else ()
-        self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary else schema
+        self._is_orc = is_orc(path)
+        self._layout = coded_schema(schema, {*coded, *few}) if settings.dictionary and not self._is_orc else schema
         self._stored = file_schema(self._layout, avro_schema)
-        self._writer: ParquetWriter | None = None
+        self._writer: ParquetWriter | OrcWriter | None = None
         self._filter = GrowingFilter(settings, inherited) if self._with_keys else None
         self._least: bytes | None = None
         self._greatest: bytes | None = None
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
         self._flushed_arrow_bytes = 0
+        # Arrow bytes that the writer has and the file has not: ORC is written by stripes of their size when stored.
+        self._buffered_arrow_bytes = 0
         self._row_count = 0
         self._group_bytes = min(_ROW_GROUP_BYTES, settings.block_size_bytes, max(1 << 16, settings.max_file_size_bytes // 2))
         self._stack = ExitStack()
@@ -210,19 +223,13 @@ class BaseFileWriter:
             return
         try:
             self._flush()
-            writer = self._opened(self._stored.empty_table())
-            # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
-            # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
-            # rows that match.
-            watched = self._floats
-            plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.zeros)
-            writer.close(self._footer(), plain if watched.seen or watched.zeros else None)
+            footer = self._close(self._opened(self._stored.empty_table()))
             size_bytes = int(self._sink.tell())
         except BaseException as failure:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
             raise
         self._stack.close()
-        self.result = WrittenFile(self._path, size_bytes, self._row_count, self._collected[0], self._indexed())
+        self.result = WrittenFile(self._path, size_bytes, self._row_count, footer, self._indexed(footer))
 
     @property
     def row_count(self) -> int:
@@ -233,9 +240,10 @@ class BaseFileWriter:
     def estimated_size_bytes(self) -> int:
         """Bytes of the file if it were closed now: what is written, and what is pending at the ratio seen so far."""
         written = int(self._sink.tell())
+        waiting = self._pending_bytes + self._buffered_arrow_bytes
         if self._flushed_arrow_bytes:
-            return written + self._pending_bytes * written // self._flushed_arrow_bytes
-        return self._pending_bytes // 4
+            return written + waiting * written // self._flushed_arrow_bytes
+        return waiting // 4
 
     def write(self, rows: pa.Table, *, keys_known: bool = False) -> None:
         """Add rows in the stored layout; `_hoodie_file_name` is filled in here.
@@ -277,14 +285,24 @@ class BaseFileWriter:
         table = relabel(pa.concat_tables(self._pending).unify_dictionaries(), self._layout)
         check_values(table, self._avro_schema)
         table = conform_table(table, self._stored)
-        self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
-        self._flushed_arrow_bytes += self._pending_bytes
+        writer, before = self._opened(table), self._sink.tell()
+        if isinstance(writer, OrcWriter):
+            writer.write_table(table)
+        else:
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+        self._buffered_arrow_bytes += self._pending_bytes
+        if self._sink.tell() > before:
+            self._flushed_arrow_bytes += self._buffered_arrow_bytes
+            self._buffered_arrow_bytes = 0
         self._pending = []
         self._pending_bytes = 0
 
-    def _opened(self, first: pa.Table) -> ParquetWriter:
-        """The Parquet writer.  first: the rows that it is opened for, by which the encoding of the columns is chosen."""
-        if self._writer is None:
+    def _opened(self, first: pa.Table) -> ParquetWriter | OrcWriter:
+        """The writer of the format.  first: the rows that it is opened for, by which the encoding of the columns is chosen."""
+        if self._writer is None and self._is_orc:
+            stripe_bytes = min(self._settings.orc_stripe_bytes, self._group_bytes)
+            self._writer = OrcWriter(self._sink, self._stored, codec=self._settings.orc_codec, stripe_bytes=stripe_bytes)
+        elif self._writer is None:
             self._writer = ParquetWriter(
                 self._sink,
                 self._stored,
@@ -298,8 +316,20 @@ class BaseFileWriter:
             )
         return self._writer
 
-    def _footer(self) -> dict[str, str]:
-        entries = {AVRO_SCHEMA_KEY: self._avro_schema, **self._floats.footer}
+    def _close(self, writer: ParquetWriter | OrcWriter) -> Footer:
+        if isinstance(writer, OrcWriter):
+            return writer.close({ORC_AVRO_SCHEMA_KEY: self._avro_schema, **self._key_entries()})
+        # Bounds leave NaN out, which is above every number to Spark; and its Parquet reader compares the values of
+        # dictionaries, where it tells the zeros apart, whichever of them a filter names.  Either way it would pass over
+        # rows that match.
+        watched = self._floats
+        plain = partial(closing_without, bounds=watched.seen, dictionaries=watched.zeros)
+        entries = {AVRO_SCHEMA_KEY: self._avro_schema, **watched.footer, **self._key_entries()}
+        writer.close(entries, plain if watched.seen or watched.zeros else None)
+        return self._collected[0]
+
+    def _key_entries(self) -> dict[str, str]:
+        entries: dict[str, str] = {}
         if self._with_keys and self._filter is not None:
             bloom = self._filter.finish()
             text = bloom.to_text()
@@ -312,12 +342,12 @@ class BaseFileWriter:
                 entries[MAX_KEY] = text_in_java_order(self._greatest)
         return entries
 
-    def _indexed(self) -> IndexedFile | None:
+    def _indexed(self, footer: Footer) -> IndexedFile | None:
         wanted = self._indexing
         if wanted is None:
             return None
         nan = self._floats.seen
-        ranges = base_file_ranges(self._storage, self._path, self._collected[0], self._schema, wanted.columns, nan_columns=nan)
+        ranges = base_file_ranges(self._storage, self._path, footer, self._schema, wanted.columns, nan_columns=nan)
         return IndexedFile(ranges, self._bloom if wanted.bloom_filters else None)
 
 

@@ -24,7 +24,7 @@ from pyhudi.execute.base_file import BaseFileWriter
 from pyhudi.execute.joined import JoinedColumns, source_rows
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
-from pyhudi.execute.write_base import EXTENSION, CreateTask, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_rows
+from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_rows
 from pyhudi.execute.write_group import create_files
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bootstrap import SourceFile
@@ -78,6 +78,7 @@ def run_look(task: LookTask) -> Looked:
     """Raises CorruptData for what is not Parquet, TableState for a file that is gone."""
     storage = open_storage(StorageSpec(folder_of(task.source.uri), task.table.options))
     with open_base_file(storage, file_name_of(task.source.uri)) as file:
+        assert isinstance(file, pq.ParquetFile), "sources of other formats were refused by their names"
         return Looked(file.metadata.num_rows, _with_moments(file))
 
 
@@ -86,7 +87,7 @@ def run_skeleton(spec: WriterSpec, task: BootstrapTask) -> WriteStatus:
     of their partition, and as `joined.open_source`.
     """
     storage = open_storage(spec.storage)
-    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
     path = join_path(task.partition, name.text)
     ensure_partition(storage, task.partition, spec.instant_time)
     Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)

@@ -25,7 +25,7 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import merge_slice
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import EXTENSION, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_keys, with_keys
+from pyhudi.execute.write_base import WriterSpec, WriteStatus, create_stat, ensure_partition, stored_keys, with_keys
 from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
 from pyhudi.format.paths import join_path
 from pyhudi.format.rings import Ring
@@ -196,7 +196,7 @@ def _write_output(
     spec = task.spec
     index = 0
     while start < end:
-        name = BaseFileName(format_file_id(prefix, index), str(task.token), spec.instant_time, EXTENSION)
+        name = BaseFileName(format_file_id(prefix, index), str(task.token), spec.instant_time, spec.extension)
         path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)

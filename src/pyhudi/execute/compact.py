@@ -36,14 +36,22 @@ from pyhudi.execute.log_files import RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity, LogScan, find_blocks, read_log, scan_logs
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, SlicePart, merge_columns, merge_slice
-from pyhudi.execute.write_base import EXTENSION, WriteStatus
+from pyhudi.execute.write_base import WriteStatus
 from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, WriteStat
 from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.log.deletes import deletes_batch, encode_deletes
 from pyhudi.format.log.framing import BlockType, CorruptBlock, HeaderKey, LogBlock
-from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, parse_base_file, parse_log_file
+from pyhudi.format.names import (
+    PARQUET_EXTENSION,
+    BaseFileName,
+    LogFileName,
+    MarkerType,
+    WriteToken,
+    parse_base_file,
+    parse_log_file,
+)
 from pyhudi.format.ordering_values import Wrapper, mixed_values, wrap_ordering
 from pyhudi.format.paths import join_path
 from pyhudi.records.conform import relabel
@@ -69,7 +77,7 @@ class CompactionSpec:
     instant_time: of the compaction.  table_name: names the schemas of partial blocks.  reader: reads the stored layout (meta
     columns and data columns), all of it.  avro_schema: of the stored layout.  indexing: what to find out about each file for the
     metadata table; keys are none of it, as they stay where they are.  now_ms: tells the time that reading logs takes; None, and
-    nobody asks.
+    nobody asks.  extension: of the base files, by which they are of their format.
     """
 
     instant_time: str
@@ -79,6 +87,7 @@ class CompactionSpec:
     files: FileSettings
     indexing: FileIndexing | None = None
     now_ms: Callable[[], int] | None = None
+    extension: str = PARQUET_EXTENSION
 
     def clock_ms(self) -> int:
         """Milliseconds since some moment, 0 when nobody asks."""
@@ -122,7 +131,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     """
     storage = open_storage(spec.reader.storage)
     slice_ = _slice(storage, task)
-    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
     path = join_path(task.partition, name.text)
     begun_ms = spec.clock_ms()
     scan, parts = merge_slice(storage, spec.reader, slice_, _kept_columns(spec.reader))

@@ -23,11 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyhudi.errors import Internal
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.open_base import open_base_file
+from pyhudi.execute.open_base import Footer, open_base_file
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, join_path
@@ -156,7 +155,7 @@ class KeyShare:
 def base_file_ranges(
     storage: Storage,
     path: str,
-    metadata: pq.FileMetaData,
+    metadata: Footer,
     schema: pa.Schema,
     columns: Sequence[str],
     *,

@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, Internal, TableState, Unsupported
 from pyhudi.execute.layout import rows_without_columns
-from pyhudi.execute.open_base import open_base_file
+from pyhudi.execute.open_base import OpenFile, open_base_file
 from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.paths import file_name_of, folder_of
 from pyhudi.records.conform import conform_table
@@ -88,7 +87,7 @@ def joined_rows(
 
 
 @contextmanager
-def open_source(table: StorageSpec, source: SourceFile) -> Iterator[pq.ParquetFile]:
+def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
     """A source file to read from during a `with` block.  table: where the table lies, whose options open the source too.
 
     Raises TableState when the file is gone, CorruptData when it is not the one that the table was made over: rows of another
@@ -134,7 +133,7 @@ def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Sche
         yield pa.table([(table if name in names else beside).column(name) for name in schema.names], schema=schema)
 
 
-def _row_groups(file: pq.ParquetFile, needed: pa.Schema, told: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
+def _row_groups(file: OpenFile, needed: pa.Schema, told: Mapping[str, pa.Scalar]) -> Iterator[pa.Table]:
     """The needed columns of a file by its row groups.  told: those that stand in no file."""
     present = set(file.schema_arrow.names)
     stored = [name for name in needed.names if name in present and name not in told]

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pyhudi.execute.open_base import footer_filter
+from pyhudi.execute.open_base import Footer, footer_filter
 from pyhudi.format.bloom import BloomFilter, BloomKind
 
 # Keys that the smallest filter is sized for: 345 bytes of bits at the default rate.
@@ -30,7 +29,7 @@ class FilterSizes(Protocol):
     def bloom_max_entries(self) -> int: ...
 
 
-def inherited_filter(old: pq.FileMetaData, sizes: FilterSizes) -> BloomFilter | None:
+def inherited_filter(old: Footer, sizes: FilterSizes) -> BloomFilter | None:
     """The filter to go on from where a base file is rewritten; None where all keys are to be added anew.
 
     old: its footer.  The filter of a file with few rows is made anew, for as many keys as the new file has.

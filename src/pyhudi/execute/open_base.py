@@ -15,7 +15,8 @@ from pyhudi.errors import CorruptData, TableState
 from pyhudi.execute.coded import coded_columns
 from pyhudi.execute.gone import gone
 from pyhudi.format.bloom import BloomFilter
-from pyhudi.format.names import check_is_parquet
+from pyhudi.format.names import is_orc
+from pyhudi.format.orc.reading import OrcFile, OrcFooter
 from pyhudi.format.parquet import open_parquet
 from pyhudi.storage.base import Storage
 
@@ -26,15 +27,25 @@ MIN_KEY = "hoodie_min_record_key"
 MAX_KEY = "hoodie_max_record_key"
 
 
+OpenFile = pq.ParquetFile | OrcFile
+"""A base file, read the same way whatever its format."""
+
+Footer = pq.FileMetaData | OrcFooter
+"""What a base file says of itself, asked the same way whatever its format."""
+
+
 @contextmanager
-def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[pq.ParquetFile]:
+def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[OpenFile]:
     """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
 
-    Raises CorruptData that names the file when its bytes are not Parquet or not those that were written, now or while it is read;
-    TableState when it is gone, Unsupported for a file of another format than Parquet.
+    Raises CorruptData that names the file when its bytes are not of the format that its name says, or of Parquet not those that
+    were written, now or while it is read; TableState when it is gone, Unsupported for a file of another format.
     """
     with open_base_input(storage, path) as source:
         try:
+            if is_orc(path):
+                yield OrcFile(source)
+                return
             with open_parquet(source) as file:
                 coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)
                 yield open_parquet(source, coded, file.metadata) if coded else file
@@ -42,29 +53,29 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
             raise error.with_path(storage.absolute(path)) from error
         except (pa.ArrowInvalid, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                # The machine said no, not the Parquet reader.
+                # The machine said no, not the reader of the format.
                 raise
             raise CorruptData(f"a base file cannot be read: {error}").with_path(storage.absolute(path)) from error
 
 
 def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
     """The bytes of a base file; close it.  Raises TableState when it is gone, Unsupported for a file of another format than
-    Parquet.
+    Parquet and ORC.
     """
-    check_is_parquet(path)
+    is_orc(path)
     try:
         return storage.open_input(path)
     except TableState as error:
         raise gone(storage, path) from error
 
 
-def footer_text(metadata: pq.FileMetaData, key: str) -> str | None:
-    """A key-value of a Parquet footer as text, None when it is not there."""
+def footer_text(metadata: Footer, key: str) -> str | None:
+    """A key-value of a footer as text, None when it is not there."""
     found = (metadata.metadata or {}).get(key.encode())
     return None if found is None else found.decode()
 
 
-def footer_filter(metadata: pq.FileMetaData) -> BloomFilter | None:
+def footer_filter(metadata: Footer) -> BloomFilter | None:
     """The key filter in a base file's footer, None when there is none."""
     text = footer_text(metadata, BLOOM_KEY) or footer_text(metadata, BLOOM_KEY_BEFORE_APACHE)
     if text is None:

@@ -19,14 +19,13 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
 from pyhudi.execute.coded import plain_rows
 from pyhudi.execute.joined import JoinedColumns, joined_rows
 from pyhudi.execute.layout import as_batch, rows_without_columns
 from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
-from pyhudi.execute.open_base import open_base_file
+from pyhudi.execute.open_base import OpenFile, open_base_file
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import file_name_of
@@ -372,14 +371,14 @@ class _BaseFile:
     constants: those whose value the path tells.
     """
 
-    opened: pq.ParquetFile
+    opened: OpenFile
     origins: Mapping[str, Origin] | None
     moved: frozenset[str]
     present: frozenset[str]
     constants: dict[str, pa.Scalar]
 
     @classmethod
-    def of(cls, opened: pq.ParquetFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
+    def of(cls, opened: OpenFile, spec: ReadSpec, partition: str, path: str, needed: pa.Schema) -> _BaseFile:
         present = frozenset(opened.schema_arrow.names)
         constants = _path_values(spec, partition, needed, present)
         if spec.ids is None:

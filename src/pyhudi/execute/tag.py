@@ -26,12 +26,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyhudi.errors import Internal, TableState
 from pyhudi.execute.held_keys import held_keys
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_filter, footer_text, open_base_file
+from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.format.bloom import BloomFilter
 from pyhudi.plan.buckets import Placement
@@ -295,7 +294,7 @@ def _stored_keys(storage: Storage, task: TagTask, place: Place) -> pa.Array:
     return read()
 
 
-def _keys_in(file: pq.ParquetFile, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
+def _keys_in(file: OpenFile, spec: KeySpec, *, populate_meta_fields: bool) -> pa.Array:
     if populate_meta_fields:
         return whole(file.read(columns=[RECORD_KEY], use_threads=False).column(0))
     fields = sorted({name.split(".")[0] for name in spec.record_fields})

@@ -21,7 +21,6 @@ from datetime import UTC
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData, InvalidRequest
 from pyhudi.execute.base_file import BaseFileWriter, FileSettings, WrittenFile
@@ -33,13 +32,21 @@ from pyhudi.execute.joined import JoinedColumns, joined_rows
 from pyhudi.execute.key_filter import inherited_filter
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.open_base import open_base_file
+from pyhudi.execute.open_base import OpenFile, open_base_file
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.bootstrap import SourceFile
 from pyhudi.format.instants import stamp_of_instant
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.names import BaseFileName, LogFileName, MarkerType, WriteToken, format_file_id, parse_base_file
+from pyhudi.format.names import (
+    PARQUET_EXTENSION,
+    BaseFileName,
+    LogFileName,
+    MarkerType,
+    WriteToken,
+    format_file_id,
+    parse_base_file,
+)
 from pyhudi.format.partition_metadata import PartitionMetadata, partition_depth
 from pyhudi.format.paths import PARTITION_METADATA_FILE, file_name_of, join_path
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
@@ -63,7 +70,6 @@ from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.markers import Markers
 from pyhudi.table.listing import check_own_folders
 
-EXTENSION = ".parquet"
 CHANGE_LOG_VERSION = 1
 
 
@@ -85,6 +91,7 @@ class WriterSpec:
     data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
     the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
     whole rows.  early: what stops the write before its end, None where nothing does.  ids: of the columns, see `ReadSpec`.
+    extension: of the base files, by which they are of their format.
     """
 
     storage: StorageSpec
@@ -100,6 +107,7 @@ class WriterSpec:
     partial: PartialUpdate | None = None
     early: EarlyConflicts | None = None
     ids: ColumnIds | None = None
+    extension: str = PARQUET_EXTENSION
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -183,7 +191,9 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     first = next(pending, None)
     sequence = 0
     while first is not None:
-        name = BaseFileName(format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, EXTENSION)
+        name = BaseFileName(
+            format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, spec.extension
+        )
         path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
         Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
@@ -223,7 +233,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
     old_name = parse_base_file(file_name_of(task.base_path))
     if old_name is None:
         raise CorruptData(f"{task.base_path} is not a base file name")
-    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, EXTENSION)
+    name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
     path = join_path(task.partition, name.text)
     Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
     if spec.early is not None:
@@ -445,7 +455,7 @@ def _columns_to_code(spec: WriterSpec, instant_time: str) -> list[str]:
     return [name for name in spec.stored_schema.names if name not in plain]
 
 
-def _read_schema(old: pq.ParquetFile, spec: WriterSpec) -> pa.Schema:
+def _read_schema(old: OpenFile, spec: WriterSpec) -> pa.Schema:
     """Today's stored layout, with those columns coded that come so from the old file."""
     stored = old.schema_arrow
     coded = {field.name for field in stored if pa.types.is_dictionary(field.type)}
@@ -453,7 +463,7 @@ def _read_schema(old: pq.ParquetFile, spec: WriterSpec) -> pa.Schema:
 
 
 def _old_rows(
-    storage: Storage, spec: WriterSpec, task: MergeTask, old: pq.ParquetFile, schema: pa.Schema, instant_time: str
+    storage: Storage, spec: WriterSpec, task: MergeTask, old: OpenFile, schema: pa.Schema, instant_time: str
 ) -> Iterator[pa.Table]:
     """The rows of the old file in the layout that `_read_schema` gives, those outside of the table beside their meta columns."""
     if task.source is None:
@@ -462,7 +472,7 @@ def _old_rows(
     return joined_rows(storage, task.base_path, task.source, schema, columns)
 
 
-def _stored_batches(old: pq.ParquetFile, schema: pa.Schema, origins: Mapping[str, Origin] | None) -> Iterator[pa.Table]:
+def _stored_batches(old: OpenFile, schema: pa.Schema, origins: Mapping[str, Origin] | None) -> Iterator[pa.Table]:
     """The rows of an old file by row group, in the layout that `_read_schema` gives.  origins: where its columns stand."""
     present = set(old.schema_arrow.names)
     wanted = names_in_file(origins, [name for name in schema.names if name != FILE_NAME])

@@ -20,6 +20,7 @@ from pyhudi.format.log.framing import CorruptBlock, HeaderKey
 from pyhudi.format.log.whole import check_whole
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.orc.reading import ORC_AVRO_SCHEMA_KEY
 from pyhudi.format.paths import file_name_of
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from pyhudi.storage import open_storage
@@ -76,7 +77,7 @@ def _base_facts(storage: Storage, task: FileTask) -> FileFacts:
     assert name is not None, "a data file is a base file or a log"
     with open_base_file(storage, task.path) as file:
         rows = own = file.metadata.num_rows
-        text = footer_text(file.metadata, AVRO_SCHEMA_KEY)
+        text = footer_text(file.metadata, AVRO_SCHEMA_KEY) or footer_text(file.metadata, ORC_AVRO_SCHEMA_KEY)
         arrow = file.schema_arrow
         if COMMIT_TIME in arrow.names:
             times = file.read([COMMIT_TIME])[COMMIT_TIME]

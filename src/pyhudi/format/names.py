@@ -30,6 +30,10 @@ from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 CDC_SUFFIX = ".cdc"
 MARKER_INFIX = ".marker."
 EXTERNAL_SUFFIX = "_hudiext"
+PARQUET_EXTENSION = ".parquet"
+ORC_EXTENSION = ".orc"
+BASE_EXTENSIONS = {"PARQUET": PARQUET_EXTENSION, "ORC": ORC_EXTENSION}
+"""The formats of base files that are read and written, by the word in `hoodie.properties`."""
 
 _FILE_ID = re.compile(r"[^_./\\\s]+")
 _TOKEN = re.compile(r"([0-9]{1,19})-([0-9]{1,19})-([0-9]{1,19})")
@@ -176,14 +180,17 @@ def parse_base_file(name: str) -> BaseFileName | None:
     return BaseFileName(match[1], match[2], match[3], match[4]) if match else None
 
 
-def check_is_parquet(name: str) -> None:
-    """Raises Unsupported, naming the format, for a base file that is not Parquet by its name (with or without folders)."""
+def is_orc(name: str) -> bool:
+    """Whether a base file is ORC by its name (with or without folders).  Raises Unsupported, naming the format, for one that is
+    neither this nor Parquet.
+    """
     stem, dot, extension = name.rpartition(".")
-    if not (stem and dot) or extension.lower() != "parquet":
-        known = {"orc": "ORC", "hfile": "HFile", "lance": "Lance", "vortex": "Vortex"}
+    if not (stem and dot) or f".{extension.lower()}" not in (PARQUET_EXTENSION, ORC_EXTENSION):
+        known = {"hfile": "HFile", "lance": "Lance", "vortex": "Vortex"}
         raise Unsupported(
-            f"base files of the format {known.get(extension.lower(), extension)} are not read, only Parquet: {name}"
+            f"base files of the format {known.get(extension.lower(), extension)} are not read, only Parquet and ORC: {name}"
         )
+    return extension.lower() == "orc"
 
 
 def parse_log_file(name: str) -> LogFileName | None:

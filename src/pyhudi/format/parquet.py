@@ -21,12 +21,13 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
+from pyhudi.format.held import HeldSink, Sink
 from pyhudi.format.parquet_footer import check_footer, closing_with_text
 
 _KEY: Final = b"pyhudi.footer.crc32"
@@ -40,19 +41,15 @@ _TAIL_BYTES: Final = 64 << 10
 _LEAST_BYTES: Final = 12
 
 
-class _Sink(Protocol):
-    def write(self, data: bytes, /) -> object: ...
-
-
 class ParquetWriter:
     """As `pyarrow.parquet.ParquetWriter`, for a sink that somebody else opens and closes; use as a context manager.
 
     settings: those of pyarrow's.  After an error nothing more is written.
     """
 
-    def __init__(self, sink: _Sink, schema: pa.Schema, **settings: Any) -> None:
+    def __init__(self, sink: Sink, schema: pa.Schema, **settings: Any) -> None:
         self._closed = False
-        self._sink = _Held(sink)
+        self._sink = HeldSink(sink)
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._sink, mode="w"), schema, store_schema=False, write_page_checksum=True, **settings
         )
@@ -180,40 +177,3 @@ def _find_seal(footer: bytes) -> int | None:
             return found.start(1)
         at = footer.rfind(_KEY, 0, at)
     return None
-
-
-class _Held(io.RawIOBase):
-    """A sink that lets bytes through until it is told to hold them."""
-
-    def __init__(self, sink: _Sink) -> None:
-        super().__init__()
-        self._sink = sink
-        self._holds = False
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        piece = bytes(data)
-        self._size += len(piece)
-        if self._holds:
-            self._parts.append(piece)
-        else:
-            self._sink.write(piece)
-        return len(piece)
-
-    def tell(self) -> int:
-        return self._size
-
-    @property
-    def held(self) -> bytes:
-        return b"".join(self._parts)
-
-    def hold(self) -> None:
-        self._holds = True
-
-    def release(self, data: bytes) -> None:
-        self._sink.write(data)
-        self._parts = []

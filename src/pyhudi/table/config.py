@@ -19,6 +19,7 @@ from typing import TypeVar
 from pyhudi.errors import CorruptData, InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.format.log.cdc import CdcMode
 from pyhudi.format.metadata.partitions import FILES
+from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import (
     ARCHIVE_NAME,
     AUX_FOLDER,
@@ -133,6 +134,14 @@ class TableConfig:
         files of a merge-on-read table hold them, whatever it says.
         """
         return self.path_columns if self.is_cow else ()
+
+    @property
+    def base_extension(self) -> str:
+        """That of the base files which writers make.  Raises Unsupported for a format that is not written."""
+        extension = BASE_EXTENSIONS.get(self.base_file_format)
+        if extension is None:
+            raise Unsupported(f"base files of the format {self.base_file_format} are not written, only Parquet and ORC")
+        return extension
 
     @property
     def has_metadata_table(self) -> bool:
@@ -469,7 +478,9 @@ def _merge_by_modes(values: Mapping[str, str], ordering: Ordering) -> MergeSetti
 def _check_known(values: Mapping[str, str], base_file_format: str) -> None:
     """Raises Unsupported for what releases after 1.0 can make of a table and PyHudi would take for something else."""
     if base_file_format == "LANCE":
-        raise Unsupported("hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet")
+        raise Unsupported(
+            "hoodie.table.base.file.format=LANCE: Lance base files (release 1.2) are not read, only Parquet and ORC"
+        )
     if parse_bool(values, _SLASHED_DATES, default=False):
         raise Unsupported(f"{_SLASHED_DATES}=true: dates as folders, which release 1.2 brought, are not read")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pyhudi.errors import CorruptData
@@ -22,6 +23,7 @@ def test_ranges_that_are_read_back_from_a_damaged_file() -> None:
     path = str(status.stat.path)
     with open_base_file(storage, path) as file:
         footer = file.metadata
+        assert isinstance(footer, pq.FileMetaData)
         at = footer.row_group(0).column(footer.schema.names.index("x")).data_page_offset
     # Nobody says whether the column holds NaN, so its rows are read.
     assert _ranges(storage, path, footer) == (0.0, 49.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from pyhudi import Table
@@ -91,7 +90,6 @@ def filter_of(table: Table) -> BloomFilter:
     (slice_,) = slices
     assert slice_.base is not None
     with open_base_file(table.context.storage, slice_.base.path) as file:
-        metadata: pq.FileMetaData = file.metadata
-        found = footer_filter(metadata)
+        found = footer_filter(file.metadata)
     assert found is not None
     return found

@@ -313,7 +313,7 @@ def test_an_old_file_of_several_row_groups() -> None:
     many = rows(*((f"k{number:04d}", 1, "x" * 20) for number in range(3000)))
     (old,) = create(spec(storage, SCHEMA, OLD, options=options), many, step=500)
     with open_base_file(storage, old.stat.path or "") as file:
-        assert file.num_row_groups > 2
+        assert file.metadata.num_row_groups > 2
     merged = merge(storage, old, incoming(rows(*((f"k{number:04d}", 2, "y") for number in range(0, 3000, 7)))))
     found = data(storage, merged)
     assert found == [(f"k{n:04d}", 1, "x" * 20) if n % 7 else (f"k{n:04d}", 2, "y") for n in range(3000)]

@@ -42,9 +42,11 @@ from pyhudi.execute.tag import (
     TagTask,
     distinct_pairs,
     find_in_record_index,
+    read_keys,
     run_tag,
     unknown_group,
 )
+from pyhudi.format.names import is_orc
 from pyhudi.plan.buckets import Placement
 from pyhudi.records.hashing import shard_of_keys
 from pyhudi.records.keys.spec import KeySpec
@@ -314,6 +316,20 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
     """The keys that stand in base files: `#stored_key`, HOME and FILE (its number).  None without files."""
     if not numbers:
         return None
+    of_orc = [number for number in numbers if is_orc(request.places[number].base.path)]
+    scanned = _scanned_keys(session, request, [number for number in numbers if number not in set(of_orc)])
+    if not of_orc:
+        return scanned
+    spec = request.spec
+    tasks = [_PlaceTask(number, request.places[number]) for number in of_orc]
+    read = task_rows(session, _BaseKeys(spec.storage, spec.keys, spec.populate_meta_fields), tasks, _KEY_ROWS)
+    return read if scanned is None else scanned.unionByName(read)
+
+
+def _scanned_keys(session: SparkSession, request: TagRequest, numbers: Sequence[int]) -> DataFrame | None:
+    """As `stored_keys`, of Parquet files, by Spark's own scan."""
+    if not numbers:
+        return None
     storage = open_storage(request.spec.storage)
     places = [request.places[number] for number in numbers]
     spec = request.spec
@@ -345,15 +361,17 @@ def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
     numbered = [number for number, place in enumerate(request.places) if place.logs]
     if not numbered:
         return None
-    tasks = [_LogTask(number, request.places[number]) for number in numbered]
-    return task_rows(
-        session, _LogKeys(request.log_reader), tasks, ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
-    )
+    tasks = [_PlaceTask(number, request.places[number]) for number in numbered]
+    return task_rows(session, _LogKeys(request.log_reader), tasks, _KEY_ROWS)
+
+
+_KEY_ROWS = ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
+"""Stored keys with their place, as tasks give them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _LogTask:
-    """A place whose logs are read.  number: its number in the request."""
+class _PlaceTask:
+    """A place whose keys are read.  number: its number in the request."""
 
     number: int
     place: Place
@@ -365,12 +383,31 @@ class _LogKeys:
 
     reader: ReadSpec
 
-    def __call__(self, _: int, task: _LogTask) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _: int, task: _PlaceTask) -> Iterator[pa.RecordBatch]:
         for keys in read_live_keys(self.reader, task.place.log_slice):
             if len(keys):
-                home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
-                number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
-                yield pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", HOME, FILE])
+                yield _key_rows(task, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _BaseKeys:
+    """A task to the keys of its base file."""
+
+    storage: StorageSpec
+    keys: KeySpec
+    populate_meta_fields: bool
+
+    def __call__(self, _: int, task: _PlaceTask) -> Iterator[pa.RecordBatch]:
+        path = task.place.base.path
+        yield _key_rows(
+            task, read_keys(open_storage(self.storage), path, self.keys, populate_meta_fields=self.populate_meta_fields)
+        )
+
+
+def _key_rows(task: _PlaceTask, keys: pa.Array) -> pa.RecordBatch:
+    home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
+    number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
+    return pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", HOME, FILE])
 
 
 def _run_lookups(lookups: list[_Lookup]) -> tuple[Ints, Ints]:

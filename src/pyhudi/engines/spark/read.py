@@ -31,7 +31,7 @@ from pyhudi.execute.changes import change_schema
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.instants import Instant, State
-from pyhudi.format.names import check_is_parquet
+from pyhudi.format.names import is_orc
 from pyhudi.operations.read.changes import ChangeQuery, chosen_change_columns, plan_change_query
 from pyhudi.operations.read.query import (
     AS_OF,
@@ -164,9 +164,9 @@ def _divided(
     from_path = {*spec.path_columns, *(path_valued_columns(spec.keys) if spec.values_from_path else ())}
     path_only = not from_path.isdisjoint(needed.names)
     for slice_ in slices:
-        if slice_.base is not None:
-            check_is_parquet(slice_.base.path)
-        base = None if path_only or slice_.logs or slice_.source is not None else slice_.base
+        # Spark's ORC scan takes times by its own zone, not by the one that wrote them.
+        to_task = path_only or (slice_.base is not None and is_orc(slice_.base.path))
+        base = None if to_task or slice_.logs or slice_.source is not None else slice_.base
         (others if base is None or _is_hidden_from_spark(spec, needed, storage, base) else plain).append(slice_)
     by_schema: dict[pa.Schema | None, list[str]] = {}
     known = _schemas_of(session, snapshot, spec, plain)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.coding import Cursor, encode_varint
-from pyhudi.format.hfile.protobuf import decode_fields, encode_bytes
+from pyhudi.format.protobuf import decode_fields, encode_bytes
 
 KEY_VALUE_VERSION = "KEY_VALUE_VERSION"
 MAX_VERSION_NUMBER = "MAX_MEMSTORE_TS_KEY"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pyhudi.errors import CorruptData, Unsupported
 from pyhudi.format.coding import Cursor, encode_varint
 from pyhudi.format.hfile.compression import Codec
-from pyhudi.format.hfile.protobuf import decode_fields, encode_bytes, encode_number
+from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 
 TRAILER_BYTES = 4096
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyhudi.errors import Unsupported
 from pyhudi.format.metadata.partitions import EXPRESSION_INDEX_PREFIX, SECONDARY_INDEX_PREFIX
+from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.versions import written_versions
 from pyhudi.operations.metadata.kinds import check_kept
 from pyhudi.records.mode_rule import check_merge_properties
@@ -34,8 +35,8 @@ def check_writable(context: TableContext, *, keeps_indexes: bool = True) -> None
             f"({', '.join(config.ordering_fields)}); such tables are read, and not written"
         )
     check_merge_properties(config.merge)
-    if config.base_file_format != "PARQUET":
-        raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet is written")
+    if config.base_file_format not in BASE_EXTENSIONS:
+        raise Unsupported(f"the base files of the table at {uri} are {config.base_file_format}; only Parquet and ORC are written")
     check_omission(config)
     if config.path_columns and not config.is_cow:
         schema = load_schema(context.timeline, context.timeline.load(), config)

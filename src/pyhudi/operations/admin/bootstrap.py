@@ -212,6 +212,7 @@ def _check_possible(table: TableSettings, source: Storage) -> None:
     for wrong, what in (
         (not table.populate_meta_fields, "without meta columns"),
         (table.omits_partition_columns, "whose files lack the partition columns"),
+        (table.base_file_format != "PARQUET", f"with base files in {table.base_file_format}"),
     ):
         if wrong:
             raise Unsupported(f"a table over files outside of it {what} is not made")

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyhudi.errors import InvalidRequest, TableExists, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
+from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import (
     LOCK_FOLDER,
     META_FOLDER,
@@ -169,6 +170,14 @@ _OMIT = Option(
     "table was created with)",
     stored_as=OMIT_COLUMNS,
 )
+_BASE_FORMAT = Option(
+    "hoodie.table.base.file.format",
+    ("PARQUET", "ORC", "HFILE"),
+    "PARQUET",
+    "format of the base files; HFILE is refused",
+    aliases=("hoodie.base.file.format", "hoodie.table.ro.file.format"),
+    stored_as="hoodie.table.base.file.format",
+)
 _CHANGES = Option(
     "hoodie.table.cdc.enabled", bool, "false", "writes keep every single change", stored_as="hoodie.table.cdc.enabled"
 )
@@ -191,13 +200,6 @@ BOOTSTRAP_INDEX_TYPE = _fixed("hoodie.bootstrap.index.type", str, None)
 """What a table has that is made over files outside of it, see `operations.admin.bootstrap`."""
 
 _FIXED = (
-    _fixed(
-        "hoodie.table.base.file.format",
-        ("PARQUET", "ORC", "HFILE"),
-        "PARQUET",
-        "hoodie.base.file.format",
-        "hoodie.table.ro.file.format",
-    ),
     _fixed("hoodie.table.log.file.format", ("HOODIE_LOG",), "HOODIE_LOG", "hoodie.table.rt.file.format"),
     _fixed("hoodie.table.multiple.base.file.formats.enable", bool, "false"),
     _fixed("hoodie.partition.metafile.use.base.format", bool, "false"),
@@ -267,6 +269,7 @@ class TableSettings:
     ]
     time_zone: Annotated[str, _TIME_ZONE]
     omits_partition_columns: Annotated[bool, _OMIT]
+    base_file_format: Annotated[str, _BASE_FORMAT]
     keeps_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, _CHANGES_MODE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
@@ -346,7 +349,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",
         "hoodie.archivelog.folder": "history",
-        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.table.base.file.format": settings.base_file_format,
         "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
         _OMIT.key: _text(settings.omits_partition_columns),
         "hoodie.table.cdc.enabled": _text(settings.keeps_changes),
@@ -374,6 +377,10 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         columns = stored_columns(options, schema, settings.version)
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
+    if settings.base_file_format not in BASE_EXTENSIONS:
+        raise Unsupported(
+            f"{_BASE_FORMAT}={settings.base_file_format}: tables are made with base files in {' or '.join(BASE_EXTENSIONS)}"
+        )
     for key, given in settings.fixed:
         made = values.get(key, REGISTRY[key].default or "")
         if _plain(key, given) != _plain(key, made):

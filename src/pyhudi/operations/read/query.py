@@ -25,6 +25,7 @@ from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.narrow import narrowed
@@ -371,9 +372,10 @@ def _read_spec(
     settings: ReadSettings = _DEFAULT_SETTINGS,
 ) -> ReadSpec:
     config = snapshot.config
-    if config.base_file_format != "PARQUET":
+    if config.base_file_format not in BASE_EXTENSIONS:
         raise Unsupported(
-            f"base files of the format {config.base_file_format} are not read, only Parquet: {snapshot.context.storage.uri}"
+            f"base files of the format {config.base_file_format} are not read, only Parquet and ORC: "
+            f"{snapshot.context.storage.uri}"
         )
     stored = table_schema(snapshot, meta_columns=True)
     # Without log files nothing is merged, so the rule of a copy-on-write table need not be one that is known here.

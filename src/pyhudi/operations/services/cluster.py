@@ -427,6 +427,7 @@ def _writer_spec(
         rule=merge_rule(config.merge, snapshot.defaults),
         indexing=indexing_of(context, options.metadata, schema, schema),
         ids=snapshot.ids,
+        extension=config.base_extension,
     )
 
 

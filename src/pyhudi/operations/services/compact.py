@@ -381,7 +381,14 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
     schema = snapshot.schema.arrow
     indexing = indexing_of(context, settings.metadata, schema, schema, keys=False)
     return CompactionSpec(
-        request_time, config.name, reader, snapshot.schema.stored_avro(config.name), settings.files, indexing, context.env.now_ms
+        instant_time=request_time,
+        table_name=config.name,
+        reader=reader,
+        avro_schema=snapshot.schema.stored_avro(config.name),
+        files=settings.files,
+        indexing=indexing,
+        now_ms=context.env.now_ms,
+        extension=config.base_extension,
     )
 
 

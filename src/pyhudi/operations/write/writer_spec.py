@@ -55,6 +55,7 @@ def writer_spec(
         partial=_partial_update(shape, schemas, config.name),
         early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
         ids=ids,
+        extension=config.base_extension,
     )
 
 

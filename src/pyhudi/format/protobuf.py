@@ -1,4 +1,4 @@
-"""The little of Protocol Buffers that HFiles use: a message as a run of (field number, number or bytes).
+"""The little of Protocol Buffers that HFiles and ORC files use: a message as a run of (field number, number or bytes).
 
     field   varint of (number << 3 | wire type), then: type 0 a varint, 1 eight bytes, 2 a varint length and bytes, 5 four bytes
 
