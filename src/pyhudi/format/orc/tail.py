@@ -11,7 +11,7 @@ All are Protocol Buffers.  Metadata and footers are cut into chunks where the fi
 (length << 1 | stored as it is), then the bytes.  As fields of a message may come in any order, user metadata is added by chunks
 behind those of a footer.
 
-Source: the ORC specification, version 1; docs/formats/base-file.md, "ORC".
+Source: ORC specification, version 1; docs/formats/base-file.md, "ORC".
 
 What this does not do: it decompresses neither LZ4 nor LZO.
 """
