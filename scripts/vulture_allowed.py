@@ -164,6 +164,9 @@ _.step_ms
 _.stall_ms
 _.write_count
 
+# An argument of pyarrow's ParquetFile, which files in ORC are read like.
+_.use_threads
+
 # Still to be looked at: this part may only shrink.
 _.check_complete
 _.commit_metadata_prefix
