@@ -71,9 +71,10 @@ def rows(numbers: Iterable[int], ts: int) -> pa.Table:
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
 def test_written_in_turn(hudi: RealHudi, tmp_path: Path, table_type: str) -> None:
-    path, options = tmp_path / "t", {**OPTIONS, "hoodie.datasource.write.table.type": table_type}
-    upsert = {"hoodie.datasource.write.operation": "upsert"}
-    hudi.write(rows(range(6), 1), path, **options, **{"hoodie.datasource.write.operation": "insert"})
+    path = tmp_path / "t"
+    options: dict[str, Any] = {**OPTIONS, "hoodie.datasource.write.table.type": table_type}
+    upsert: dict[str, Any] = {"hoodie.datasource.write.operation": "upsert"}
+    hudi.write(rows(range(6), 1), path, **options, **{**upsert, "hoodie.datasource.write.operation": "insert"})
     hudi.write(rows((0, 1, 6), 2), path, **options, **upsert)
     table = Table(str(path))
     assert_same_rows(table.scan().to_arrow(), pa.concat_tables([rows((0, 1, 6), 2), rows(range(2, 6), 1)]), key=["id"])

@@ -159,7 +159,9 @@ def _decompressed(chunk: bytes, tail: Tail) -> bytes:
             if size <= most:
                 return bytes(pa.Codec("snappy").decompress(chunk, size, asbytes=True))
         if kind == _ZSTD:
-            return bytes(pa.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most))
+            # The stubs of Arrow have not this class.
+            arrow: Any = pa
+            return bytes(arrow.CompressedInputStream(pa.BufferReader(chunk), "zstd").read(most))
     except (zlib.error, pa.ArrowInvalid, OSError) as error:
         raise CorruptData(f"a chunk of an ORC file: {error}", offset=tail.offset) from error
     raise CorruptData("the compression of an ORC file", offset=tail.offset, found=kind)
