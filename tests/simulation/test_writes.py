@@ -17,7 +17,8 @@ from pyhudi import Table
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CommitUnknown, StorageUnavailable
 from pyhudi.format.instants import Action
-from pyhudi.format.names import parse_base_file
+from pyhudi.format.names import parse_base_file, parse_log_file
+from pyhudi.format.paths import file_name_of
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
@@ -270,3 +271,24 @@ def test_the_answer_to_the_commit_is_lost_for_good(grown: World, landing: bool) 
         assert [i.request_time for i in world.table.timeline().pending()] == [instant]
     world.environment.stall_ms(200_000)
     check_next_writer(world)
+
+
+def test_a_write_of_several_log_files() -> None:
+    """A death between two versions of a file group's log leaves neither rows nor files of it."""
+    sizes = {"hoodie.logfile.data.block.max.size": 1, "hoodie.logfile.max.size": 1, "hoodie.compact.inline": False}
+    world = World("mor", {**OPTIONS, **sizes})
+    world.upsert({f"k{number}": number for number in range(6)})
+    updated = {f"k{number}": 50 + number for number in range(6)}
+    whole = world.copy()
+    storage = faulty(whole)
+    assert through(whole, storage).upsert(data(whole, updated)).log_files > 2, "more than one to a file group"
+    for fault in faults_of(storage, Outcome.CRASH):
+        run = world.copy()
+        with pytest.raises(SimulatedCrash):
+            through(run, faulty(run, fault)).upsert(data(run, updated))
+        landed = len(run.table.timeline().completed_writes()) == 2
+        run.rows = {**run.rows, **updated} if landed else run.rows
+        assert run.scanned() == run.rows, fault
+        check_next_writer(run)
+        written = [log.instant_time for path in run.files() if (log := parse_log_file(file_name_of(path)))]
+        assert all(run.table.timeline().is_completed(instant) for instant in written), fault
