@@ -157,12 +157,6 @@ def test_the_alias(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
         spark.conf.unset(PUSHDOWN)
 
 
-def test_writing_through_the_source_is_refused(spark: SparkSession, table: tuple[str, list[Any]]) -> None:
-    with pytest.raises(Exception, match=r"pyhudi\.spark\.write"):
-        hs.read(spark, table[0]).write.format("pyhudi").mode("append").save(table[0])
-    assert hs.read(spark, table[0]).count() == 58
-
-
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_damage_is_an_error(spark: SparkSession, tmp_path: Path, table_type: str) -> None:
     path = str(tmp_path / "t")

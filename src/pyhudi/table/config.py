@@ -46,6 +46,7 @@ from pyhudi.records.mode_rule import check_merge_properties
 from pyhudi.records.ordering import Ordering
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.table.rewritten import read_when_whole
 
 FORMAT = "hoodie.table.format"
 NATIVE = "native"
@@ -238,14 +239,19 @@ def local_zone() -> tzinfo:
     return _LOCAL_ZONE
 
 
-def load_table_config(storage: Storage) -> TableConfig:
+def load_table_config(storage: Storage, env: Environment | None = None) -> TableConfig:
     """Read `hoodie.properties`, or its backup when the file is missing or damaged.
 
     Real Hudi removes the file and the backup one after the other while it changes them, so both are asked twice before there is
-    no table.  What has no checksum may have lost its end, and counts where nothing that has one is there, as in real Hudi.
+    no table, and it writes them in their places, so what is damaged is read again.  What has no checksum may have lost its end,
+    and counts where nothing that has one is there, as in real Hudi.
 
     Raises TableNotFound when neither is there, CorruptData when what is there cannot be used.
     """
+    return read_when_whole(lambda: _load_once(storage), env)
+
+
+def _load_once(storage: Storage) -> TableConfig:
     damage: CorruptData | None = None
     doubtful: TableConfig | None = None
     for path in (PROPERTIES_FILE, PROPERTIES_BACKUP) * 2:
@@ -299,7 +305,7 @@ def store_table_config(storage: Storage, changes: Mapping[str, str | None], env:
 
     changes: new values; None removes the key.  Returns the settings as now stored.
     """
-    current = dict(load_table_config(storage).properties)
+    current = dict(load_table_config(storage, env).properties)
     for key, value in (*changes.items(), (CHECKSUM, None)):
         if value is None:
             current.pop(key, None)

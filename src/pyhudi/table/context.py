@@ -53,4 +53,4 @@ class TableContext:
 
     def reloaded(self) -> TableContext:
         """The same table with `hoodie.properties` read again."""
-        return replace(self, config=load_table_config(self.storage))
+        return replace(self, config=load_table_config(self.storage, self.env))

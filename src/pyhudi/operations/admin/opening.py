@@ -28,9 +28,9 @@ def open_context(
     Raises TableNotFound; Unsupported for a version that cannot be read; InvalidRequest for options that contradict the table.
     """
     storage = open_storage(uri, storage_options)
-    config = load_table_config(storage)
-    check_against_table(options, config)
     env = environment or SystemEnvironment()
+    config = load_table_config(storage, env)
+    check_against_table(options, config)
     return TableContext(storage, env, config, open_lock(LockSettings.of(options, config.name), storage, env))
 
 

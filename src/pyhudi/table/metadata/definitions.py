@@ -20,6 +20,7 @@ from pyhudi.storage.opening import open_storage
 from pyhudi.storage.uris import Location, parse_uri
 from pyhudi.table.config import INDEX_DEFINITIONS_PATH, store_table_config
 from pyhudi.table.context import TableContext
+from pyhudi.table.rewritten import read_when_whole
 
 
 def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
@@ -34,7 +35,7 @@ def load_index_definitions(context: TableContext) -> dict[str, IndexDefinition]:
         return {}
     known = context.known_definitions
     if named not in known:
-        known[named] = _read_definitions(context, named)
+        known[named] = read_when_whole(lambda: _read_definitions(context, named), context.env)
     return dict(known[named])
 
 
