@@ -25,6 +25,7 @@ from benchmarks.writers.counters import LEDGER, Commit, Counters, Lost
 COUNTERS = {
     "pyhudi": "benchmarks.writers.embedded:Embedded",
     "pyhudi-spark": "benchmarks.writers.spark:PyHudiOnSpark",
+    "hudi": "benchmarks.writers.spark:RealHudi",
     "delta-spark": "benchmarks.writers.spark:DeltaOnSpark",
     "delta-rs": "benchmarks.writers.delta_rs:DeltaRs",
 }

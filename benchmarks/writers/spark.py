@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -79,6 +80,33 @@ class PyHudiOnSpark(CountersOnSpark):
         from pyhudi import spark as hs
 
         hs.sql(self.peer.spark, statement, options=self.options).collect()
+
+
+class RealHudi(CountersOnSpark):
+    """Through its SQL.  It neither cleans nor archives, and takes the lock that the options name."""
+
+    lost = ("HoodieWriteConflictException", "ConcurrentModificationException", "HoodieClusteringUpdateException")
+
+    def __init__(self, path: str, options: Mapping[str, object], jars: Sequence[str] = ()) -> None:
+        super().__init__(path, options, jars)
+        beside: dict[str, object] = {
+            "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
+            "hoodie.clean.failed.writes.policy": "LAZY",
+            "hoodie.clustering.updates.strategy": "org.apache.hudi.client.clustering.update.strategy.SparkAllowUpdateStrategy",
+        }
+        for key, value in {**options, **beside}.items():
+            if key.startswith("hoodie."):
+                self.peer.spark.conf.set(key, value if isinstance(value, str) else json.dumps(value))
+        self.peer.spark.sql(f"CREATE TABLE counters USING hudi LOCATION '{path}'")
+
+    def start(self) -> SparkPeer:
+        from benchmarks.peers.hudi import Hudi
+
+        return Hudi()
+
+    @property
+    def table(self) -> str:
+        return "counters"
 
 
 class DeltaOnSpark(CountersOnSpark):
