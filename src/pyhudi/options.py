@@ -103,7 +103,6 @@ MOOT: dict[str, str] = {
     "hoodie.parquet.compression.ratio": "file sizes are measured while writing",
     "hoodie.avro.schema.validate": "schemas are always validated",
     "hoodie.datasource.write.drop.partition.columns.default": "reserved",
-    "hoodie.write.auto.upgrade": "tables are never upgraded unasked",
     "hoodie.bloom.index.use.treebased.filter": "key ranges are compared as columns",
     "hoodie.bloom.index.bucketized.checking": "lookups are split by file",
     "hoodie.bloom.index.keys.per.bucket": "lookups are split by file",
@@ -163,6 +162,7 @@ _NO_HIVE_SERVER = (
 )
 
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "hoodie.write.auto.upgrade": ("a write takes no table to another version: `Table.upgrade` does", ("false",)),
     "hoodie.write.record.merge.custom.implementation.classes": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
     "hoodie.datasource.write.record.merger.impls": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
     "hoodie.index.class": ("indexes of Java classes do not run here; name one by hoodie.index.type", ("",)),
