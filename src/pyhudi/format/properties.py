@@ -33,7 +33,9 @@ from pyhudi.format.coding import checked_text
 HIDDEN = "****"
 
 _SECRET = re.compile(
-    r"secret|password|passwd|token|credential|(access|account|private)[._-]?key|(^|[._-])(pass|pwd|sas)($|[._-])", re.IGNORECASE
+    r"secret|password|passwd|token|credential|(access|account|private|encryption|customer|sas)[._-]?key"
+    r"|connection[._-]?string|(^|[._-])(pass|pwd|sas)($|[._-])",
+    re.IGNORECASE,
 )
 _BLANKS = " \t\f"
 _PLAIN = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -41,7 +41,7 @@ class Call:
     """
 
     path: str
-    storage_options: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
     opened: Table | None
     arguments: Mapping[str, Value]
     spark: Any = None

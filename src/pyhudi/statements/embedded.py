@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -47,8 +47,8 @@ class Session:
     """What statements are carried out with.  options: those of writes."""
 
     catalog: Catalog
-    storage_options: Mapping[str, str] | None = None
-    options: Mapping[str, object] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    options: Mapping[str, object] | None = field(default=None, repr=False)
 
     def table(self, name: S.TableName) -> Table:
         """The table that a name stands for.  Raises InvalidRequest for a name of rows, or of nothing."""
@@ -212,15 +212,15 @@ def _overwrite(table: Table, statement: S.Insert, rows: pa.Table, write: Callabl
 def _completed(rows: pa.RecordBatch, whole: pa.Schema, fixed: Mapping[str, S.Value]) -> pa.RecordBatch:
     """Rows with all columns of the table: those of PARTITION have its values, and those that nothing gives are null."""
     arrays = []
-    for field in whole:
-        if field.name in rows.schema.names:
-            arrays.append(rows.column(field.name))
-        elif field.name in fixed:
-            arrays.append(pa.repeat(tables.partition_scalar(fixed[field.name], field), rows.num_rows))
-        elif not field.nullable:
-            raise InvalidRequest(f"column {field.name} is NOT NULL, and the statement gives it no value")
+    for column in whole:
+        if column.name in rows.schema.names:
+            arrays.append(rows.column(column.name))
+        elif column.name in fixed:
+            arrays.append(pa.repeat(tables.partition_scalar(fixed[column.name], column), rows.num_rows))
+        elif not column.nullable:
+            raise InvalidRequest(f"column {column.name} is NOT NULL, and the statement gives it no value")
         else:
-            arrays.append(pa.nulls(rows.num_rows, field.type))
+            arrays.append(pa.nulls(rows.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=whole)
 
 

@@ -12,7 +12,7 @@ that name in the session's catalog, where a table of ours lies there.  Any other
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -67,8 +67,8 @@ class Session:
 
     spark: SparkSession
     verbs: SparkVerbs
-    storage_options: Mapping[str, str] | None = None
-    options: Mapping[str, object] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
+    options: Mapping[str, object] | None = field(default=None, repr=False)
 
     def path(self, name: S.TableName) -> str | None:
         """Where the table of ours lies that a name stands for; None where it stands for none."""

@@ -11,7 +11,12 @@ from obstore.exceptions import (
 )
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageUnavailable, TableState, Unsupported
+from pyhudi.storage.object_options import KINDS
+from pyhudi.storage.option_names import CREDENTIALS
 from pyhudi.storage.uris import without_secrets
+
+# Where machines in all three clouds ask for the credentials of their role.
+_METADATA_SERVICE = "://169.254.169.254/"
 
 
 def first_line(error: BaseException) -> str:
@@ -37,8 +42,13 @@ def store_error(error: BaseException, verb: str, uri: str) -> HudiError:
         return InvalidRequest(f"cannot {verb} {uri}: its bucket does not exist")
     if isinstance(error, FileNotFoundError | NotFoundError):
         return TableState(f"{uri}: no such file")
+    if _METADATA_SERVICE in line:
+        return StorageUnavailable(
+            f"cannot {verb} {uri}: neither storage_options nor the environment give credentials, and no role of the machine "
+            f"does; {_credentials(uri)}: {line}"
+        )
     if isinstance(error, PermissionError | PermissionDeniedError | UnauthenticatedError) or status_of(error) in (401, 403):
-        return InvalidRequest(f"cannot {verb} {uri}: the store refuses these credentials; check storage_options: {line}")
+        return InvalidRequest(f"cannot {verb} {uri}: the store refuses these credentials; {_credentials(uri)}: {line}")
     if isinstance(error, NotSupportedError | NotImplementedError):
         return Unsupported(f"cannot {verb} {uri}: the store has no such operation: {line}")
     if isinstance(error, InvalidPathError | ValueError):
@@ -46,3 +56,9 @@ def store_error(error: BaseException, verb: str, uri: str) -> HudiError:
     if "builder error" in line:
         return InvalidRequest(f"cannot {verb} {uri}: set allow_http=true to reach an endpoint without TLS: {line}")
     return StorageUnavailable(f"cannot {verb} {uri}: {line}")
+
+
+def _credentials(where: str) -> str:
+    """What to set, by the scheme of the first URI in `where`; an object that is named by its key alone tells none."""
+    scheme = where.partition("://")[0].rpartition(" ")[2]
+    return CREDENTIALS[KINDS[scheme]] if scheme in KINDS else "check storage_options"

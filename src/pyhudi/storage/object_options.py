@@ -1,18 +1,29 @@
 """Storage options of object stores, by the names that people know, as the settings of obstore.
 
-Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case, and the Hadoop names
-that `_HADOOP_OPTIONS` lists, with or without `spark.hadoop.`.  Unnamed credentials come from the environment or the machine's
-role.  An option that nobody knows is InvalidRequest.
+Options are those of obstore with or without the `aws_`, `google_`, `azure_storage_` prefix, in any case (so delta-rs and the
+environment write them), and those of PyIceberg, fsspec and Hadoop that `option_names` lists.  What the options do not say comes
+from the environment, by obstore's names in upper case, and credentials from the machine's role after that.  An option that
+nobody knows is InvalidRequest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.errors import InvalidRequest
 from pyhudi.format.properties import shown
+from pyhudi.storage.option_names import (
+    AZURE_AUTH,
+    AZURE_NEEDS,
+    BUCKET_IN_HOST,
+    azure_endpoint,
+    check_family,
+    meant_by,
+    truth,
+)
 from pyhudi.storage.uris import Location
 
 # Long enough for a part over a slow line; the client's own default of 30 seconds is not.
@@ -35,30 +46,15 @@ OBJECT_SCHEMES = tuple(KINDS)
 
 _PREFIXES = {"s3": ("aws_",), "gcs": ("google_",), "azure": ("azure_storage_", "azure_")}
 
-# Names that people know from other tools -> obstore's.
-_ALIASES = {
-    "s3": {
-        "endpoint_url": "endpoint",
-        "anonymous": "skip_signature",
-        "anon": "skip_signature",
-        "token": "session_token",
-    },
-    "gcs": {
-        "endpoint": "base_url",
-        "endpoint_url": "base_url",
-        "anonymous": "skip_signature",
-        "anon": "skip_signature",
-        "token": "bearer_token",
-        "service_account_path": "service_account",
-    },
-    "azure": {
-        "anonymous": "skip_signature",
-        "anon": "skip_signature",
-        "access_key": "account_key",
-        "sas_token": "sas_key",
-        "endpoint_url": "endpoint",
-    },
+# Where the environment names an endpoint, the first one first.
+_ENDPOINTS = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gcs": ("GOOGLE_BASE_URL",),
+    "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
+
+# What a client of today lets win over `endpoint`; it takes it from the first of those variables. Older ones know neither.
+ENDPOINT_OF_S3 = "aws_endpoint_url_s3"
 
 # Settings of the HTTP client, not of the store.
 _CLIENT_OPTIONS = frozenset(
@@ -76,23 +72,6 @@ _CLIENT_OPTIONS = frozenset(
         "user_agent",
     }
 )
-_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-
-# Hadoop's name -> (our name, what becomes of the value).
-_HADOOP_OPTIONS: dict[str, tuple[str, Callable[[str], str]]] = {
-    "fs.s3a.access.key": ("access_key_id", str),
-    "fs.s3a.secret.key": ("secret_access_key", str),
-    "fs.s3a.session.token": ("session_token", str),
-    "fs.s3a.endpoint": ("endpoint", str),
-    "fs.s3a.endpoint.region": ("region", str),
-    "fs.s3a.connection.ssl.enabled": ("allow_http", lambda value: _negated("fs.s3a.connection.ssl.enabled", value)),
-    "fs.s3a.path.style.access": (
-        "virtual_hosted_style_request",
-        lambda value: _negated("fs.s3a.path.style.access", value),
-    ),
-    "fs.s3a.aws.credentials.provider": ("skip_signature", lambda value: _is_anonymous(value)),
-    "fs.gs.auth.service.account.json.keyfile": ("service_account", str),
-}
 
 
 def store_settings(
@@ -105,49 +84,74 @@ def store_settings(
     """
     named: dict[str, tuple[str, str]] = {}
     for given, value in options.items():
-        name, meant = _named(kind, location, given, value)
-        if name in named and named[name][1] != meant:
-            raise InvalidRequest(f"storage options {named[name][0]!r} and {given!r} both set {name}, to different values")
-        named[name] = (given, meant)
+        for name, meant in _meant(kind, location, given, value).items():
+            if name in named and named[name][1] != meant:
+                raise InvalidRequest(f"storage options {named[name][0]!r} and {given!r} both set {name}, to different values")
+            named[name] = (given, meant)
+    _check_azure_auth(named)
     config: dict[str, Any] = {}
     client: dict[str, Any] = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
     retry: dict[str, Any] = {"retry_timeout": RETRY_TIMEOUT}
     for name, (given, value) in named.items():
         if name in ("allow_http", "allow_invalid_certificates"):
-            client[name] = _truth(given, value)
+            client[name] = truth(given, value)
         elif name in _CLIENT_OPTIONS:
             client[name] = value
         elif name == "max_retries":
             retry[name] = _count(given, value)
-        elif name == "skip_signature":
-            config[name] = _truth(given, value)
+        elif name in ("skip_signature", "use_emulator", BUCKET_IN_HOST):
+            config[name] = truth(given, value)
         else:
             config[name] = value
-    endpoint = config.get("endpoint") or config.get("base_url") or ""
-    if endpoint and "://" not in endpoint:
-        # Hadoop writes the host alone, and says by another option whether it speaks TLS.
-        endpoint = f"{'http' if client.get('allow_http') else 'https'}://{endpoint}"
-        config["endpoint"] = endpoint
-    if endpoint.startswith("http://"):
-        client.setdefault("allow_http", True)
+    _settle_endpoint(kind, location, config, client)
     return config, client, retry
 
 
-def _named(kind: str, location: Location, given: str, value: str) -> tuple[str, str]:
+def _meant(kind: str, location: Location, given: str, value: str) -> Mapping[str, str]:
     name = given.lower().removeprefix("spark.hadoop.")
     if kind == "s3":
         name = name.replace(f"fs.s3a.bucket.{location.authority}.", "fs.s3a.")
-    if kind == "azure" and name.startswith("fs.azure.account.key"):
-        return "account_key", value
-    if name in _HADOOP_OPTIONS:
-        name, convert = _HADOOP_OPTIONS[name]
-        return name, convert(value)
-    if name.startswith("fs."):
-        known = ", ".join(sorted(_HADOOP_OPTIONS))
-        raise InvalidRequest(f"{location.uri}: storage option {given!r} is not one of the Hadoop options known here: {known}")
+    plain = name
     for prefix in _PREFIXES[kind]:
-        name = name.removeprefix(prefix)
-    return _ALIASES[kind].get(name, name), value
+        plain = plain.removeprefix(prefix)
+    for known in (name, plain):
+        meant = meant_by(kind, location.uri, known, given, value)
+        if meant is not None:
+            return meant
+    check_family(kind, location.uri, name, given)
+    return {plain: value}
+
+
+def _check_azure_auth(named: dict[str, tuple[str, str]]) -> None:
+    given, way = named.pop(AZURE_AUTH, ("", ""))
+    lacking = [name for name in AZURE_NEEDS.get(way, ()) if name not in named]
+    if lacking:
+        raise InvalidRequest(f"storage option {given!r} says {way}, and {' and '.join(lacking)} is not given")
+    if way and way != "sharedkey" and "account_key" in named:
+        raise InvalidRequest(f"storage options {given!r} and {named['account_key'][0]!r} contradict each other: leave one out")
+
+
+def _settle_endpoint(kind: str, location: Location, config: dict[str, Any], client: dict[str, Any]) -> None:
+    """Bring the endpoint into the form that obstore wants, and let requests without TLS through where it says http.
+
+    An endpoint of the environment counts where the options have none.
+    """
+    name = "base_url" if kind == "gcs" else "endpoint"
+    endpoint = config.get(name) or next((os.environ[one] for one in _ENDPOINTS[kind] if os.environ.get(one)), "")
+    if endpoint and "://" not in endpoint:
+        # Hadoop writes the host alone, and says by another option whether it speaks TLS.
+        endpoint = f"{'http' if client.get('allow_http') else 'https'}://{endpoint}"
+        config[name] = endpoint
+    if BUCKET_IN_HOST in config:
+        in_host = config.pop(BUCKET_IN_HOST)
+        config.setdefault("virtual_hosted_style_request", "true" if in_host else "false")
+        scheme, _, host = endpoint.partition("://")
+        if in_host and host and not host.startswith(f"{location.authority}."):
+            config[name] = f"{scheme}://{location.authority}.{host}"
+    if kind == "s3" and os.environ.get(_ENDPOINTS["s3"][0]):
+        config[ENDPOINT_OF_S3] = config.setdefault(name, endpoint)
+    if endpoint.startswith("http://") or config.get("use_emulator"):
+        client.setdefault("allow_http", True)
 
 
 def store_target(kind: str, location: Location, config: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -155,32 +159,11 @@ def store_target(kind: str, location: Location, config: dict[str, Any]) -> tuple
     if kind != "azure" or "@" not in location.authority:
         return location.authority, config
     container, _, host = location.authority.partition("@")
-    account = host.partition(".")[0]
+    named = azure_endpoint(host)
+    account = named["account_name"]
     if config.get("account_name", account) != account:
         raise InvalidRequest(f"{location.uri} names the account {account!r}, the options {config['account_name']!r}")
-    return container, {**config, "account_name": account}
-
-
-def _truth(name: str, value: str) -> bool:
-    truth = _TRUTH.get(value.lower())
-    if truth is None:
-        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write true or false")
-    return truth
-
-
-def _negated(name: str, value: str) -> str:
-    return "false" if _truth(name, value) else "true"
-
-
-def _is_anonymous(provider: str) -> str:
-    if provider.endswith("AnonymousAWSCredentialsProvider"):
-        return "true"
-    if provider.endswith(("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")):
-        return "false"
-    raise Unsupported(
-        f"fs.s3a.aws.credentials.provider={provider}: only the Simple, Temporary and Anonymous providers are known here; "
-        "leave it out to take credentials from the environment or the machine's role"
-    )
+    return container, {**named, **config}
 
 
 def _count(name: str, value: str) -> int:

@@ -34,6 +34,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import obstore
@@ -49,10 +50,12 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupported
 from pyhudi.format.paths import join_path
+from pyhudi.format.properties import HIDDEN, shown
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.object_errors import first_line, lacks_bucket, status_of, store_error
 from pyhudi.storage.object_files import ObjectOutput, RangeReader
-from pyhudi.storage.object_options import KINDS, RETRY_TIMEOUT, store_settings, store_target
+from pyhudi.storage.object_options import ENDPOINT_OF_S3, KINDS, RETRY_TIMEOUT, store_settings, store_target
+from pyhudi.storage.option_names import CREDENTIALS, like
 from pyhudi.storage.uris import Location
 
 _LISTINGS_AT_ONCE = 8
@@ -375,6 +378,27 @@ def _refuses(error: Exception, mode: Any) -> bool | None:
     return True if absent else None
 
 
+@cache
+def _knows_endpoint_of_s3() -> bool:
+    settings: Any = {ENDPOINT_OF_S3: "https://127.0.0.1"}
+    try:
+        S3Store("bucket", config=settings)
+    except UnknownConfigurationKeyError:
+        return False
+    except BaseError:
+        # The environment may hold half of a credential: the setting itself was taken.
+        return True
+    return True
+
+
+def _without_values(line: str, config: Mapping[str, Any]) -> str:
+    """A message of the client with no setting in it that is a secret."""
+    for name, value in config.items():
+        if isinstance(value, str) and shown(name, value) != value:
+            line = line.replace(value, HIDDEN)
+    return line
+
+
 def open_objects(location: Location, options: dict[str, str]) -> Storage:
     """The storage of an object store's URI.  Sends no request.
 
@@ -384,6 +408,8 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
     config, client, retry = store_settings(kind, location, options)
     target, config = store_target(kind, location, config)
     build = {"s3": S3Store, "gcs": GCSStore, "azure": AzureStore}[kind]
+    if ENDPOINT_OF_S3 in config and not _knows_endpoint_of_s3():
+        del config[ENDPOINT_OF_S3]
     try:
         stores = _Stores(
             build(target, config=config, client_options=client, retry_config=retry),
@@ -392,7 +418,12 @@ def open_objects(location: Location, options: dict[str, str]) -> Storage:
             (kind, str(target), *(str(config.get(name, "")) for name in ("endpoint", "base_url", "account_name"))),
         )
     except UnknownConfigurationKeyError as error:
-        raise InvalidRequest(f"{location.uri}: {first_line(error)}") from error
+        name = str(error).partition("'")[2].partition("'")[0]
+        raise InvalidRequest(f"{location.uri}: {first_line(error).rstrip('.')}{like(kind, name)}") from error
     except (BaseError, ValueError, TypeError) as error:
-        raise InvalidRequest(f"{location.uri}: cannot be opened with these storage options: {first_line(error)}") from error
+        line = _without_values(first_line(error), config)
+        # The client's own error may show a value, and is not shown as the cause either.
+        raise InvalidRequest(
+            f"{location.uri}: cannot be opened with these storage options: {line}; {CREDENTIALS[kind]}"
+        ) from None
     return ObjectStorage(location, tuple(sorted(options.items())), stores)

@@ -13,6 +13,7 @@ A storage that is pickled travels as its spec, and is opened from it where it ar
 from __future__ import annotations
 
 import copyreg
+import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -37,7 +38,8 @@ _OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {
 def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Storage:
     """Open the storage at a URI or path, or the one that a spec describes.  Touches no file.
 
-    options: what the store needs (credentials, endpoint, `sync` for local paths); a spec brings its own, so none then.
+    options: what the store needs (credentials, endpoint, `sync` for local paths); a spec brings its own, so none then.  What is
+    None is not given; a dict stands for its JSON text.
     Raises InvalidRequest for a malformed URI or an unknown option, Unsupported for another scheme.
     """
     if isinstance(source, StorageSpec):
@@ -46,7 +48,7 @@ def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[
         uri, given = source.uri, dict(source.options)
     else:
         uri = checked_text(os.fspath(source), "the URI")
-        given = {str(name): str(value) for name, value in (options or {}).items()}
+        given = _texts(options or {})
     location = parse_uri(uri)
     opener = _OPENERS.get(location.scheme)
     if opener is None:
@@ -54,6 +56,18 @@ def open_storage(source: StorageSpec | str | os.PathLike[str], options: Mapping[
     token = given.pop(FAULT_OPTION, None)
     storage = opener(location, given)
     return storage if token is None else rejoin(storage, token)
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for name, value in options.items():
+        if value is None:
+            continue
+        try:
+            texts[str(name)] = json.dumps(value) if isinstance(value, Mapping) else str(value)
+        except TypeError as error:
+            raise InvalidRequest(f"storage option {name}: give text, numbers and dicts of them") from error
+    return texts
 
 
 def _as_spec(storage: Any) -> tuple[Callable[[StorageSpec], Storage], tuple[StorageSpec]]:

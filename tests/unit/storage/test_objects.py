@@ -77,7 +77,11 @@ class TestOptions:
             ("gcs", {"token": "t"}, {"bearer_token": "t"}),
             ("azure", {"azure_storage_account_name": "a", "azure_tenant_id": "t"}, {"account_name": "a", "tenant_id": "t"}),
             ("azure", {"sas_token": "s"}, {"sas_key": "s"}),
-            ("azure", {"fs.azure.account.key.acc.dfs.core.windows.net": "k"}, {"account_key": "k"}),
+            (
+                "azure",
+                {"fs.azure.account.key.acc.dfs.core.windows.net": "k"},
+                {"account_name": "acc", "account_key": "k"},
+            ),
         ],
     )
     def test_of_others(self, kind: str, options: dict[str, str], expected: dict[str, object]) -> None:

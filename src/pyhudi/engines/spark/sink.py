@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 import pyarrow as pa
@@ -52,7 +52,7 @@ class Target:
     path: str
     mode: str
     options: Options
-    storage_options: Mapping[str, str]
+    storage_options: Mapping[str, str] = field(repr=False)
     columns: pa.Schema
 
     def planned(self) -> Save:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -65,7 +65,7 @@ class Save:
     """
 
     uri: str | os.PathLike[str]
-    storage_options: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
     options: Options
     context: TableContext | None
     settings: WriteSettings

@@ -1,0 +1,396 @@
+"""What the names of storage options mean that people bring from other tools: PyIceberg, fsspec, Hadoop, delta-rs.
+
+A name means one setting of obstore or several, by its value.  A name whose meaning is not one to one is refused, with what to
+set instead: an option that was passed over would be missed only where the data went elsewhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.properties import shown
+
+# Whether the bucket is a part of the host's name, where the endpoint does not hold it yet: PyIceberg and Hadoop write it so.
+BUCKET_IN_HOST = "bucket_in_host"
+# How Hadoop is to find credentials in Azure; it must agree with those that are given.
+AZURE_AUTH = "azure_auth"
+
+_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+# A setting of obstore, or a function of the name and the value.
+Meaning = str | Callable[[str, str], Mapping[str, str]]
+
+
+def truth(name: str, value: str) -> bool:
+    """Raises InvalidRequest for what is neither true nor false."""
+    found = _TRUTH.get(value.lower())
+    if found is None:
+        raise InvalidRequest(f"storage option {name}={shown(name, value)!r}: write true or false")
+    return found
+
+
+def azure_endpoint(host: str) -> Mapping[str, str]:
+    """What a host of Azure's gives (acc.dfs.core.windows.net): the account, and the endpoint where it is not the usual one."""
+    account, found, rest = host.partition(".")
+    rest = rest.removeprefix("dfs.").removeprefix("blob.")
+    usual = not found or rest == "core.windows.net"
+    return {"account_name": account} if usual else {"account_name": account, "endpoint": f"https://{account}.blob.{rest}"}
+
+
+def _opposite(setting: str) -> Meaning:
+    return lambda name, value: {setting: "false" if truth(name, value) else "true"}
+
+
+def _fsspec_client(name: str, value: str) -> Mapping[str, str]:
+    """The arguments of boto3's client, as JSON or a dict."""
+    known: dict[str, Meaning] = {
+        "endpoint_url": "endpoint",
+        "region_name": "region",
+        "aws_access_key_id": "access_key_id",
+        "aws_secret_access_key": "secret_access_key",
+        "aws_session_token": "session_token",
+        "use_ssl": _opposite("allow_http"),
+        "verify": _opposite("allow_invalid_certificates"),
+    }
+    try:
+        arguments = json.loads(value)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        raise InvalidRequest(f"storage option {name}: give a dict, or its JSON text")
+    meant: dict[str, str] = {}
+    for argument, given in arguments.items():
+        if argument not in known:
+            raise InvalidRequest(f"storage option {name}: {argument!r} is not known, only {', '.join(known)}")
+        if given is not None:
+            meant.update(_applied(known[argument], f"{name}.{argument}", str(given)))
+    return meant
+
+
+def _s3a_provider(name: str, value: str) -> Mapping[str, str]:
+    providers = [one.strip().rpartition(".")[2] for one in value.split(",") if one.strip()]
+    if providers == ["AnonymousAWSCredentialsProvider"]:
+        return {"skip_signature": "true"}
+    if providers and set(providers) <= {"SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider"}:
+        return {"skip_signature": "false"}
+    raise Unsupported(
+        f"{name}={value}: only the Simple, Temporary and Anonymous providers are known here, the last one alone; "
+        "leave it out to take credentials from the environment or the machine's role"
+    )
+
+
+def _gcs_token(name: str, value: str) -> Mapping[str, str]:
+    """Many things are a token to gcsfs: a word, the path of a file, what stands in it, and a token."""
+    if value == "anon":
+        return {"skip_signature": "true"}
+    if value in ("google_default", "cloud"):
+        raise InvalidRequest(f"storage option {name}={value!r}: leave it out, that is what is done without")
+    if value in ("cache", "browser"):
+        raise Unsupported(
+            f"storage option {name}={value!r}: nobody logs in here; give application_credentials, the path of a file"
+        )
+    if value.lstrip().startswith("{"):
+        return {"service_account_key": value}
+    return {"application_credentials" if value.endswith(".json") or value.startswith("/") else "bearer_token": value}
+
+
+def _service_account(name: str, value: str) -> Mapping[str, str]:
+    # The text of the file where its path belongs would stand in the error that says that there is no such file.
+    return {"service_account_key" if value.lstrip().startswith("{") else "service_account": value}
+
+
+def _gs_auth_type(name: str, value: str) -> Mapping[str, str]:
+    if value.upper() == "UNAUTHENTICATED":
+        return {"skip_signature": "true"}
+    raise InvalidRequest(
+        f"storage option {name}={value!r}: leave it out; give fs.gs.auth.service.account.json.keyfile, or nothing for "
+        "application default credentials and the machine's role"
+    )
+
+
+def _connection_string(name: str, value: str) -> Mapping[str, str]:
+    parts = {key.strip().lower(): rest for key, _, rest in (part.partition("=") for part in value.split(";") if part.strip())}
+    if parts.pop("usedevelopmentstorage", "").lower() == "true":
+        return {"use_emulator": "true"}
+    protocol, suffix = parts.pop("defaultendpointsprotocol", "https"), parts.pop("endpointsuffix", "core.windows.net")
+    # Endpoints of Azure's other services are no concern of a table.
+    for other in ("queueendpoint", "tableendpoint", "fileendpoint", "dfsendpoint"):
+        parts.pop(other, None)
+    known = {
+        "accountname": "account_name",
+        "accountkey": "account_key",
+        "sharedaccesssignature": "sas_key",
+        "blobendpoint": "endpoint",
+    }
+    unknown = sorted(set(parts) - set(known))
+    if unknown:
+        raise InvalidRequest(f"storage option {name}: its part {unknown[0]!r} is not known, only {', '.join(known)}")
+    meant = {known[key]: rest.strip() for key, rest in parts.items()}
+    account = meant.get("account_name")
+    if "endpoint" not in meant and account and (protocol, suffix) != ("https", "core.windows.net"):
+        meant["endpoint"] = f"{protocol}://{account}.blob.{suffix}"
+    elif "endpoint" in meant and not account:
+        meant["account_name"] = (urlsplit(meant["endpoint"]).hostname or "").partition(".")[0]
+    return meant
+
+
+def _azure_host(name: str, value: str) -> Mapping[str, str]:
+    return {"endpoint": f"https://{value}", "account_name": value.partition(".")[0]}
+
+
+def _azure_provider(name: str, value: str) -> Mapping[str, str]:
+    found = value.strip().rpartition(".")[2]
+    if found == "ClientCredsTokenProvider":
+        return {AZURE_AUTH: "oauth"}
+    if found == "WorkloadIdentityTokenProvider":
+        return {AZURE_AUTH: "oauth"}
+    raise Unsupported(
+        f"{name}={value}: only ClientCredsTokenProvider and WorkloadIdentityTokenProvider are known here; leave it out to take "
+        "the machine's identity"
+    )
+
+
+def _azure_auth_type(name: str, value: str) -> Mapping[str, str]:
+    if value.lower() not in AZURE_NEEDS:
+        raise Unsupported(f"{name}={value!r}: only SharedKey, OAuth and SAS are known here")
+    return {AZURE_AUTH: value.lower()}
+
+
+def _azure_token_url(name: str, value: str) -> Mapping[str, str]:
+    """https://login.microsoftonline.com/TENANT/oauth2/token"""
+    found = re.match(r"(https?://([^/]+))/+([^/]+)", value)
+    if found is None:
+        raise InvalidRequest(f"storage option {name}: write https://login.microsoftonline.com/TENANT/oauth2/token")
+    authority, host, tenant = found.groups()
+    return {"tenant_id": tenant} if host == "login.microsoftonline.com" else {"tenant_id": tenant, "authority_host": authority}
+
+
+# The way of Hadoop's fs.azure.account.auth.type -> the settings without which it is none.
+AZURE_NEEDS: dict[str, tuple[str, ...]] = {
+    "sharedkey": ("account_key",),
+    "sas": ("sas_key",),
+    "oauth": ("client_id", "tenant_id"),
+}
+
+_ANONYMOUS: dict[str, Meaning] = {"anonymous": "skip_signature", "anon": "skip_signature"}
+
+MEANINGS: dict[str, dict[str, Meaning]] = {
+    "s3": {
+        **_ANONYMOUS,
+        "endpoint_url": "endpoint",
+        "endpoint_url_s3": "endpoint",
+        "token": "session_token",
+        # s3fs
+        "key": "access_key_id",
+        "username": "access_key_id",
+        "secret": "secret_access_key",
+        "password": "secret_access_key",
+        "client_kwargs": _fsspec_client,
+        "use_ssl": _opposite("allow_http"),
+        "requester_pays": "request_payer",
+        # PyIceberg
+        "s3.endpoint": "endpoint",
+        "s3.access-key-id": "access_key_id",
+        "s3.secret-access-key": "secret_access_key",
+        "s3.session-token": "session_token",
+        "s3.region": "region",
+        "s3.anonymous": "skip_signature",
+        "s3.proxy-uri": "proxy_url",
+        "s3.force-virtual-addressing": BUCKET_IN_HOST,
+        "s3.path-style-access": _opposite(BUCKET_IN_HOST),
+        "client.access-key-id": "access_key_id",
+        "client.secret-access-key": "secret_access_key",
+        "client.session-token": "session_token",
+        "client.region": "region",
+        # Hadoop
+        "fs.s3a.access.key": "access_key_id",
+        "fs.s3a.secret.key": "secret_access_key",
+        "fs.s3a.session.token": "session_token",
+        "fs.s3a.endpoint": "endpoint",
+        "fs.s3a.endpoint.region": "region",
+        "fs.s3a.connection.ssl.enabled": _opposite("allow_http"),
+        "fs.s3a.path.style.access": _opposite(BUCKET_IN_HOST),
+        "fs.s3a.requester.pays.enabled": "request_payer",
+        "fs.s3a.aws.credentials.provider": _s3a_provider,
+    },
+    "gcs": {
+        **_ANONYMOUS,
+        "endpoint": "base_url",
+        "endpoint_url": "base_url",
+        "token": _gcs_token,
+        "service_account": _service_account,
+        "service_account_path": _service_account,
+        # PyIceberg
+        "gcs.oauth2.token": "bearer_token",
+        "gcs.service.host": "base_url",
+        # Hadoop
+        "fs.gs.auth.service.account.json.keyfile": "service_account",
+        "google.cloud.auth.service.account.json.keyfile": "service_account",
+        "fs.gs.storage.root.url": "base_url",
+        "fs.gs.auth.type": _gs_auth_type,
+        "fs.gs.auth.null.enable": "skip_signature",
+    },
+    "azure": {
+        **_ANONYMOUS,
+        "access_key": "account_key",
+        "master_key": "account_key",
+        "sas_token": "sas_key",
+        "bearer_token": "token",
+        "endpoint_url": "endpoint",
+        # adlfs
+        "connection_string": _connection_string,
+        "account_host": _azure_host,
+        # PyIceberg
+        "adls.connection-string": _connection_string,
+        "adls.account-name": "account_name",
+        "adls.account-key": "account_key",
+        "adls.sas-token": "sas_key",
+        "adls.tenant-id": "tenant_id",
+        "adls.client-id": "client_id",
+        "adls.client-secret": "client_secret",
+        "adls.account-host": _azure_host,
+        "adls.token": "token",
+        "adls.anon": "skip_signature",
+        # Hadoop
+        "fs.azure.account.key": "account_key",
+        "fs.azure.account.auth.type": _azure_auth_type,
+        "fs.azure.account.oauth.provider.type": _azure_provider,
+        "fs.azure.account.oauth2.client.id": "client_id",
+        "fs.azure.account.oauth2.client.secret": "client_secret",
+        "fs.azure.account.oauth2.client.endpoint": _azure_token_url,
+        "fs.azure.account.oauth2.token.file": "federated_token_file",
+        "fs.azure.sas.fixed.token": "sas_key",
+    },
+}
+
+# Names that end in the account or its host: fs.azure.account.key.acc.dfs.core.windows.net.
+BY_ACCOUNT = (*(name for name in MEANINGS["azure"] if name.startswith("fs.azure.")), "adls.sas-token", "adls.connection-string")
+
+_NO_PROFILE = "profile files are not read: give access_key_id and secret_access_key, or export them to the environment"
+_NO_ROLE = "no role is assumed by request: give the credentials that STS gave, session_token with them"
+_LOCKS = "writers lock a table by hoodie.write.lock.provider (options=), see docs/locks.md"
+_URI_NAMES = "the URI of the table names it: leave it out"
+_CLIENT_TIMES = "give timeout or connect_timeout, such as 30s"
+_CREDENTIAL = "say of what kind it is: account_key, sas_token or bearer_token"
+_BUCKETS = "no bucket is made or listed here: leave it out"
+
+# Names with a meaning that is not one to one -> what to do instead.
+REFUSED: dict[str, dict[str, str]] = {
+    "s3": {
+        "bucket": _URI_NAMES,
+        "bucket_name": _URI_NAMES,
+        "profile": _NO_PROFILE,
+        "s3.profile-name": _NO_PROFILE,
+        "client.profile-name": _NO_PROFILE,
+        "s3.role-arn": _NO_ROLE,
+        "client.role-arn": _NO_ROLE,
+        "fs.s3a.assumed.role.arn": _NO_ROLE,
+        "s3.connect-timeout": _CLIENT_TIMES,
+        "s3.request-timeout": _CLIENT_TIMES,
+        "fs.s3a.connection.timeout": _CLIENT_TIMES,
+        "fs.s3a.attempts.maximum": "give max_retries",
+        "fs.s3a.proxy.host": "give proxy_url",
+        "fs.s3a.encryption.algorithm": "give server_side_encryption (AES256, aws:kms) and sse_kms_key_id",
+        "fs.s3a.server-side-encryption-algorithm": "give server_side_encryption (AES256, aws:kms) and sse_kms_key_id",
+        "config_kwargs": "give timeout, max_retries, proxy_url or virtual_hosted_style_request",
+        "s3_additional_kwargs": "give server_side_encryption and sse_kms_key_id",
+        "s3_allow_unsafe_rename": _LOCKS,
+        "s3_locking_provider": _LOCKS,
+        "delta_dynamo_table_name": _LOCKS,
+        "copy_if_not_exists": "no object is copied here: leave it out",
+    },
+    "gcs": {
+        "bucket": _URI_NAMES,
+        "bucket_name": _URI_NAMES,
+        "project": _BUCKETS,
+        "project_id": _BUCKETS,
+        "gcs.project-id": _BUCKETS,
+        "fs.gs.project.id": _BUCKETS,
+        "default_location": _BUCKETS,
+        "gcs.default-bucket-location": _BUCKETS,
+        "gcs.oauth2.token-expires-at": "a token is used as it is: leave it out",
+        "access": "what the credentials permit is permitted: leave it out",
+        "gcs.access": "what the credentials permit is permitted: leave it out",
+    },
+    "azure": {
+        "container": _URI_NAMES,
+        "container_name": _URI_NAMES,
+        "credential": _CREDENTIAL,
+        "adls.credential": _CREDENTIAL,
+        "adls.blob-storage-authority": "give endpoint",
+        "adls.dfs-storage-authority": "give endpoint",
+        "adls.blob-storage-scheme": "give endpoint",
+        "adls.dfs-storage-scheme": "give endpoint",
+    },
+}
+
+# Names of obstore's that are used most.
+_OWN = {
+    "s3": ("access_key_id", "secret_access_key", "session_token", "region", "endpoint", "allow_http", "anonymous"),
+    "gcs": ("service_account", "service_account_key", "application_credentials", "token", "base_url", "anonymous"),
+    "azure": ("account_name", "account_key", "sas_token", "client_id", "client_secret", "tenant_id", "endpoint", "use_emulator"),
+}
+
+# How names begin that belong to one of the stores alone.
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "s3": ("s3.", "client.", "fs.s3a.", "aws_"),
+    "gcs": ("gcs.", "fs.gs.", "google.cloud.", "google_"),
+    "azure": ("adls.", "fs.azure.", "azure_storage_", "azure_"),
+}
+STORES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure"}
+
+# What to set so that a store lets one in.
+CREDENTIALS = {
+    "s3": "set access_key_id and secret_access_key (session_token with temporary ones) or anonymous=true in storage_options, or "
+    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment",
+    "gcs": "set service_account (the path of a key file), token or anonymous=true in storage_options, or "
+    "GOOGLE_APPLICATION_CREDENTIALS in the environment",
+    "azure": "set account_name, and account_key, sas_token, client_id with client_secret and tenant_id, or anonymous=true in "
+    "storage_options, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the environment",
+}
+
+
+def meant_by(kind: str, where: str, name: str, given: str, value: str) -> Mapping[str, str] | None:
+    """The settings that an option means; None for a name that is not listed here.
+
+    kind: of MEANINGS; where: the table, for messages; name: in lower case and without `spark.hadoop.`; given: as it was given.
+    Raises InvalidRequest for a name with no meaning that is one to one, telling what to set.
+    """
+    if kind == "azure":
+        for prefix in BY_ACCOUNT:
+            if name.startswith(f"{prefix}."):
+                meant = _applied(MEANINGS["azure"][prefix], given, value)
+                return {**azure_endpoint(name[len(prefix) + 1 :]), **meant}
+    if name in REFUSED[kind]:
+        raise InvalidRequest(f"{where}: storage option {given!r} has no meaning of its own here: {REFUSED[kind][name]}")
+    return _applied(MEANINGS[kind][name], given, value) if name in MEANINGS[kind] else None
+
+
+def check_family(kind: str, where: str, name: str, given: str) -> None:
+    """Refuse a name of another store's, and one of a tool whose other names are known."""
+    for other, prefixes in FAMILIES.items():
+        if not name.startswith(prefixes):
+            continue
+        if other != kind:
+            raise InvalidRequest(
+                f"{where}: storage option {given!r} is one of {STORES[other]}, and the table lies in {STORES[kind]}: leave it out"
+            )
+        family = next(prefix for prefix in prefixes if name.startswith(prefix))
+        if family.endswith("."):
+            known = ", ".join(sorted(one for one in MEANINGS[kind] if one.startswith(family)))
+            raise InvalidRequest(f"{where}: storage option {given!r} is not one of those that are known here: {known}")
+
+
+def like(kind: str, name: str) -> str:
+    """The end of a message about an unknown name: the known one that is nearest to it, if any is near."""
+    near = difflib.get_close_matches(name.lower(), (*_OWN[kind], *MEANINGS[kind]), 1)
+    return f"; did you mean {near[0]}?" if near else f"; the usual ones are {', '.join(_OWN[kind])}"
+
+
+def _applied(meaning: Meaning, name: str, value: str) -> Mapping[str, str]:
+    return {meaning: value} if isinstance(meaning, str) else meaning(name, value)
