@@ -114,8 +114,10 @@ def _gs_auth_type(name: str, value: str) -> Mapping[str, str]:
 
 
 def _connection_string(name: str, value: str) -> Mapping[str, str]:
-    parts = {key.strip().lower(): rest for key, _, rest in (part.partition("=") for part in value.split(";") if part.strip())}
-    if parts.pop("usedevelopmentstorage", "").lower() == "true":
+    parts = {
+        key.strip().lower(): rest.strip() for key, _, rest in (part.partition("=") for part in value.split(";") if part.strip())
+    }
+    if {key: rest.lower() for key, rest in parts.items()} == {"usedevelopmentstorage": "true"}:
         return {"use_emulator": "true"}
     protocol, suffix = parts.pop("defaultendpointsprotocol", "https"), parts.pop("endpointsuffix", "core.windows.net")
     # Endpoints of Azure's other services are no concern of a table.
@@ -127,15 +129,18 @@ def _connection_string(name: str, value: str) -> Mapping[str, str]:
         "sharedaccesssignature": "sas_key",
         "blobendpoint": "endpoint",
     }
-    unknown = sorted(set(parts) - set(known))
-    if unknown:
-        raise InvalidRequest(f"storage option {name}: its part {unknown[0]!r} is not known, only {', '.join(known)}")
-    meant = {known[key]: rest.strip() for key, rest in parts.items()}
-    account = meant.get("account_name")
-    if "endpoint" not in meant and account and (protocol, suffix) != ("https", "core.windows.net"):
-        meant["endpoint"] = f"{protocol}://{account}.blob.{suffix}"
-    elif "endpoint" in meant and not account:
-        meant["account_name"] = (urlsplit(meant["endpoint"]).hostname or "").partition(".")[0]
+    if not set(parts) <= set(known):
+        # What is not known is not repeated: it may be a key where a connection string was asked for.
+        raise InvalidRequest(
+            f"storage option {name}: write UseDevelopmentStorage=true alone, or AccountName=...;AccountKey=..., with "
+            "SharedAccessSignature, BlobEndpoint, DefaultEndpointsProtocol, EndpointSuffix; nothing else is known"
+        )
+    meant = {known[key]: rest for key, rest in parts.items()}
+    if "endpoint" in meant:
+        account, found, _ = (urlsplit(meant["endpoint"]).hostname or "").partition(".blob.")
+        return {"account_name": account, **meant} if found else meant
+    if "account_name" in meant and (protocol, suffix) != ("https", "core.windows.net"):
+        meant["endpoint"] = f"{protocol}://{meant['account_name']}.blob.{suffix}"
     return meant
 
 
@@ -145,9 +150,7 @@ def _azure_host(name: str, value: str) -> Mapping[str, str]:
 
 def _azure_provider(name: str, value: str) -> Mapping[str, str]:
     found = value.strip().rpartition(".")[2]
-    if found == "ClientCredsTokenProvider":
-        return {AZURE_AUTH: "oauth"}
-    if found == "WorkloadIdentityTokenProvider":
+    if found in ("ClientCredsTokenProvider", "WorkloadIdentityTokenProvider"):
         return {AZURE_AUTH: "oauth"}
     raise Unsupported(
         f"{name}={value}: only ClientCredsTokenProvider and WorkloadIdentityTokenProvider are known here; leave it out to take "

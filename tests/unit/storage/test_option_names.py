@@ -111,6 +111,11 @@ def test_of_google(options: dict[str, str], expected: dict[str, object]) -> None
             {"adls.connection-string": "AccountName=acc;SharedAccessSignature=sv=1&sig=x;BlobEndpoint=http://h:1/acc;"},
             {"sas_key": "sv=1&sig=x", "endpoint": "http://h:1/acc", "allow_http": True},
         ),
+        ({"connection_string": "UseDevelopmentStorage=true"}, {"use_emulator": True, "allow_http": True}),
+        (
+            {"connection_string": "BlobEndpoint=https://acc.blob.s.cn/;SharedAccessSignature=sig=x"},
+            {"sas_key": "sig=x", "endpoint": "https://acc.blob.s.cn/"},
+        ),
         ({"connection_string": "AccountName=acc;EndpointSuffix=s.cn"}, {"endpoint": "https://acc.blob.s.cn"}),
         ({"account_host": "acc.blob.s.cn"}, {"endpoint": "https://acc.blob.s.cn"}),
         (
@@ -166,7 +171,14 @@ def test_a_container_in_another_cloud_is_sought_there() -> None:
             InvalidRequest,
             "account 'acc', the options 'other'",
         ),
-        ("azure", {"connection_string": f"AccountName=acc;Odd={VALUE}"}, InvalidRequest, "'odd' is not known"),
+        ("azure", {"connection_string": f"AccountName=acc;Odd={VALUE}"}, InvalidRequest, "nothing else is known"),
+        ("azure", {"connection_string": f"{VALUE}=="}, InvalidRequest, "nothing else is known"),
+        (
+            "azure",
+            {"connection_string": f"UseDevelopmentStorage=true;{VALUE}=1"},
+            InvalidRequest,
+            "UseDevelopmentStorage=true alone",
+        ),
         ("azure", {"fs.azure.account.auth.type": "SAS"}, InvalidRequest, "sas_key is not given"),
         ("azure", {"fs.azure.account.auth.type": "Custom"}, Unsupported, "SharedKey, OAuth and SAS"),
         ("azure", {"fs.azure.account.auth.type": "SAS", "sas_key": "s=1", "account_key": KEY}, InvalidRequest, "contradict"),
