@@ -139,7 +139,7 @@ class Table:
 
         Args:
             uri: Where the table lies.
-            storage_options: Credentials and settings of the store, by the names that obstore gives them.
+            storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
             options: `hoodie.*` options that hold for every verb of this object.
             environment: Clock, identifiers and sleep; those of this machine by default.
 
@@ -177,7 +177,7 @@ class Table:
             ordering: The column whose larger value is the newer record.
             table_type: `cow` (default) or `mor`.
             schema: The columns; those of the first write when left out.
-            storage_options: Credentials and settings of the store, by the names that obstore gives them.
+            storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
             options: Further `hoodie.*` settings.
             environment: Clock, identifiers and sleep; those of this machine by default.
             exist_ok: Open the table that is there already, where it has this record key, partitioning and type, the columns of

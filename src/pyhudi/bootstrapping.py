@@ -65,7 +65,7 @@ def bootstrap(
         name: The table's name; the target folder's when left out.
         mode: `metadata_only` (default), or `full_record`, which writes all rows to the table.  The option
             `hoodie.bootstrap.mode.selector` chooses by partition.
-        storage_options: Credentials and settings of the store, by the names that obstore gives them.
+        storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
         options: `hoodie.*` options: those of a new table, and of `hoodie.bootstrap.`.
         spark: A session on which the files are read and written; None for threads of this process.
         environment: Clock, identifiers and sleep; those of this machine by default.

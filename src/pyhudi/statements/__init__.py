@@ -36,7 +36,7 @@ def sql(
     Args:
         statement: One statement, in Spark's words: CREATE TABLE, INSERT, SELECT, CALL, ALTER TABLE and others of Hudi's.
         catalog: What names of tables stand for; `pyhudi.statements.CATALOG` by default.  Paths need none: hudi.`/data/trips`.
-        storage_options: Credentials and settings of the store, by the names that obstore gives them.
+        storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
         options: `hoodie.*` options of writes.
 
     Returns:

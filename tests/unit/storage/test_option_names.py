@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -239,6 +241,19 @@ def test_what_a_store_refuses_says_what_to_set(kind: str, name: str) -> None:
         assert isinstance(wrong, InvalidRequest)
         assert all(name in str(error) and "storage_options" in str(error) for error in (lacking, wrong))
     assert "check storage_options" in str(store_error(unknown, "delete", "t/f"))
+
+
+def test_the_examples_of_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "object-stores.md").read_text("utf-8")
+    names: dict[str, Any] = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    for name in ("s3", "minio", "azure", "azure_by_signature", "azure_by_principal"):
+        open_storage("az://c/t" if name.startswith("azure") else URIS["s3"], names[name])
+    # The key file itself is looked for when the store is opened.
+    assert settings("gcs", names["gcs"]) == names["gcs"]
+    table = page.partition("## Names of options")[2].partition("\n## ")[0]
+    for name in re.findall(r"`((?:s3|adls|gcs|fs)\.[a-z0-9.-]+)`", table):
+        assert any(name in known for known in (*MEANINGS.values(), *REFUSED.values())), name
 
 
 class _Handler(BaseHTTPRequestHandler):
