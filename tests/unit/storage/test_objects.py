@@ -219,6 +219,18 @@ class TestErrors:
             else:
                 assert call() is expected
 
+    def test_azure_says_by_409_what_others_say_by_412(self, answers: Answers) -> None:
+        at_s3, handler = answers
+        endpoint = dict(at_s3.spec().options)["endpoint"]
+        options = {"account_name": "acc", "account_key": "c2VjcmV0", "endpoint": endpoint, "max_retries": "1"}
+        storage = open_storage("az://container/t", options)
+        handler.status, handler.body = 409, b"<Error><Code>BlobAlreadyExists</Code></Error>"
+        assert storage.put_if_absent("f", b"1") is False
+        # A blob that somebody holds a lease of, or writes at this moment: nobody has won yet.
+        handler.body = b"<Error><Code>OperationAborted</Code></Error>"
+        with pytest.raises(StorageUnavailable):
+            storage.put_if_absent("f", b"1")
+
     def test_absence(self, answers: Answers) -> None:
         storage, handler = answers
         handler.status, handler.body = 404, b"<Error><Code>NoSuchKey</Code></Error>"
