@@ -351,7 +351,7 @@ STORES = {"s3": "S3", "gcs": "Google Cloud Storage", "azure": "Azure"}
 CREDENTIALS = {
     "s3": "set access_key_id and secret_access_key (session_token with temporary ones) or anonymous=true in storage_options, or "
     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment",
-    "gcs": "set service_account (the path of a key file), token or anonymous=true in storage_options, or "
+    "gcs": "set service_account (the path of a key file) or token in storage_options (anonymous=true only reads), or "
     "GOOGLE_APPLICATION_CREDENTIALS in the environment",
     "azure": "set account_name, and account_key, sas_token, client_id with client_secret and tenant_id, or anonymous=true in "
     "storage_options, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY in the environment",
