@@ -50,14 +50,17 @@ SAME: Mapping[str, str] = {
     "clean": (
         "both both both both both both both both both 2-idle both both 2-refused 2-refused both both 1-idle both both both"
     ),
-    "archive": ("both both both both both both both both both both 1-idle both both both 1-idle both 1-idle both both both"),
+    "archive": (
+        "both both both both both both both both both both 1-idle both both both 1-idle both 1-idle 1-refused 1-refused both"
+    ),
     "rollback": ("both both both both both both both 2-idle both both both both both both both both both both both both"),
     "restore": (
         "2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-idle "
         "both/2-refused both 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused 2-refused"
     ),
     "savepoint": (
-        "both both both both both both both both both 1-refused both both both 1-refused both both 1-refused both both both"
+        "both both both both both both both both both 1-refused both both both 1-refused both both 1-refused 1-refused "
+        "1-refused both"
     ),
     "indexing": (
         "both both both both both both both both both both 2-idle both 1-refused both 2-refused both 2-refused 2-refused "
