@@ -14,9 +14,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The base files that reads of this process open from now on, in order."""
     paths: list[str] = []
 
-    def recording(storage: Any, path: str) -> Any:
+    def recording(storage: Any, path: str, *columns_to_code: Any) -> Any:
         paths.append(path)
-        return open_base_file(storage, path)
+        return open_base_file(storage, path, *columns_to_code)
 
     monkeypatch.setattr(read_slice, "open_base_file", recording)
     return paths
