@@ -99,7 +99,8 @@ class Turns:
         assert self.table.validate().ok
 
 
-@pytest.mark.parametrize("kind", ["MERGE_ON_READ", pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide)])
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["MERGE_ON_READ", "COPY_ON_WRITE"])
 def test_counts_that_we_keep_are_those_that_the_real_one_writes_by(newer_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     turns = Turns(newer_hudi, tmp_path / "t", kind)
     for known in (*RULES.values(), LATER):

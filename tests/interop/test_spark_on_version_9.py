@@ -33,6 +33,7 @@ result = sorted([row.id, row.ts, row.v] for row in spark.sql("SELECT id, ts, v F
 """
 
 
+@pytest.mark.wide
 def test_streams(newer_hudi: RealHudi, spark: SparkSession, tmp_path: Path) -> None:
     """What each batch of our sink committed the real one reads as a stream, and ours streams what it wrote."""
     day = Day(newer_hudi, tmp_path / "t", "mor")
