@@ -62,7 +62,7 @@ def open_base_input(storage: Storage, path: str) -> pa.NativeFile:
     """The bytes of a base file; close it.  Raises TableState when it is gone, Unsupported for a file of another format than
     Parquet and ORC.
     """
-    is_orc(path)
+    is_orc(path)  # Raises where it is neither.
     try:
         return storage.open_input(path)
     except TableState as error:

@@ -265,10 +265,14 @@ class _Request:
         """How the table is bucketed in the state that is read; None where nobody says."""
         layout = self.settings.buckets
         stored = None if layout is None else load_counts(self.snapshot.context, self.snapshot.timeline)
-        if layout is None or (stored is None and not layout.is_given):
+        if layout is None:
             return None
-        # File groups of before other counts began do not go by them.
-        return layout if stored is None else layout.kept_by(stored) if (self.as_of or stored.instant) >= stored.instant else None
+        if stored is None:
+            return layout if layout.is_given else None
+        if self.as_of is not None and self.as_of < stored.instant:
+            # File groups of before other counts began do not go by them.
+            return None
+        return layout.kept_by(stored)
 
 
 class _Indexes:

@@ -39,7 +39,7 @@ from pyhudi.plan.catalogs import (
     find_extractor,
     without_scheme,
 )
-from pyhudi.storage.catalogs import Catalog, CatalogColumn, CatalogPartition, CatalogTable
+from pyhudi.storage.catalogs import Catalog, CatalogPartition, CatalogTable
 from pyhudi.storage.catalogs.glue import GlueCatalog
 from pyhudi.storage.catalogs.hive import HiveCatalog
 from pyhudi.table.context import TableContext
@@ -271,28 +271,22 @@ class _Sync:
 
 
 def _merged(known: CatalogTable, wanted: CatalogTable) -> CatalogTable:
-    """The entry that is there with what the table asks for; what others put into it stays, and so do spellings of one place.
+    """The entry that is there with what the table asks for; what others put into it stays, its spelling of the place too.
 
     Comments stay where the table tells none.
     """
     parts = [key for key in known.parameters if key.startswith("spark.sql.sources.schema.") and key not in wanted.parameters]
     kept = {key: value for key, value in known.parameters.items() if key not in parts}
     comments = {column.name: column.comment for column in known.columns}
-    columns = tuple(replace(c, comment=c.comment or comments.get(c.name, "")) for c in wanted.columns)
-    same = [_type(c) for c in known.columns] == [_type(c) for c in columns] and known.columns == columns
     return replace(
         known,
-        columns=known.columns if same else columns,
+        columns=tuple(replace(c, comment=c.comment or comments.get(c.name, "")) for c in wanted.columns),
         input_format=wanted.input_format,
         output_format=wanted.output_format,
         serde=wanted.serde,
         serde_parameters={**known.serde_parameters, **wanted.serde_parameters},
         parameters={**kept, **wanted.parameters},
     )
-
-
-def _type(column: CatalogColumn) -> tuple[str, str]:
-    return column.name, column.type.lower().replace(" ", "")
 
 
 def _the_older(now: Told, there: Told, before: Told) -> Told:

@@ -10,7 +10,6 @@ Source: docs/catalogs.md.
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ from pyhudi.operations.read.query import table_schema
 from pyhudi.operations.sync.settings import SyncSettings
 from pyhudi.records.catalog_types import hive_type, spark_schema
 from pyhudi.storage.catalogs import CatalogColumn, CatalogTable
+from pyhudi.storage.user import user_name
 from pyhudi.table.config import TableConfig
 from pyhudi.table.snapshot import Snapshot
 
@@ -109,7 +109,7 @@ def catalog_table(snapshot: Snapshot, settings: SyncSettings, view: View, locati
         output_format=_OUTPUT,
         serde=_SERDE,
         is_external=not settings.managed,
-        owner=_user(),
+        owner=user_name(),
         serde_parameters={**serde, **dict(settings.serde_properties)},
         parameters={**parameters, **dict(settings.table_properties)},
     )
@@ -142,10 +142,3 @@ def _of_spark(fields: list[pa.Field], partitioned: tuple[str, ...], settings: Sy
 def _cut(text: str, length: int) -> Iterator[str]:
     for start in range(0, len(text), length):
         yield text[start : start + length]
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -196,7 +196,7 @@ def _place_inserts(
     excluded = snapshot.pending_clusterings.union(snapshot.slicing.pending_compactions)
     limit = None if is_cow else sizing.merge_candidates_limit
     candidates = {partition: small_files(slices.get(partition, ()), sizing, excluded, limit) for partition in profile.inserts}
-    if not is_cow:
+    if not is_cow and sizing.growth:
         candidates = _worth_rewriting(attempt.context, candidates, profile.inserts, sizing)
     return plan_inserts(profile.inserts, candidates, _record_size(attempt), sizing, lambda: format_file_id(env.uuid4(), 0))
 

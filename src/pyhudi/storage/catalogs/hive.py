@@ -117,6 +117,7 @@ class HiveCatalog:
     def add_partitions(self, table: CatalogTable, partitions: Iterable[CatalogPartition], *, at_once: int) -> None:
         messages = _messages()
         for batch in batches(partitions, at_once):
+            stored = self._require(table)
             made = [
                 messages.Partition(
                     values=list(partition.values),
@@ -124,7 +125,7 @@ class HiveCatalog:
                     tableName=table.name,
                     createTime=0,
                     lastAccessTime=0,
-                    sd=_storage_of(self._require(table), partition.location),
+                    sd=_storage_of(stored, partition.location),
                     parameters={},
                 )
                 for partition in batch

@@ -13,7 +13,6 @@ What this does not do: no SASL (Kerberos) and no TLS; hive-site.xml is not read.
 
 from __future__ import annotations
 
-import getpass
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.thrift import connect_to_first, load_messages, metastore_address
+from pyhudi.storage.user import user_name
 
 _URIS = Option("hoodie.write.lock.hivemetastore.uris", str, None, "Hive metastores, thrift://host:port, with commas between them")
 _DATABASE = Option("hoodie.write.lock.hivemetastore.database", str, None, "database of the table that Hive locks")
@@ -100,7 +100,9 @@ class HiveLock(LeaseLock):
             dbname=settings.database,
             tablename=settings.table,
         )
-        request = messages.LockRequest(component=[component], user=_user(), hostname=socket.gethostname(), agentInfo=self._agent)
+        request = messages.LockRequest(
+            component=[component], user=user_name(), hostname=socket.gethostname(), agentInfo=self._agent
+        )
         self._in_doubt = True
         answer = self._ask(lambda client: client.lock(request))
         self._lock_id, self._in_doubt = answer.lockid, False
@@ -178,13 +180,6 @@ class HiveLock(LeaseLock):
 
 def _unlock(request: Any, client: Any) -> None:
     client.unlock(request)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 @cache
