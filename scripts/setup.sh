@@ -7,6 +7,7 @@
 #   scripts/setup.sh on 3.13  .venv-3.13, the pinned versions on another Python
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
+#   scripts/setup.sh hbase    HBase 2.6.1 with its Thrift server in .hbase-jars, from Maven Central, for the tests of index HBASE
 #
 # Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
 # mirrors and proxies apply. `java` and `hudi` end well even when they cannot do their work: they say in one sentence what is missing, and
@@ -135,6 +136,24 @@ setup_hudi() {
   echo "setup: could not fetch $HUDI_ARTIFACT, so the interop tests are skipped; put the jar into .hudi-jars by hand (see $work/spark.log)." >&2
 }
 
+# HBase and all that it needs: only Maven can tell what that is.
+setup_hbase() {
+  ls .hbase-jars/hbase-thrift-*.jar >/dev/null 2>&1 && return 0
+  rm -rf .hbase-jars/fetching
+  mkdir -p .hbase-jars/fetching
+  pom=.hbase-jars/fetching/pom.xml
+  {
+    echo '<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version><dependencies>'
+    for artifact in hbase-thrift hbase-zookeeper; do
+      echo "<dependency><groupId>org.apache.hbase</groupId><artifactId>$artifact</artifactId><version>2.6.1</version></dependency>"
+    done
+    echo '</dependencies></project>'
+  } >"$pom"
+  mvn -q -B -f "$pom" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime \
+    -DoutputDirectory="$PWD/.hbase-jars/fetching/jars" >&2 &&
+    mv .hbase-jars/fetching/jars/*.jar .hbase-jars/ && rm -rf .hbase-jars/fetching
+}
+
 case "${1:-}" in
   python) shift; setup_python "$@" ;;
   java) setup_java ;;
@@ -142,5 +161,6 @@ case "${1:-}" in
   lowest) setup_lowest ;;
   on) setup_on "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
-  *) sed -n '3,12p' "$0" >&2; exit 2 ;;
+  hbase) setup_hbase || echo "setup: HBase could not be fetched with Maven, so the tests of index HBASE are skipped." >&2 ;;
+  *) sed -n '3,13p' "$0" >&2; exit 2 ;;
 esac

@@ -121,6 +121,18 @@ MOOT: dict[str, str] = {
     "hoodie.simple.index.parallelism": "the engine chooses",
     "hoodie.global.simple.index.parallelism": "the engine chooses",
     "hoodie.time.generator.type": "WAIT_TO_ADJUST_SKEW is the only type",
+    "hoodie.index.hbase.zkquorum": "the Thrift server (pyhudi.index.hbase.thrift.uris) knows where HBase is",
+    "hoodie.index.hbase.zkport": "the Thrift server knows where HBase is",
+    "hoodie.index.hbase.zknode.path": "the Thrift server knows where HBase is",
+    "hoodie.index.hbase.zk.session_timeout_ms": "the Thrift server holds the session",
+    "hoodie.index.hbase.zk.connection_timeout_ms": "the Thrift server holds the session",
+    "hoodie.index.hbase.qps.fraction": "acts beside hoodie.index.hbase.put.batch.size.autocompute alone",
+    "hoodie.index.hbase.min.qps.fraction": "acts beside hoodie.index.hbase.dynamic_qps alone",
+    "hoodie.index.hbase.max.qps.fraction": "acts beside hoodie.index.hbase.dynamic_qps alone",
+    "hoodie.index.hbase.max.qps.per.region.server": "acts beside hoodie.index.hbase.put.batch.size.autocompute alone",
+    "hoodie.index.hbase.desired_puts_time_in_secs": "acts beside hoodie.index.hbase.dynamic_qps alone",
+    "hoodie.index.hbase.zkpath.qps_root": "acts beside hoodie.index.hbase.dynamic_qps alone",
+    "hoodie.index.hbase.bucket.number": "acts in another class of index alone, which hoodie.index.class would name",
     "hoodie.datasource.read.file.index.listing.mode": "partitions are always listed as late as possible",
     "hoodie.write.lock.client.num_retries": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
     "hoodie.write.lock.client.wait_time_ms_between_retry": "waiting for the lock is bounded by hoodie.write.lock.wait_time_ms",
@@ -161,11 +173,27 @@ _NO_HIVE_SERVER = (
     "hoodie.datasource.hive_sync.mode=hms"
 )
 
+_HBASE_PACE = (
+    "requests to HBase are paced by hoodie.index.hbase.put.batch.size and hoodie.index.hbase.sleep.ms.for.put.batch, and by "
+    "the like of these for get"
+)
+
 REFUSED: dict[str, tuple[str, tuple[str, ...]]] = {
     "hoodie.write.auto.upgrade": ("a write takes no table to another version: `Table.upgrade` does", ("false",)),
     "hoodie.write.record.merge.custom.implementation.classes": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
     "hoodie.datasource.write.record.merger.impls": (_REGISTERED_MERGERS, _BUILT_IN_MERGERS),
     "hoodie.index.class": ("indexes of Java classes do not run here; name one by hoodie.index.type", ("",)),
+    "hoodie.index.hbase.put.batch.size.autocompute": (_HBASE_PACE, ("false",)),
+    "hoodie.index.hbase.dynamic_qps": (_HBASE_PACE, ("false",)),
+    "hoodie.index.hbase.qps.allocator.class": (
+        _HBASE_PACE,
+        ("org.apache.hudi.index.hbase.DefaultHBaseQPSResourceAllocator",),
+    ),
+    "hoodie.index.hbase.security.authentication": ("Kerberos is not spoken with HBase's Thrift server", ("simple",)),
+    "hoodie.index.hbase.kerberos.user.keytab": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.kerberos.user.principal": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.regionserver.kerberos.principal": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
+    "hoodie.index.hbase.master.kerberos.principal": ("Kerberos is not spoken with HBase's Thrift server", ("",)),
     "hoodie.metadata.index.async": ("indexes are built at the start of a write", ("false",)),
     "hoodie.metadata.log.compaction.enable": ("the metadata table is compacted, its logs alone are not", ("false",)),
     "hoodie.metadata.index.bloom.filter.column.list": ("Bloom filters are of record keys", ("",)),

@@ -20,6 +20,7 @@ from tests.needs import java_home, unavailable
 # The Java that PySpark 4 runs on; its jars hold the servers.
 _JAVA = (17, 99)
 _START_TIMEOUT_S = 1200
+_ROOT = Path(__file__).resolve().parents[2]
 # Below those that Linux gives to whoever asks for any port, so that none is taken between our choice and the server's start.
 _PORTS = range(20_000, 30_000)
 _OPENED = ("java.lang", "java.util", "java.util.concurrent", "java.net", "java.io", "java.nio", "sun.nio.ch")
@@ -54,7 +55,7 @@ class Server:
 
 
 @contextmanager
-def running(command: Sequence[str | Path], port: int, folder: Path) -> Iterator[Server]:
+def running(command: Sequence[str | Path | int], port: int, folder: Path) -> Iterator[Server]:
     """A server process that listens on `port`, until the block ends.  Its output goes to `server.log` in the folder."""
     log = folder / "server.log"
     with log.open("ab") as output:
@@ -137,6 +138,67 @@ def running_metastore(folder: Path) -> Iterator[Server]:
     command = _java("-Xmx300m", quiet, unsynced, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port), conf=folder)
     with running(command, port, folder) as server:
         yield server
+
+
+# The name under which the real Hudi's client knows the codec of cells: its bundle has HBase's classes under other names.
+_CODEC = """package org.apache.hudi.org.apache.hadoop.hbase.codec;
+public class KeyValueCodec extends org.apache.hadoop.hbase.codec.KeyValueCodec { }
+"""
+
+
+@contextmanager
+def running_hbase(folder: Path) -> Iterator[tuple[Server, int]]:
+    """HBase in one process, its data in the folder, and its Thrift server; with the port of its ZooKeeper.
+
+    Its jars are those that `scripts/setup.sh hbase` fetches.
+    """
+    home, jars = java_home(*_JAVA), _ROOT / ".hbase-jars"
+    if home is None:
+        unavailable("servers", "no Java 17 found; run `make setup` as root, or install one")
+    if not any(jars.glob("hbase-thrift-*.jar")):
+        unavailable("servers", "HBase is not set up; run `scripts/setup.sh hbase`")
+    assert home is not None
+    zookeeper, thrift = free_port(), free_port()
+    settings = {
+        "hbase.rootdir": f"file://{folder}/root",
+        "hbase.tmp.dir": folder / "tmp",
+        "hbase.unsafe.stream.capability.enforce": "false",
+        "hbase.wal.provider": "filesystem",
+        "hbase.zookeeper.property.clientPort": zookeeper,
+        "hbase.zookeeper.property.dataDir": folder / "zookeeper",
+        "hbase.zookeeper.quorum": "127.0.0.1",
+        "hbase.master.port": 0,
+        "hbase.regionserver.port": 0,
+        "hbase.master.hostname": "localhost",
+        "hbase.regionserver.hostname": "localhost",
+        "hbase.master.info.port": -1,
+        "hbase.regionserver.info.port": -1,
+        "hbase.thrift.info.port": -1,
+    }
+    properties = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
+    (folder / "hbase-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    source = folder / "KeyValueCodec.java"
+    source.write_text(_CODEC)
+    if (home / "bin" / "javac").exists():
+        subprocess.run([home / "bin" / "javac", "-cp", f"{jars}/*", "-d", folder, source], check=True, timeout=600)
+    words = ["--add-opens", "java.base/java.nio=ALL-UNNAMED", "--add-exports", "java.base/jdk.internal.misc=ALL-UNNAMED"]
+    words += [word for package in _OPENED for word in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")]
+    words += ["-Dorg.apache.hbase.thirdparty.io.netty.tryReflectionSetAccessible=true", f"-Dhbase.log.dir={folder}"]
+    java: list[str | Path | int] = [home / "bin" / "java", "-XX:TieredStopAtLevel=1", *words]
+    java += ["-cp", f"{folder}{os.pathsep}{jars}/*"]
+    master: list[str | Path | int] = [*java, "-Xmx500m", "org.apache.hadoop.hbase.master.HMaster", "start"]
+    gateway: list[str | Path | int] = [
+        *java,
+        "-Xmx200m",
+        "org.apache.hadoop.hbase.thrift2.ThriftServer",
+        "start",
+        "--port",
+        thrift,
+        "--bind",
+        "127.0.0.1",
+    ]
+    with running(master, zookeeper, folder), running(gateway, thrift, folder) as server:
+        yield server, zookeeper
 
 
 def _quiet_logging(folder: Path) -> str:

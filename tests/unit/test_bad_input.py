@@ -364,7 +364,7 @@ def test_an_option_for_what_the_table_does_not_have() -> None:
 def test_refused_and_unknown_options(kept: Kept) -> None:
     refused = {"hoodie.datasource.hive_sync.use_jdbc": True}
     kept.refuses(lambda: kept.table.upsert(rows(), options=refused), Unsupported, "hive_sync", "refused")
-    kept.refuses(lambda: kept.table.upsert(rows(), options={"hoodie.index.type": "HBASE"}), Unsupported, "HBASE")
+    kept.refuses(lambda: kept.table.upsert(rows(), options={"hoodie.index.type": "HBASE"}), InvalidRequest, "HBASE")
     for key, value in (
         ("pyhudi.memory.budget.bytes", 0),
         ("hoodie.parquet.max.file.size", -1),

@@ -11,7 +11,7 @@ import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ from pyhudi.engines.arrow_rows import arrow_reader
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
+from pyhudi.execute.hbase_index import ByHbase, find_in_hbase
 from pyhudi.execute.incoming import check_refits, incoming_rows, incoming_schema, refitted_rows, resolve_moves
 from pyhudi.execute.progress import stage, stage_name
 from pyhudi.execute.spill import RowBuffer, store_rows
@@ -260,6 +261,8 @@ class LocalIncoming:
             return self._by_buckets(request, places := BucketPlaces(request.places, lookup)), places.places
         if isinstance(lookup, ByRecordIndex):
             return self._by_record_index(request, lookup), request.places
+        if isinstance(lookup, ByHbase):
+            return partial(self._by_hbase, request, lookup), request.places
         return partial(self._in_files, request, lookup), request.places
 
     def _by_buckets(self, request: TagRequest, places: BucketPlaces) -> _LookUp:
@@ -296,6 +299,21 @@ class LocalIncoming:
             return answers
 
         return look_up
+
+    def _by_hbase(self, request: TagRequest, lookup: ByHbase, tables: Sequence[pa.Table]) -> list[tuple[Ints, Ints]]:
+        groups = {(place.partition, place.file_id): number for number, place in enumerate(request.places)}
+        answers = []
+        for rows in tables:
+            asked = _key_set(self._tag_bucket_setup(rows, global_keys=True), None)
+            found, numbers, unsure = find_in_hbase(lookup, asked.keys, groups)
+            row, place = asked.expand(found, numbers)
+            if len(unsure):
+                here, _ = asked.expand(unsure, np.zeros(len(unsure), dtype=np.int64))
+                by_columns = replace(request, lookup=ByKeyColumns())
+                ((more, places),) = self._in_files(by_columns, ByKeyColumns(), [rows.take(pa.array(here))])
+                row, place = np.concatenate([row, here[more]]), np.concatenate([place, places])
+            answers.append((row, place))
+        return answers
 
     def _in_files(
         self, request: TagRequest, lookup: ByKeyColumns | ByKeyFilters, tables: Sequence[pa.Table]

@@ -6,6 +6,7 @@
     ByRecordIndex    asks the record index of the metadata table, file group by file group (RECORD_INDEX); of a partitioned one
                      the section of the partition that a row names (RECORD_LEVEL_INDEX)
     ByBuckets        computes the bucket from the key and reads nothing (BUCKET)
+    ByHbase          asks a table of HBase, and key columns for what that does not know for sure (HBASE; `execute.hbase_index`)
 
 The first two also read the keys of log files that may hold some which the base file lacks (see `logs_beside_base`), of no others.
 Neither the ranges nor the filters of base files know these keys.  A key that those logs delete last is not there.
@@ -28,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, TableState
+from pyhudi.execute.hbase_index import ByHbase
 from pyhudi.execute.held_keys import held_keys
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, OpenFile, footer_filter, footer_text, open_base_file
@@ -79,6 +81,11 @@ class Place:
         return replace(self.slice, base=None, logs=self.logs)
 
     @property
+    def has_base(self) -> bool:
+        """Whether there is a base file in which keys are looked up; else its logs have all of them."""
+        return self.slice is not None and self.slice.base is not None
+
+    @property
     def base(self) -> BaseFile:
         """The base file in which keys are looked up."""
         if self.slice is None or self.slice.base is None:
@@ -126,7 +133,7 @@ class ByBuckets:
 
 
 FileLookup = ByKeyColumns | ByKeyFilters
-Lookup = FileLookup | ByRecordIndex | ByBuckets
+Lookup = FileLookup | ByRecordIndex | ByBuckets | ByHbase
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +219,8 @@ def _by_columns(storage: Storage, task: TagTask, key_sets: Sequence[pa.Array]) -
         held = 0
 
     for number, place in enumerate(task.places):
+        if not place.has_base:
+            continue
         column = _stored_keys(storage, task, place)
         stored.append(column)
         numbers.append(number)

@@ -136,6 +136,11 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
+    def has_hbase_index(self) -> bool:
+        """Writers may keep the places of records in a table of HBase; release 1.1, which brought version 9, took that away."""
+        return self < TableVersion.NINE
+
+    @property
     def has_index_versions(self) -> bool:
         """Every index definition names the version of its layout; without it there is one that need not be named."""
         return self >= TableVersion.NINE

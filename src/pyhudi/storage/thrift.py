@@ -24,20 +24,22 @@ def metastore_address(option: str, uri: str) -> tuple[str, int]:
     return host, port
 
 
-def load_messages(description: Path, module: str, user: str) -> Any:
+def load_messages(description: Path, module: str, user: str, *, extra: str = "hive") -> Any:
     """The messages and the service that a description tells of.  Raises InvalidRequest where thriftpy2 is not installed.
 
-    user: who needs them, for the message.
+    user: who needs them, and extra: which brings it, for the message.
     """
     try:
         import thriftpy2
     except ImportError:
-        raise InvalidRequest(f'{user} needs thriftpy2: pip install "pyhudi[hive]"') from None
+        raise InvalidRequest(f'{user} needs thriftpy2: pip install "pyhudi[{extra}]"') from None
     return thriftpy2.load(str(description), module)
 
 
-def connect_to_first(service: Any, servers: Iterable[tuple[str, int]], where: str, timeout_ms: int) -> Any:
-    """A client of the first server that answers.  Raises StorageUnavailable when none does."""
+def connect_to_first(
+    service: Any, servers: Iterable[tuple[str, int]], where: str, timeout_ms: int, *, server: str = "Hive metastore"
+) -> Any:
+    """A client of the first server that answers.  Raises StorageUnavailable when none does.  server: what they are."""
     from thriftpy2.rpc import make_client
     from thriftpy2.thrift import TException
 
@@ -47,4 +49,4 @@ def connect_to_first(service: Any, servers: Iterable[tuple[str, int]], where: st
             return make_client(service, host, port, timeout=timeout_ms)
         except (TException, OSError) as error:
             troubles.append(f"{host}:{port}: {error!r}")
-    raise StorageUnavailable(f"{where}: no Hive metastore can be reached: {'; '.join(troubles)}")
+    raise StorageUnavailable(f"{where}: no {server} can be reached: {'; '.join(troubles)}")

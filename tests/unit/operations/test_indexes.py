@@ -38,10 +38,20 @@ def rows(*keys: int, ts: int = 1, part: str = "p") -> pa.Table:
     return pa.table({"id": [f"k{key}" for key in keys], "part": [part] * len(keys), "ts": pa.array([ts] * len(keys), pa.int64())})
 
 
+HBASE = {
+    "hoodie.index.type": "HBASE",
+    "hoodie.index.hbase.table": "t",
+    "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1",
+}
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"hoodie.index.type": "HBASE"}, Unsupported, "HBASE"),
+        ({"hoodie.index.type": "HBASE"}, InvalidRequest, "index HBASE needs the option pyhudi.index.hbase.thrift.uris"),
+        ({**HBASE, "pyhudi.index.hbase.thrift.uris": "there:9090"}, InvalidRequest, "expected thrift://host:port"),
+        ({**HBASE, "hoodie.index.hbase.dynamic_qps": True}, Unsupported, "requests to HBase are paced by"),
+        ({**HBASE, "hoodie.index.hbase.security.authentication": "kerberos"}, Unsupported, "Kerberos is not spoken"),
         ({**BUCKET, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}, InvalidRequest, "copy on write"),
         ({**BUCKET, "hoodie.bucket.index.num.buckets": 0}, InvalidRequest, "num.buckets=0"),
         ({**BUCKET, "hoodie.bucket.index.hash.field": "ts"}, InvalidRequest, "cannot hash ts"),

@@ -44,6 +44,7 @@ from pyhudi.engines.spark.convert import (
     to_arrow_schema,
     to_spark_schema,
 )
+from pyhudi.engines.spark.hbase import ask_few_of_hbase, ask_many_of_hbase
 from pyhudi.engines.spark.jobs import REFUSAL, parallelism, run_tasks, translated_errors
 from pyhudi.engines.spark.keys import auto_key_column, key_column, path_column
 from pyhudi.engines.spark.lookup import (
@@ -81,6 +82,7 @@ from pyhudi.engines.spark.workers import use_this_python
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest, WritePlan
+from pyhudi.execute.hbase_index import ByHbase
 from pyhudi.execute.incoming import incoming_schema
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
@@ -215,6 +217,8 @@ class SparkIncoming:
                 self._combine_now()
             if isinstance(lookup, ByRecordIndex):
                 hits = check_groups(self.keep(ask_many(self.session, self.rows, request, lookup)))
+            elif isinstance(lookup, ByHbase):
+                hits = self.keep(ask_many_of_hbase(self.session, self.rows, request, lookup, self.keep))
             else:
                 hits = self.keep(look_up_many(self.session, self.rows, request))
             return ManyTagged.of(self, request, hits)
@@ -224,6 +228,8 @@ class SparkIncoming:
             keys = KeyTable.collect(self.rows)
         if isinstance(lookup, ByRecordIndex):
             pair_row, pair_place = ask_few(self.session, keys, request, lookup)
+        elif isinstance(lookup, ByHbase):
+            pair_row, pair_place = ask_few_of_hbase(self.session, keys, request, lookup)
         else:
             pair_row, pair_place = look_up_few(self.session, keys, request)
         return FewTagged.of(self, request, keys, pair_row, pair_place)

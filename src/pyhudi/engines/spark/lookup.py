@@ -296,7 +296,7 @@ def look_up_many(session: SparkSession, rows: DataFrame, request: TagRequest) ->
     """
     names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
     asked = rows.select(*names)
-    numbers = list(range(len(request.places)))
+    numbers = [number for number, place in enumerate(request.places) if place.has_base]
     if isinstance(request.lookup, ByKeyFilters) and request.lookup.prune_by_ranges:
         numbers = _files_in_range(session, asked, request)
     frames = [frame for frame in (stored_keys(session, request, numbers), log_keys(session, request)) if frame is not None]

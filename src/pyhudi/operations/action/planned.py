@@ -28,6 +28,7 @@ from pyhudi.format.actions.commit import Operation
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.operations.action.attempt import Phases, taken_back_on_error
 from pyhudi.operations.action.claim import PlanOvertaken, PlanTaken, claim, drop_plan, plan_and_claim
+from pyhudi.operations.action.hbase_index import told_to_hbase
 from pyhudi.operations.action.outcome import NotDue, Planned, Run, Runs
 from pyhudi.operations.action.rollback import finish_pending_rollbacks, rollback_failed_attempt
 from pyhudi.operations.action.settings import CommitSettings
@@ -265,11 +266,23 @@ class Rewriting(PlannedAction[Run], Generic[Run, Piece]):
             merges = self.operation is not Operation.CLUSTER
             metadata = commit_metadata(self.operation, statuses, snapshot.schema.avro, {}, replaced, compacted=merges)
             asked, schema = rewrite.indexing, snapshot.schema.arrow
+            # What stays in its file group is where it was.
+            hbase = self.commit.hbase if self.operation.moves_keys else None
             mirror = mirror_of(
-                context, self.engine, asked, schema, statuses, snapshot, time=time, operation=self.operation, replaced=replaced
+                context,
+                self.engine,
+                asked,
+                schema,
+                statuses,
+                snapshot,
+                time=time,
+                operation=self.operation,
+                replaced=replaced,
+                keeps_keys=hbase is not None,
             )
             touched = [(partition, file_id) for partition, ids in (replaced or {}).items() for file_id in ids]
-            done = transaction.commit(metadata, rewrite.start, touched, mirror, rewrite.verify)
+            with told_to_hbase(context, self.workers, hbase, statuses, time):
+                done = transaction.commit(metadata, rewrite.start, touched, mirror, rewrite.verify)
         phases.end("commit")
         return self.result(rewrite, done, statuses, phases.seconds)
 

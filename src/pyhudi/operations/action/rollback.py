@@ -29,6 +29,7 @@ from pyhudi.format.paths import (
     folder_of,
 )
 from pyhudi.notebook import ShownInNotebooks
+from pyhudi.operations.action.hbase_index import sync_rollback
 from pyhudi.operations.action.leftovers import remove_leftovers, sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.rollback_checks import check_may_go, file_id_of
@@ -134,6 +135,7 @@ def take_back_write(context: TableContext, instant: Instant, settings: CommitSet
     _refuse_alive(context, settings, instant)
     marked = sorted({path for path, _ in Markers(context.storage, instant.request_time).list()})
     context.storage.delete(marked)
+    sync_rollback(context, settings, [instant.request_time])
     with context.locked(settings.lock_wait_ms) as held:
         planned = _request_under_lock(held, instant, settings, failed_only=False)
         assert planned is not None, "only a rollback of failed writes finds nothing to do"
@@ -274,6 +276,8 @@ def _execute(context: TableContext, settings: CommitSettings, requested: Instant
     """Delete what a rollback that has begun names, and publish it."""
     storage = context.storage
     begun_ms = context.env.now_ms()
+    target, _ = _target_of(context, requested, plan)
+    sync_rollback(context, settings, [target])
     files = _files_by_partition(plan.rollback_requests or ())
     for partition, found in files.items():
         storage.delete([_path(context, partition, file) for file in found])

@@ -8,6 +8,7 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.hbase import HbaseSettings
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LOCK_WAIT
 
@@ -62,6 +63,7 @@ class CommitSettings:
     is_non_blocking: several writers append to the same file groups at once, and none waits for another.
     clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
     the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
+    hbase: the index that actions tell what they do, None for another than HBASE.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
@@ -80,6 +82,7 @@ class CommitSettings:
     heartbeats: HeartbeatSettings
     clock_skew_ms: Annotated[int, CLOCK_SKEW]
     commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
+    hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
@@ -96,6 +99,7 @@ class CommitSettings:
             failed_writes=given or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
+            hbase=HbaseSettings.of(options) if options.word(INDEX_TYPE) == "HBASE" else None,
         )
 
 

@@ -27,6 +27,7 @@ from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, Rollba
 from pyhudi.format.instants import Action, Instant, State, comparable_action
 from pyhudi.format.names import MarkerType, parse_data_file_instant
 from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.hbase_index import sync_rollback
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import RestoreResult
 from pyhudi.operations.action.settings import CommitSettings
@@ -125,6 +126,7 @@ def _execute(
         remove_rings(held, times)
         remove_counts(held, times)
     deleted = _delete_files(context, gone)
+    sync_rollback(context, settings, gone)
     for time in gone:
         markers = Markers(context.storage, time)
         # A file may carry another instant in its name than the one that wrote it; only its marker tells.

@@ -84,13 +84,14 @@ def mirror_of(
     time: str,
     operation: Operation,
     replaced: Mapping[str, Sequence[str]] | None = None,
+    keeps_keys: bool = False,
 ) -> CommitMirror:
     """The mirror of a commit whose files are written, with what indexes have to know of it found out.
 
     snapshot: on which it was planned; time: its instant; operation: as its metadata says; replaced: partition -> file groups that
-    it replaces.
+    it replaces.  keeps_keys: the caller removes the side files.
     """
-    mirror = CommitMirror(engine, indexing, data_schema, statuses, replaced or {})
+    mirror = CommitMirror(engine, indexing, data_schema, statuses, replaced or {}, keeps_keys=keeps_keys)
     return replace(mirror, prepared=find_out(open_indexes(context), mirror.planned(context, lambda: snapshot, time, operation)))
 
 
@@ -99,7 +100,8 @@ class CommitMirror:
     """The hook of one commit; see `Transaction.commit`.
 
     indexing: what the tasks were asked for; statuses: what they answered.  data_schema: the table's columns after the commit.
-    replaced: partition -> file groups that the commit replaces; prepared: what was found out before the lock, by index.
+    replaced: partition -> file groups that the commit replaces; prepared: what was found out before the lock, by index;
+    keeps_keys: as of `mirror_of`.
     """
 
     engine: Engine | None
@@ -108,6 +110,7 @@ class CommitMirror:
     statuses: Sequence[WriteStatus]
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     prepared: Mapping[str, Any] = field(default_factory=dict)
+    keeps_keys: bool = False
 
     def planned(self, context: TableContext, load: Callable[[], Snapshot], time: str, operation: Operation) -> PlannedCommit:
         """The commit as kinds of index are told of it before the lock.  load: the table before it."""
@@ -174,7 +177,8 @@ class CommitMirror:
                 if parts:
                     records[index.partition] = parts[0] if len(parts) == 1 else joined(*parts)
         attempt.write(self.engine, commit.now, records, keys)
-        commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
+        if not self.keeps_keys:
+            commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
         left = [one for one in ranges if one.index.partition not in dropped]
         overlap.say_again(commit.context, attempt.store, commit.now, commit.done, left, schema)
 

@@ -33,6 +33,7 @@ from pyhudi.format.names import WriteToken, format_bucket_prefix, parse_bucket
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action.claim import drop_plan, settle_plan
 from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.hbase_index import check_hbase, with_keys
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.outcome import NotDue, Runs
 from pyhudi.operations.action.planned import Rewrite, Rewriting, plan_and_run, run_all, run_planned, schedule
@@ -255,6 +256,8 @@ class Clustering(Rewriting[ClusteringResult, ClusteringWork]):
 
     def check(self) -> None:
         check_writable(self.context)
+        has_metadata = bool(self.context.config.metadata_partitions)
+        check_hbase(self.context, self.commit.hbase, has_metadata=has_metadata)
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
         if self.options.resize is None:
@@ -425,7 +428,7 @@ def _writer_spec(
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
         rule=merge_rule(config.merge, snapshot.defaults),
-        indexing=indexing_of(context, options.metadata, schema, schema),
+        indexing=with_keys(indexing_of(context, options.metadata, schema, schema), options.commit.hbase),
         ids=snapshot.ids,
         extension=config.base_extension,
     )

@@ -8,6 +8,7 @@
     RECORD_LEVEL_INDEX       a partitioned record index, within the partition
     BUCKET                   the hash of the key; no lookup: buckets by number (SIMPLE), or nodes of rings (CONSISTENT_HASHING)
     INMEMORY                 key columns, held in this process
+    HBASE                    a table of HBase; global
 
 An index that cannot answer is an error, never another index.  Keys that stand in log files alone are seen by RECORD_INDEX and
 BUCKET only, so the others refuse file groups without a base file.  One kind of such keys comes about under every index, and all
@@ -27,7 +28,7 @@ from typing import Annotated
 import numpy as np
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, TableState, WriteConflict
 from pyhudi.execute.held_keys import forget_keys
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
@@ -36,6 +37,7 @@ from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByKeyFilters, ByRecordIn
 from pyhudi.format.bucket_counts import BucketCounts
 from pyhudi.format.instants import Action
 from pyhudi.format.meta_columns import with_meta_fields
+from pyhudi.operations.action.hbase_index import by_hbase
 from pyhudi.operations.action.settings import INDEX_TYPE
 from pyhudi.operations.metadata.kinds import first_answer
 from pyhudi.operations.metadata.kinds.inputs import key_reader
@@ -44,6 +46,7 @@ from pyhudi.plan.buckets import BUCKET_COUNT, BUCKET_ENGINE, COUNT_RULES, HASH_F
 from pyhudi.plan.rings import RingLayout, RingSettings, check_groups
 from pyhudi.records.meta_fields import RECORD_KEY
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage.hbase import HbaseSettings
 from pyhudi.table.bucket_counts import load_counts, store_first
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.records import MetadataTable
@@ -74,11 +77,12 @@ class IndexType(StrEnum):
     RECORD_LEVEL_INDEX = "RECORD_LEVEL_INDEX"
     BUCKET = "BUCKET"
     INMEMORY = "INMEMORY"
+    HBASE = "HBASE"
 
     @property
     def is_global(self) -> bool:
         """True when the record key alone names a record."""
-        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM, IndexType.RECORD_INDEX)
+        return self in (IndexType.GLOBAL_SIMPLE, IndexType.GLOBAL_BLOOM, IndexType.RECORD_INDEX, IndexType.HBASE)
 
 
 _MOVES = {
@@ -87,6 +91,12 @@ _MOVES = {
         bool,
         "false",
         "under index RECORD_INDEX a record whose partition changed moves there",
+    ),
+    IndexType.HBASE: Option(
+        "hoodie.hbase.index.update.partition.path",
+        bool,
+        "false",
+        "under index HBASE a record whose partition changed moves there",
     ),
     IndexType.GLOBAL_BLOOM: Option(
         "hoodie.bloom.index.update.partition.path",
@@ -108,7 +118,7 @@ class LookupSettings:
     """The index of one write.
 
     update_partition_path: under a global index a record whose partition changed moves.  prune_by_ranges, use_metadata: of BLOOM.
-    buckets: of BUCKET, by its engine, else None.
+    buckets: of BUCKET, by its engine, else None.  hbase: of HBASE, else None.
     """
 
     kind: Annotated[IndexType, INDEX_TYPE, METADATA_TABLE, RECORD_INDEX_SWITCH, PARTITIONED_SWITCH]
@@ -121,13 +131,12 @@ class LookupSettings:
         Option("hoodie.bloom.index.use.metadata", bool, "false", "index BLOOM takes filters and ranges from the metadata table"),
     ] = False
     buckets: Annotated[BucketLayout | RingSettings | None, INDEX_TYPE, BUCKET_ENGINE] = None
+    hbase: HbaseSettings | None = None
 
     @classmethod
     def of(cls, options: Options) -> LookupSettings:
-        """From checked options.  Raises Unsupported for an index that is not built, InvalidRequest for options that forbid it."""
+        """From checked options.  Raises InvalidRequest for options that forbid the index."""
         word = options.word(INDEX_TYPE)
-        if word == "HBASE":
-            raise Unsupported("index type HBASE needs a table in HBase, which PyHudi does not talk to")
         kind = IndexType.RECORD_INDEX if word == "GLOBAL_RECORD_LEVEL_INDEX" else IndexType(word)
         if kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
             for switch in (METADATA_TABLE, RECORD_INDEX_SWITCH if kind is IndexType.RECORD_INDEX else PARTITIONED_SWITCH):
@@ -139,6 +148,7 @@ class LookupSettings:
             kind=kind,
             update_partition_path=options.flag(_MOVES.get(kind, _MOVES_OF_OTHERS)),
             buckets=_buckets(options) if kind is IndexType.BUCKET else None,
+            hbase=HbaseSettings.of(options) if kind is IndexType.HBASE else None,
         )
 
 
@@ -184,6 +194,8 @@ def plan_lookup(
             )
         places = tuple(Place(s.partition, s.file_id, s) for s in found)
         return PlannedLookup(places, ByRecordIndex(index, by_partition), name)
+    if settings.hbase is not None:
+        return PlannedLookup(tuple(_place(snapshot, s) for s in found), by_hbase(settings.hbase, snapshot.timeline), "hbase")
     _refuse_groups_of_logs(settings.kind, found)
     if settings.kind in (IndexType.BLOOM, IndexType.GLOBAL_BLOOM):
         return _plan_filters(settings, context, snapshot, found)
@@ -326,7 +338,8 @@ def _refuse_groups_of_logs(kind: IndexType, slices: Iterable[FileSlice]) -> None
 
 def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | None = None) -> Place:
     """A slice whose keys are read."""
-    return Place(slice_.partition, slice_.file_id, slice_, key_range, logs_beside_base(slice_, snapshot.timeline))
+    logs = slice_.logs if slice_.base is None else logs_beside_base(slice_, snapshot.timeline)
+    return Place(slice_.partition, slice_.file_id, slice_, key_range, logs)
 
 
 def _plan_filters(

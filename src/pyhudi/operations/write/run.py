@@ -25,6 +25,7 @@ from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.instants import BOOTSTRAP_INSTANT_TIMES, Instant
 from pyhudi.operations.action.attempt import Phases, give_way, taken_back_on_error
 from pyhudi.operations.action.gate import check_writable
+from pyhudi.operations.action.hbase_index import check_hbase, told_to_hbase
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.transaction import Transaction, commit_metadata
@@ -83,6 +84,7 @@ def run_write(
     """
     check_writable(context)
     check_sync(settings.sync)
+    check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
     shape = WriteShape.of(settings)
     if shape.has_rings and context.config.is_cow:
         raise InvalidRequest(
@@ -319,6 +321,7 @@ class _Write:
             time=attempt.spec.instant_time,
             operation=operation,
             replaced=replaced,
+            keeps_keys=self.settings.commit.hbase is not None,
         )
 
         def verify(now: Timeline) -> None:
@@ -331,9 +334,10 @@ class _Write:
 
         shares = self.shape.shares_groups
         followed = frozenset[str]() if written.rings is None else written.rings.followed
-        return attempt.transaction.commit(
-            metadata, attempt.start, touched, mirror, verify, shares_groups=shares, followed=followed
-        )
+        with told_to_hbase(self.context, self.engine, self.settings.commit.hbase, statuses, attempt.spec.instant_time):
+            return attempt.transaction.commit(
+                metadata, attempt.start, touched, mirror, verify, shares_groups=shares, followed=followed
+            )
 
     def _without_stale_indexes(self, snapshot: Snapshot) -> Snapshot:
         """The state to plan by, its metadata table dropped where that speaks of columns which are about to have other types.

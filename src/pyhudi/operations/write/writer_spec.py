@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pyhudi.execute.cdc import ChangeLogSpec
 from pyhudi.execute.write_base import PartialUpdate, WriterSpec
+from pyhudi.operations.action.hbase_index import with_keys
 from pyhudi.operations.action.transaction import Transaction
 from pyhudi.operations.metadata.mirror import indexing_of
 from pyhudi.operations.write.early import early_conflicts
@@ -50,7 +51,7 @@ def writer_spec(
         keys=config.keys,
         populate_meta_fields=config.populate_meta_fields,
         rule=schemas.stored_rule,
-        indexing=indexing_of(context, settings.metadata, schemas.data_schema, stored),
+        indexing=with_keys(indexing_of(context, settings.metadata, schemas.data_schema, stored), settings.commit.hbase),
         changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
         early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),

@@ -1,0 +1,319 @@
+"""Index HBASE against a server: the writes of the suite on both engines, what deaths and rollbacks leave, and the real Hudi."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import pyhudi as hp
+from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.spark import engine as spark_engine
+from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.faults import Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.hbase import Entry, HbaseSettings, open_hbase
+from pyhudi.storage.locks.in_process import InProcessLock
+from pyhudi.table.context import TableContext
+from tests.interop.conftest import real_hudi as real_hudi
+from tests.interop.oracle import RealHudi
+from tests.needs import WIDE
+from tests.paused_write import PausedWrite
+from tests.servers.conftest import Hbase
+from tests.spark.conftest import spark as spark
+from tests.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MOVES = "hoodie.hbase.index.update.partition.path"
+
+
+def index_in(hbase: Hbase, *, moves: bool = True, versions: int = 3, **more: Any) -> Index:
+    """An index in a table of its own."""
+    options = hbase.options(hbase.table(versions=versions), **{MOVES: moves, **more})
+    return Index(options, "hbase", is_global=True, moves=moves)
+
+
+def entries(checked: Checked, *keys: str) -> list[Entry | None]:
+    with open_hbase(HbaseSettings.of(parse_options(checked.index.options))) as table:
+        return list(table.get(keys))
+
+
+def beginning(tmp_path: Path, index: Index, kind: str = "cow", **options: Any) -> Checked:
+    checked = Checked.create(tmp_path / "t", kind, index, lambda rows: rows, **options)
+    checked.upsert(*(row(key, f"p{key % 2}", 1) for key in range(8)))
+    return checked
+
+
+def write_again(checked: Checked) -> None:
+    """Every key that a test has touched, deleted ones too: each stands once afterwards."""
+    checked.upsert(*(row(key, f"p{key % 2}", 50) for key in range(12)))
+    checked.upsert(*(row(key, f"p{(key + 1) % 2}", 51) for key in range(12)))
+    checked.validate()
+
+
+# -- the writes of the suite ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "moves"),
+    [
+        ("cow", True),
+        *(pytest.param(kind, moves, marks=pytest.mark.wide) for kind, moves in (("mor", True), ("cow", False), ("mor", False))),
+    ],
+)
+def test_script(hbase: Hbase, tmp_path: Path, kind: str, moves: bool) -> None:
+    run_script(Checked.create(tmp_path / "t", kind, index_in(hbase, moves=moves), lambda rows: rows))
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize(("kind", "many"), [("cow", True), ("mor", False), ("mor", True)])
+def test_script_on_spark(
+    hbase: Hbase, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, many: bool
+) -> None:
+    if many:
+        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    run_script(Checked.create(tmp_path / "t", kind, index_in(hbase), spark.createDataFrame))
+
+
+@pytest.mark.wide
+def test_compactions_beside_writes(hbase: Hbase, tmp_path: Path) -> None:
+    options = {"hoodie.compact.inline": False}
+    run_beside_compactions(Checked.create(tmp_path / "t", "mor", index_in(hbase), lambda rows: rows, **options))
+
+
+@pytest.mark.wide
+def test_small_batches_and_a_record_index_beside(hbase: Hbase, tmp_path: Path) -> None:
+    batches: dict[str, Any] = {"hoodie.index.hbase.get.batch.size": 3, "hoodie.index.hbase.put.batch.size": 2}
+    index = index_in(hbase, **batches, **{"hoodie.metadata.record.index.enable": True})
+    run_script(Checked.create(tmp_path / "t", "mor", index, lambda rows: rows))
+
+
+# -- what it does not know, or is not believed ------------------------------------------------------------------------------
+
+
+def _written(context: TableContext, checked: Checked, rows: pa.Table, operation: str = "upsert") -> object:
+    settings = WriteSettings.of(parse_options(checked.index.options), WriteOperation(operation))
+    return run_write(context, LocalEngine(1), rows, settings)
+
+
+def _dies(checked: Checked, rows: pa.Table, operation: str, fault: Fault | None) -> FaultyStorage:
+    context = checked.table.context
+    storage = FaultyStorage(context.storage, fault)
+    lock = InProcessLock(checked.table.uri, SystemEnvironment())
+    try:
+        _written(replace(context, storage=storage, lock=lock), checked, rows, operation)
+    except SimulatedCrash:
+        assert fault is not None
+    return storage
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+@pytest.mark.parametrize(("kind", "versions", "sync"), [("cow", 1, False), ("mor", 3, True), ("cow", 1, True)])
+def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: int, sync: bool, operation: str) -> None:
+    """An upsert that inserts, updates and moves, or a delete: whatever of it is there, the next writes find every key."""
+    changed: list[Values] = [row(0, "p1", 2), row(1, "p1", 2), row(9, "p0", 2), row(10, "p1", 2)]
+    data = table_of(tuple(changed)) if operation == "upsert" else pa.table({"id": ["k0", "k1"], "part": ["p0", "p1"]})
+    more: dict[str, Any] = {"hoodie.index.hbase.rollback.sync": sync}
+
+    def begun(name: str) -> Checked:
+        return beginning(tmp_path / name, index_in(hbase, versions=versions, **more), kind)
+
+    calls = _dies(begun("counted"), data, operation, None).write_count
+    step = max(1, calls // (12 if WIDE else 4))
+    for number in range(1, calls + 1, step):
+        checked = begun(str(number))
+        _dies(checked, data, operation, Fault(number))
+        shown = {(r["_hoodie_partition_path"], r["id"]) for r in checked.table.scan(["*"]).to_arrow().to_pylist()}
+        landed = ("p1", "k9") in shown or ("p0", "k9") in shown if operation == "upsert" else ("p0", "k0") not in shown
+        if landed and operation == "upsert":
+            for one in changed:
+                checked.rows = {name: r for name, r in checked.rows.items() if name[1] != one["id"]}
+                checked.rows[one["part"], one["id"]] = one
+        elif landed:
+            checked.rows = {name: r for name, r in checked.rows.items() if name[1] not in ("k0", "k1")}
+        checked.check()
+        write_again(checked)
+        shutil.rmtree(tmp_path / str(number))
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("versions", [1, 3])
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions: int, sync: bool) -> None:
+    """The keys that it moved, brought and deleted are found where they stand again."""
+    more: dict[str, Any] = {"hoodie.index.hbase.rollback.sync": sync}
+    checked = beginning(tmp_path, index_in(hbase, versions=versions, **more))
+    before = dict(checked.rows)
+    moved = checked.upsert(row(0, "p1", 2), row(9, "p0", 2))
+    assert moved.instant is not None
+    checked.table.rollback(moved.instant)
+    checked.rows = dict(before)
+    checked.check()
+    (old,) = entries(checked, "k0")
+    if sync and versions > 1:
+        # What stood there before came back.
+        assert old is not None and old.partition == "p0"
+    deleted = checked.delete(("p0", "k2"), ("p1", "k3"))
+    assert deleted.instant is not None
+    checked.table.rollback(deleted.instant)
+    checked.rows = dict(before)
+    write_again(checked)
+
+
+@pytest.mark.wide
+def test_a_restore(hbase: Hbase, tmp_path: Path) -> None:
+    checked = beginning(tmp_path, index_in(hbase))
+    before = dict(checked.rows)
+    point = checked.table.savepoint()
+    checked.upsert(row(0, "p1", 2), row(9, "p0", 2))
+    checked.delete(("p0", "k2"))
+    checked.table.restore(point.instant)
+    checked.rows = before
+    write_again(checked)
+
+
+@pytest.mark.wide
+def test_clusterings_that_tell_and_that_do_not(hbase: Hbase, tmp_path: Path) -> None:
+    checked = beginning(tmp_path, index_in(hbase))
+    (before,) = entries(checked, "k0")
+    assert checked.table.cluster().file_groups_written == 2
+    (after,) = entries(checked, "k0")
+    assert before is not None and after is not None and after.file_id != before.file_id
+    checked.upsert(row(0, "p0", 2), row(1, "p0", 2))
+    hp.Table(checked.table.uri).cluster(options={"hoodie.index.type": "SIMPLE"})
+    # Its entries name file groups that are no more.
+    write_again(checked)
+
+
+@pytest.mark.wide
+def test_writes_at_the_same_time(hbase: Hbase, tmp_path: Path) -> None:
+    """Who loses has told the index first, over what the other one told it."""
+    checked = beginning(tmp_path, index_in(hbase))
+    late = row(20, "p0", 2)
+    paused = PausedWrite(checked.table.context, lambda context: _written(context, checked, table_of((late,))))
+    checked.upsert(row(20, "p1", 3))
+    paused.finish()
+    # By then the key was there, in p1: the row that was planned anew moved it, and lost to the newer one.
+    checked.check()
+    write_again(checked)
+
+
+@pytest.mark.wide
+def test_old_instants_count_by_the_history(hbase: Hbase, tmp_path: Path) -> None:
+    """A write that died, whose rollback has left the timeline, is not taken for one that completed."""
+    few = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
+    index = index_in(hbase)
+    checked = beginning(tmp_path, replace(index, options={**index.options, **few}))
+    moved = table_of((row(0, "p1", 2),))
+    calls = _dies(beginning(tmp_path / "counted", index_in(hbase)), moved, "upsert", None).write_count
+    _dies(checked, moved, "upsert", Fault(calls - 2))
+    (told,) = entries(checked, "k0")
+    died = None if told is None else told.commit
+    for ts in range(3, 14):
+        checked.upsert(row(5, "p1", ts))
+    assert died is not None
+    checked.upsert(row(0, "p0", 60), row(2, "p0", 60))
+    checked.validate()
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------------
+
+
+def test_refused_before_anything_is_written(hbase: Hbase, tmp_path: Path) -> None:
+    uri = str(tmp_path / "t")
+    table = hp.Table.create(uri, record_key="id", partition_by="part", ordering="ts")
+    rows = table_of((row(1, "p0", 1),))
+    given = hbase.options("nothing_of_this_name")
+    with pytest.raises(InvalidRequest, match=r"HBase has no such table; make it first, `create 'nothing_of_this_name', '_s'`"):
+        table.upsert(rows, options=given)
+    nobody = {**given, "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1"}
+    with pytest.raises(StorageUnavailable, match="no Thrift server of HBase can be reached"):
+        table.upsert(rows, options=nobody)
+    with pytest.raises(Unsupported, match="needs the metadata table"):
+        table.upsert(rows, options={**given, "hoodie.metadata.enable": False})
+    newer = hp.Table.create(str(tmp_path / "n"), record_key="id", ordering="ts", options={"hoodie.write.table.version": 9})
+    with pytest.raises(Unsupported, match="has version 9, for which Hudi has no such index any more"):
+        newer.upsert(rows, options=given)
+    assert not table.timeline().instants and not newer.timeline().instants
+
+
+@pytest.mark.wide
+def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = beginning(tmp_path, index_in(hbase))
+    from pyhudi.execute import hbase_index
+
+    def fails(*_: object) -> int:
+        raise StorageUnavailable("HBase went away")
+
+    monkeypatch.setattr("pyhudi.operations.action.hbase_index.run_tell", fails)
+    with pytest.raises(StorageUnavailable, match="went away"):
+        checked.table.upsert(table_of((row(30, "p0", 2),)))
+    checked.check()
+    monkeypatch.setattr("pyhudi.operations.action.hbase_index.run_tell", hbase_index.run_tell)
+    # After the commit nothing fails it any more, and the entries that stay marked are not believed.
+    monkeypatch.setattr("pyhudi.operations.action.hbase_index.run_settle", fails)
+    checked.delete(("p0", "k0"))
+    monkeypatch.undo()
+    write_again(checked)
+
+
+# -- the real Hudi ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_in_turn_with_the_real_hudi(hbase: Hbase, real_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Each finds the keys of the other by the index, and by it alone: under it a key that it lacks would be inserted twice."""
+    inline: dict[str, Any] = {"hoodie.compact.inline": False}
+    checked = beginning(tmp_path, index_in(hbase), kind, **inline)
+    theirs: dict[str, Any] = {
+        "hoodie.table.name": "t",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "part",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.compact.inline": False,
+        "hoodie.index.hbase.zkquorum": "127.0.0.1",
+        "hoodie.index.hbase.zkport": hbase.zookeeper,
+        "hoodie.index.hbase.zknode.path": "/hbase",
+        **{key: value for key, value in checked.index.options.items() if not key.startswith("pyhudi.")},
+    }
+
+    def real(*rows: Values, operation: str = "upsert") -> None:
+        options = {**theirs, "hoodie.datasource.write.operation": operation}
+        real_hudi.write(table_of(rows), checked.table.uri, **options)
+        for one in rows:
+            checked.rows = {name: r for name, r in checked.rows.items() if name[1] != one["id"]}
+            if operation == "upsert":
+                checked.rows[one["part"], one["id"]] = one
+        both()
+
+    def both() -> None:
+        checked.check()
+        stored = real_hudi.read(checked.table.uri, columns=["id", "part", "ts"]).to_pylist()
+        assert sorted(map(str, stored)) == sorted(map(str, checked.rows.values()))
+
+    real(row(0, "p0", 2), row(1, "p0", 2), row(8, "p1", 2))
+    checked.upsert(row(8, "p1", 3), row(1, "p1", 3), row(9, "p0", 3))
+    both()
+    real(row(9, "p1", 4), row(2, "p0", 4))
+    checked.delete_anywhere("k2", "k9")
+    both()
+    # A deleted key of ours is new to it, and one that it deleted is new to us.
+    real(row(2, "p1", 5))
+    real(row(3, "p1", 5), operation="delete")
+    checked.upsert(row(3, "p0", 6), row(2, "p1", 6))
+    both()
+    checked.table.cluster() if kind == "cow" else checked.table.compact()
+    real(row(3, "p1", 7), row(4, "p0", 7))
+    write_again(checked)
+    both()
