@@ -190,6 +190,11 @@ BRANCHES: tuple[Mapping[str, object], ...] = (
     {"hoodie.index.type": "GLOBAL_BLOOM", "hoodie.clustering.inline": True},
     {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 4},
     {"hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": "CONSISTENT_HASHING", "hoodie.clustering.inline": True},
+    {
+        "hoodie.index.type": "HBASE",
+        "hoodie.index.hbase.table": "t",
+        "pyhudi.index.hbase.thrift.uris": "thrift://127.0.0.1:1",
+    },
     {"hoodie.partition.ttl.inline": True},
     {"hoodie.datasource.hive_sync.enable": True},
 )
