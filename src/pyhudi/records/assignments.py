@@ -116,6 +116,9 @@ def _bound(name: str, value: Any, type_: pa.DataType) -> Any:
     """The value as the column holds it, None where it does not."""
     if pa.types.is_floating(type_):
         number = same_family(name, value, type_)
+        if number == 0 and not isinstance(value, str):
+            # To a comparison one zero stands for both; a column holds either.
+            number = math.copysign(0.0, value)
         return number if _held(value, number) else None
     bound = bind(Compare(name, "=", value), pa.schema([pa.field(name, type_)]))
     return bound.value if isinstance(bound, Compare) else None

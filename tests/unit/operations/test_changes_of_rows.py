@@ -58,6 +58,13 @@ def test_literals_become_values_of_their_columns_or_are_refused() -> None:
     assert table.scan().to_arrow().to_pylist() == [row]
 
 
+@pytest.mark.parametrize("value", [-0.0, Decimal("-0.0")])
+def test_a_zero_keeps_its_sign(value: Any) -> None:
+    table = new_table(data=pa.table({"id": ["a"], "x": [1.5]}), partition_by=None, ordering=None)
+    table.update({"x": value})
+    assert str(table.scan(["x"], filter="x = 0").to_arrow()["x"][0].as_py()) == "-0.0"
+
+
 @pytest.mark.parametrize(
     ("values", "error", "said"),
     [

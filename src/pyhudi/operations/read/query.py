@@ -23,18 +23,17 @@ from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.instants import Action, Instant, State, format_instant_time, parse_instant_time
+from pyhudi.format.instants import Instant, State, format_instant_time, parse_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import BASE_EXTENSIONS
 from pyhudi.format.paths import file_name_of
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.read.narrow import narrowed
 from pyhudi.operations.read.skipping import ReadSettings, plan_filtered_read
-from pyhudi.operations.services.cleans import load_last_clean
-from pyhudi.plan.cleaning import LastClean
+from pyhudi.operations.read.travel import check_as_of
 from pyhudi.plan.incremental import CompletionRange, RequestRange, changed_files, restricted_timeline, select_instants
 from pyhudi.plan.read import Pruning, ReadPlan, plan_slices, prune_partitions
-from pyhudi.plan.time_travel import parse_as_of, reason_not_to_travel
+from pyhudi.plan.time_travel import parse_as_of
 from pyhudi.records.columns import field_at
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.parse import Filter, parse_filter
@@ -51,13 +50,11 @@ from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visi
 from pyhudi.table.snapshot import (
     Snapshot,
     TableSchema,
-    is_pending_clustering,
     load_snapshot,
     newest_schema,
     planned_anew,
     read_commit,
 )
-from pyhudi.table.wholeness import load_earliest_retained
 from pyhudi.table.written import check_size, sizes_in
 from pyhudi.timeline.history import Bounds
 from pyhudi.timeline.store import TimelineStore
@@ -209,7 +206,7 @@ def plan_snapshot_query(
     as_of = None if as_of is None else parse_as_of(as_of)
     snapshot = load_snapshot(context, settings.listing, as_of=as_of)
     if as_of is not None:
-        _check_as_of(snapshot, as_of)
+        check_as_of(snapshot, as_of)
     spec = _read_spec(
         snapshot, columns, condition, _validity(snapshot, as_of), values_from_path=values_from_path, settings=settings
     )
@@ -335,21 +332,6 @@ def table_schema(snapshot: Snapshot, *, meta_columns: bool) -> pa.Schema:
         )
     columns = pa.schema([*snapshot.schema.arrow, *snapshot.path_fields])
     return with_meta_fields(columns) if meta_columns else columns
-
-
-def _check_as_of(snapshot: Snapshot, time: str) -> None:
-    store, timeline = snapshot.context.timeline, snapshot.timeline
-    clusterings = frozenset(i.request_time for i in timeline.pending(Action.REPLACECOMMIT) if is_pending_clustering(store, i))
-    cleans = [load_last_clean(store, timeline)]
-    # One that is under way, or died half-way, has taken files of its plan already.
-    for clean in timeline.pending(Action.CLEAN):
-        earliest = load_earliest_retained(store, clean)
-        if earliest is not None:
-            cleans.append(LastClean(clean.request_time, earliest, "", ()))
-    for last in cleans:
-        reason = reason_not_to_travel(timeline, time, last, clusterings)
-        if reason is not None:
-            raise TableState(f"the table at {snapshot.context.storage.uri} cannot be read as of {time}: {reason}")
 
 
 def read_spec(snapshot: Snapshot, columns: Sequence[str] | None, condition: Filter | None) -> ReadSpec:

@@ -9,6 +9,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.actions.clean import CleanerPlan, CleanMetadata
 from pyhudi.format.actions.savepoint import SavepointMetadata
 from pyhudi.format.instants import Action, Instant, State
+from pyhudi.format.paths import file_name_of
 from pyhudi.plan.cleaning import LastClean
 from pyhudi.table.context import TableContext
 from pyhudi.timeline.store import TimelineStore
@@ -30,6 +31,21 @@ def load_clean(store: TimelineStore, instant: Instant) -> LastClean | None:
         return LastClean.of(instant, CleanMetadata.decode(data))
     except CorruptData as error:
         raise error.with_path(store.storage.absolute(store.path(instant))) from error
+
+
+def load_deleted_files(context: TableContext, clean: Instant) -> dict[str, tuple[str, ...]]:
+    """The names of the files that a clean deleted, or is about to delete, by partition."""
+    store = context.timeline
+    if clean.is_completed:
+        data = store.read(clean)
+        try:
+            parts = CleanMetadata.decode(data).partition_metadata if data else {}
+        except CorruptData as error:
+            raise error.with_path(store.storage.absolute(store.path(clean))) from error
+        return {path: tuple(map(file_name_of, part.success_delete_files)) for path, part in parts.items()}
+    plan = load_pending_plan(context, clean)
+    planned = {} if plan is None else plan.file_paths_to_be_deleted_per_partition or {}
+    return {path: tuple(file_name_of(info.file_path) for info in infos if info.file_path) for path, infos in planned.items()}
 
 
 def load_savepointed_files(store: TimelineStore, timeline: Timeline) -> frozenset[str]:

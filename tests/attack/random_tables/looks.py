@@ -1,0 +1,231 @@
+"""What must hold after a step: every way of reading gives what the dictionary says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi import Table
+from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.records.meta_fields import COMMIT_TIME, META_COLUMNS
+from tests.attack.random_tables.drawn import KEYS
+from tests.attack.random_tables.run import Run, State, Values
+from tests.attack.random_tables.steps import condition
+
+_NO_FALL_BACK = {"hoodie.datasource.read.incr.fallback.fulltablescan.enable": False}
+
+
+def look(run: Run, rng: random.Random, *, all_of_them: bool = False) -> None:
+    """Look at the table in the plain way, and in some others."""
+    table = run.table
+    snapshot(run, table)
+    looks = (travel, incremental, changes, filters, lookup, counts, optimized, valid, matches)
+    for each in looks if all_of_them else rng.sample(looks, rng.choice((0, 1, 1, 2))):
+        try:
+            each(run, table, rng)
+        except AssertionError as error:
+            error.add_note(f"looked by {each.__name__}")
+            raise
+
+
+def plain(value: Any) -> Any:
+    """A value that equals itself; -0.0 is another one than 0.0."""
+    if isinstance(value, float):
+        return f"float {value}" if value != value or value == 0 else value
+    if isinstance(value, dict):
+        return tuple((name, plain(each)) for name, each in sorted(value.items()))
+    return value
+
+
+def frozen(row: Values, columns: Any) -> tuple[Any, ...]:
+    return tuple((name, plain(row[name])) for name in sorted(columns))
+
+
+def same(found: pa.Table | list[Values], wanted: list[Values], columns: Any, what: str) -> None:
+    rows = found if isinstance(found, list) else found.to_pylist()
+    ours = Counter(frozen(row, columns) for row in rows)
+    theirs = Counter(frozen(row, columns) for row in wanted)
+    if ours != theirs:
+        raise AssertionError(
+            f"{what}\n  too many: {list((ours - theirs).elements())}\n  lacking:  {list((theirs - ours).elements())}"
+        )
+
+
+def snapshot(run: Run, table: Table) -> None:
+    if not run.states:
+        return
+    found = table.scan("*" if _has_meta(run) else None).to_arrow()
+    names = [name for name in found.column_names if name not in META_COLUMNS]
+    assert set(names) == set(run.columns), (names, list(run.columns))
+    same(found, [row.values for row in run.rows.values()], run.columns, "snapshot")
+    if _has_meta(run):
+        stamps = {row["id"]: row[COMMIT_TIME] for row in found.to_pylist()}
+        assert stamps == {key: row.instant for key, row in run.rows.items()}, "commit times"
+
+
+def _has_meta(run: Run) -> bool:
+    return run.options.get("hoodie.populate.meta.fields", True) is not False
+
+
+def travel(run: Run, table: Table, rng: random.Random) -> None:
+    for state in rng.sample(run.states, min(3, len(run.states))):
+        moment = rng.choice((state.completed, state.instant))
+        if moment == state.instant and not _in_turn(run):
+            moment = state.completed
+        try:
+            found = table.scan(as_of=moment).to_arrow()
+        except TableState:
+            continue
+        assert set(found.column_names) == set(state.columns), f"columns as of {moment}: {found.column_names} {state.columns}"
+        same(found, [row.values for row in state.rows.values()], state.columns, f"as of {moment}, {state.instant}")
+
+
+def _in_turn(run: Run) -> bool:
+    """No instant was requested before another completed."""
+    order = sorted(run.states, key=lambda state: state.instant)
+    return all(one.completed < two.instant for one, two in itertools.pairwise(order))
+
+
+def incremental(run: Run, table: Table, rng: random.Random) -> None:
+    if not run.states or not _has_meta(run):
+        return
+    begin = rng.choice(run.states)
+    later = [state for state in run.states if state.completed >= begin.completed]
+    end = rng.choice([*later, later[-1]])
+    last: State = end
+    try:
+        until = end.completed if rng.random() < 0.7 or end is not later[-1] else None
+        rows = table.incremental(after=begin.completed, end=until, options=_NO_FALL_BACK).to_arrow()
+    except TableState:
+        return
+    wanted = []
+    for row in last.rows.values():
+        completed = run.completions[row.instant]
+        if begin.completed < completed <= last.completed:
+            wanted.append(row.values)
+    asked = last.columns if not run.by_ids else run.drawn.keyed
+    columns = [name for name in asked if name in rows.column_names]
+    found = rows.to_pylist()
+    if run.drawn.is_mor and run.drawn.ordered:
+        # Rows of logs that lost to older commits are told too, as by the real Hudi.
+        known = {frozen(row, columns) for row in wanted}
+        found = [row for row in found if frozen(row, columns) in known]
+    same(found, wanted, columns, f"incremental {begin.completed} to {end.completed}")
+
+
+def changes(run: Run, table: Table, rng: random.Random) -> None:
+    if not run.drawn.has_cdc or not run.states or run.by_ids:
+        return
+    begin = rng.choice(run.states)
+    later = [state for state in run.states if state.completed >= begin.completed]
+    end = rng.choice([*later, later[-1]])
+    try:
+        found = table.changes(after=begin.completed, end=end.completed).to_arrow().to_pylist()
+    except TableState:
+        return
+    held = {key: row.values for key, row in begin.rows.items()}
+    order = {"d": 0, "u": 1, "i": 2}
+    for row in sorted(found, key=lambda row: (str(row["ts_ms"]), order[row["op"]])):
+        before, after = (json.loads(row[name] or "null") for name in ("before", "after"))
+        key = (after or before)["id"]
+        if row["op"] == "i":
+            assert key not in held, f"insert of {key}, which is there: {row}"
+            assert before is None
+        else:
+            assert key in held, f"{row['op']} of {key}, which is not there: {row}"
+            _same_image(before, held[key], row)
+        if row["op"] == "d":
+            assert after is None
+            del held[key]
+        else:
+            held[key] = after
+    assert set(held) == set(end.rows), f"changes {begin.completed} to {end.completed}: {sorted(held)} for {sorted(end.rows)}"
+    for key, image in held.items():
+        _same_image(image, end.rows[key].values, f"{key} at the end")
+
+
+def _same_image(image: Values, row: Values, what: object) -> None:
+    for name in ("id", "ts", "v", "s", "part"):
+        if name in row:
+            assert image.get(name) == row[name], f"{name} of {image} for {row} in {what}"
+
+
+def filters(run: Run, table: Table, rng: random.Random) -> None:
+    if not run.states:
+        return
+    for _ in range(2):
+        text, test = condition(run, rng)
+        wanted = [row.values for row in run.rows.values() if test(row.values)]
+        same(table.scan(filter=text).to_arrow(), wanted, run.columns, f"filter {text}")
+        assert table.scan(filter=text).count() == len(wanted), f"count of {text}"
+
+
+def lookup(run: Run, table: Table, rng: random.Random) -> None:
+    if not run.states:
+        return
+    keys = run.some(rng)
+    rows = [{"id": key, "no": int(key[1:]), "part": run.rows[key].values["part"] if key in run.rows else "a"} for key in keys]
+    names = [*run.drawn.keyed, *(["part"] if rng.random() < 0.4 and not run.drawn.is_global else [])]
+    wanted = [run.rows[key].values for key in keys if key in run.rows]
+    same(table.lookup(run.data(rows, names)).to_arrow(), wanted, run.columns, f"lookup {keys} by {names}")
+    absent = table.filter_exists(run.data(rows, names))
+    assert sorted(absent["id"].to_pylist()) == sorted(key for key in keys if key not in run.rows), f"filter_exists {keys}"
+
+
+def matches(run: Run, table: Table, rng: random.Random) -> None:
+    """Rows that match a small table."""
+    if not run.states:
+        return
+    names = rng.choice((["v"], ["id"], ["part"], ["s"]))
+    if names[0] not in run.columns:
+        return
+    held = [row.values for row in run.rows.values()]
+    chosen = [row for row in held if row[names[0]] is not None and rng.random() < 0.4][:2]
+    wanted = [row for row in held if any(row[names[0]] == one[names[0]] for one in chosen)]
+    same(table.scan(keys=run.data(chosen, names)).to_arrow(), wanted, run.columns, f"rows like {names} of {len(chosen)}")
+
+
+def counts(run: Run, table: Table, rng: random.Random) -> None:
+    if not run.states:
+        return
+    assert table.scan().count() == len(run.rows), "count"
+    name = rng.choice(sorted(run.columns))
+    found = table.scan([name]).to_arrow()
+    same(found, [row.values for row in run.rows.values()], [name], f"column {name} alone")
+    splits = sum(split.to_arrow().num_rows for split in table.scan().splits())
+    assert splits == len(run.rows), f"{splits} rows in splits"
+    assert len(table.scan(limit=2).to_arrow()) == min(2, len(run.rows)), "limit"
+
+
+def optimized(run: Run, table: Table, rng: random.Random) -> None:
+    if not run.states:
+        return
+    found = table.read_optimized().to_arrow()
+    if not run.drawn.is_mor:
+        same(found, [row.values for row in run.rows.values()], run.columns, "read optimized")
+        return
+    if run.by_ids:
+        return
+    for row in found.to_pylist():
+        known = run.ever.get(row["id"], [])
+        assert any(_like(row, one) for one in known), f"read optimized: {row} never was"
+
+
+def _like(row: Values, one: Values) -> bool:
+    return all(plain(value) == plain(one.get(name)) for name, value in row.items())
+
+
+def valid(run: Run, table: Table, rng: random.Random) -> None:
+    try:
+        report = table.validate(keys=_has_meta(run))
+    except (Unsupported, InvalidRequest):
+        return
+    assert report.ok, str(report)
+
+
+__all__ = ["KEYS", "look"]

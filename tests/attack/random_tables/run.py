@@ -1,0 +1,285 @@
+"""One table, the dictionary that says what it should hold, and what can be done to both.
+
+A step is a name and a seed of its own, so that a step means the same whatever was left out before it, and a run that fails can be
+made smaller.  What a step does to the table and what it does to the dictionary are apart: where the step dies, the timeline
+says whether its commit is there, and so whether the dictionary changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pyhudi import Table
+from pyhudi.errors import InstantNotFound, InvalidRequest, ServiceFailed, TableState, Unsupported, WriteConflict
+from pyhudi.format.instants import Action
+from pyhudi.storage.clock import ReplayEnvironment
+from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
+from pyhudi.storage.memory import MemoryStorage, forget_memory
+from tests.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
+
+DELETED = "_hoodie_is_deleted"
+REFUSED = (TableState, InvalidRequest, Unsupported, WriteConflict)
+_names = itertools.count()
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A record as it should be.  instant: of the write whose values it has."""
+
+    values: Values
+    instant: str
+
+
+@dataclass(frozen=True)
+class State:
+    """What the table should hold from the completion of an instant on.  schema: of the columns then."""
+
+    instant: str
+    completed: str
+    rows: dict[str, Row]
+    columns: dict[str, pa.DataType]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to do.  seed: all that the step draws; crash: at which writing call it dies, 0 for none."""
+
+    name: str
+    seed: int
+    crash: int = 0
+    moment: str = "before"
+
+
+@dataclass
+class Deed:
+    """A step that was drawn.  act: what is done to the table.  change: what the dictionary makes of it, given the instant."""
+
+    act: Callable[[Table], Any]
+    change: Callable[[str], None] | None = None
+    again: bool = False
+    text: str = ""
+
+
+def _nothing(table: Table) -> None:
+    return None
+
+
+@dataclass
+class Run:
+    """A table under way.  states: of every instant that is still there; did: what was done, for who reads a failure."""
+
+    drawn: Drawn
+    seed: int
+    rows: dict[str, Row] = field(default_factory=dict)
+    states: list[State] = field(default_factory=list)
+    did: list[str] = field(default_factory=list)
+    buried: dict[str, int] = field(default_factory=dict)
+    savepoints: set[str] = field(default_factory=set)
+    ever: dict[str, list[Values]] = field(default_factory=dict)
+    completions: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.environment = ReplayEnvironment(self.seed)
+        self.uri = f"memory://random-{next(_names)}"
+        MemoryStorage(self.uri, self.environment)
+        self.options = dict(self.drawn.options)
+        self.columns: dict[str, pa.DataType] = {
+            **{name: pa.string() if name == "id" else pa.int32() for name in self.drawn.keyed},
+            "part": pa.string(),
+            "ts": pa.int64(),
+            "v": pa.int32(),
+            "s": pa.string(),
+            "f": pa.float64(),
+            "d": pa.date32(),
+            "n": pa.struct([("a", pa.int32()), ("b", pa.string())]),
+        }
+        if self.drawn.soft:
+            self.columns[DELETED] = pa.bool_()
+        self.by_ids = False
+        self.cleaned = False
+        self.refusals: list[str] = []
+        Table.create(
+            self.uri,
+            record_key=list(self.drawn.keyed),
+            partition_by="part" if self.drawn.partitioned else None,
+            ordering="ts",
+            table_type=self.drawn.kind,
+            options=self.options,
+            environment=self.environment,
+            schema=pa.schema(list(self.columns.items())),
+        )
+
+    def close(self) -> None:
+        forget_memory(self.uri.removeprefix("memory://"))
+
+    @property
+    def table(self) -> Table:
+        self.environment.advance_ms(1000)
+        return Table(self.uri, options=self.options, environment=self.environment)
+
+    # Doing
+
+    def take(self, step: Step) -> None:
+        """Do one step; the dictionary follows."""
+        from tests.attack.random_tables.steps import STEPS
+
+        rng = random.Random(step.seed)
+        rows, columns, buried = dict(self.rows), dict(self.columns), dict(self.buried)
+        deed = STEPS[step.name](self, rng)
+        if deed is None:
+            return
+        known = self._writes()
+        self.did.append(f"{step.name} {deed.text}")
+        table = self.table
+        storage = None
+        if step.crash:
+            plan = Fault(step.crash, Moment(step.moment))
+            storage = FaultyStorage(table.context.storage, plan)
+            table._open.context = replace(table.context, storage=storage)
+        instant = None
+        try:
+            result = deed.act(table)
+            instant = getattr(result, "instant", None)
+        except SimulatedCrash:
+            self.did[-1] += f" DIED at {step.crash} {step.moment}"
+            self.environment.advance_ms(1_000_000)
+            instant = self._new_write(known)
+            if deed.again:
+                try:
+                    deed.act(self.table)
+                except InstantNotFound:
+                    pass
+                instant = instant or "again"
+        except ServiceFailed as error:
+            if not isinstance(error.__cause__, REFUSED):
+                raise
+            instant = self._new_write(known)
+        except REFUSED as error:
+            self.rows, self.columns, self.buried = rows, columns, buried
+            self.did[-1] += f" REFUSED {type(error).__name__}: {str(error)[:150]}"
+            self.refusals.append(f"{step.name}: {type(error).__name__}: {str(error)[:110]}")
+            return
+        if deed.change is not None and instant is not None:
+            deed.change(instant)
+        self.did[-1] += f" -> {instant}"
+        self._note(rows, instant if deed.change is not None else None)
+
+    def _writes(self) -> dict[str, str]:
+        timeline = self.table.timeline()
+        found = {i.request_time: str(i.completion_time) for i in timeline.completed_writes()}
+        self.completions.update(found)
+        return found
+
+    def _new_write(self, known: dict[str, str]) -> str | None:
+        """The instant of the write, not of a service, that completed."""
+        services = (Action.COMPACTION, Action.CLUSTERING, Action.LOGCOMPACTION)
+        timeline = self.table.timeline()
+        for instant in timeline.completed_writes():
+            if instant.request_time in known or instant.action in services:
+                continue
+            if self._operation(instant.request_time) in ("compact", "cluster", "log_compact", "unknown"):
+                continue
+            return instant.request_time
+        return None
+
+    def _operation(self, request_time: str) -> str:
+        rows = self.table.inspect.commits().to_pylist()
+        return next((str(row["operation"]).lower() for row in rows if row["request_time"] == request_time), "unknown")
+
+    def _note(self, before: dict[str, Row], instant: str | None) -> None:
+        """Keep what the table holds as of each instant that is new."""
+        writes = self._writes()
+        held = {state.instant for state in self.states}
+        own = writes.get(instant) if instant else None
+        for request_time, completed in sorted(writes.items(), key=lambda item: item[1]):
+            if request_time not in held:
+                rows = before if own is not None and completed < own else self.rows
+                self.states.append(State(request_time, completed, dict(rows), dict(self.columns)))
+        for key, row in self.rows.items():
+            self.ever.setdefault(key, []).append(row.values)
+
+    # What steps need
+
+    def part_of(self, key: str, rng: random.Random) -> str:
+        if self.drawn.moves:
+            return rng.choice(PARTITIONS)
+        return PARTITIONS[int(key[1:]) % 3]
+
+    def fresh(self, key: str, rng: random.Random, *, newer: bool = False) -> Values:
+        """A row of that key, with every column of the table."""
+        held = self.rows.get(key)
+        least = max(self.buried.get(key, 0), held.values["ts"] if held and (newer or self.drawn.moves) else 0)
+        values: Values = {name: draw_value(rng, kind) for name, kind in self.columns.items()}
+        values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})
+        if "no" in self.columns:
+            values["no"] = int(key[1:])
+        if DELETED in self.columns:
+            values[DELETED] = rng.choice((None, False))
+        return values
+
+    def data(self, rows: list[Values], names: list[str] | None = None) -> pa.Table:
+        chosen = list(self.columns) if names is None else names
+        return pa.table({name: pa.array([row[name] for row in rows], self.columns[name]) for name in chosen})
+
+    def some(self, rng: random.Random, among: list[str] | None = None, most: int = 4) -> list[str]:
+        found = list(KEYS) if among is None else among
+        return sorted(rng.sample(found, min(len(found), rng.randint(1, most)))) if found else []
+
+    def is_newer(self, values: Values, held: Row) -> bool:
+        return not self.drawn.ordered or values["ts"] >= held.values["ts"]
+
+    def hold(self, values: Values, instant: str) -> None:
+        """An upsert of one row."""
+        held = self.rows.get(values["id"])
+        if held is not None and not self.is_newer(values, held):
+            return
+        if values.get(DELETED):
+            if held is not None:
+                self.bury(values["id"], values["ts"])
+            return
+        if held is not None and self.drawn.is_global and not self.drawn.moves:
+            # It stays where it is; the column says what the row says.
+            pass
+        self.rows[values["id"]] = Row(dict(values), instant)
+
+    def bury(self, key: str, order: int | None = None) -> None:
+        row = self.rows.pop(key, None)
+        self.buried[key] = max(self.buried.get(key, 0), order or 0, row.values["ts"] if row else 0)
+
+    def back_to(self, instant: str) -> None:
+        """The table as of an instant; later ones are gone."""
+        at = next((n for n, state in enumerate(self.states) if state.instant == instant), None)
+        if at is None:
+            raise AssertionError(f"no state of {instant}")
+        completed = self.states[at].completed
+        self.rows, self.columns = dict(self.states[at].rows), dict(self.states[at].columns)
+        self.states = [state for state in self.states if state.completed <= completed]
+        self.savepoints = {one for one in self.savepoints if one <= instant}
+
+
+def draw_value(rng: random.Random, kind: pa.DataType) -> Any:
+    """A value of a type, null at times."""
+    if rng.random() < 0.2:
+        return None
+    if pa.types.is_integer(kind):
+        return rng.randint(-5, 5)
+    if pa.types.is_floating(kind):
+        return rng.choice((float("nan"), -0.0, 0.0, 1.5, -2.5, 3.0))
+    if pa.types.is_string(kind):
+        return rng.choice(("", "x", "y", "it's", "zebra"))
+    if pa.types.is_date(kind):
+        import datetime
+
+        return datetime.date(2024, 1, rng.randint(1, 5))
+    if pa.types.is_struct(kind):
+        return {each.name: draw_value(rng, each.type) for each in kind}
+    if pa.types.is_boolean(kind):
+        return rng.choice((True, False))
+    raise AssertionError(kind)

@@ -1,0 +1,29 @@
+"""Random tables and random work on them, in short: `python -m tests.attack.random_tables.explore` goes on from other seeds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.attack.random_tables.drawn import draw_table
+from tests.attack.random_tables.explore import carry_out, plan_of, report, shrink
+from tests.checker.quick import quickly
+from tests.needs import WIDE
+
+
+@pytest.mark.parametrize("seed", range(1000, 1040 if WIDE else 1003))
+def test_tables_are_their_dictionaries(seed: int) -> None:
+    with quickly():
+        plan = plan_of(seed, 25 if WIDE else 8)
+        failure = carry_out(plan)
+        assert failure is None, report(*shrink(plan, failure))
+
+
+def test_every_property_is_drawn() -> None:
+    drawn = [draw_table(random.Random(seed)) for seed in range(400)]
+    for name in ("kind", "version", "keyed", "partitioned", "ordered", "soft", "moves", "has_cdc", "has_metadata"):
+        assert len({getattr(each, name) for each in drawn}) == 2, name
+    assert {each.index for each in drawn} == {
+        *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "RECORD_INDEX", "BUCKET", "INMEMORY"),
+    }
