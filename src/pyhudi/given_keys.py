@@ -32,7 +32,7 @@ def keys_to_look_up(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
     if isinstance(rows, (Mapping, list, tuple)):
         return arrow_reader(rows).read_all()
     try:
-        return pa.table(rows)
+        return arrow_reader(pa.table(rows)).read_all()
     except (TypeError, ValueError, pa.ArrowException) as error:
         raise InvalidRequest(
             f"keys of type {type(keys).__module__}.{type(keys).__name__} are neither record keys nor rows: {error}"

@@ -24,12 +24,19 @@ from pyhudi.errors import InvalidRequest
 
 
 def arrow_reader(data: Any) -> pa.RecordBatchReader:
-    """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, or holds what Arrow cannot."""
+    """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, holds what Arrow cannot, or has two columns of one
+    name.
+    """
     try:
-        return _opened(data)
+        reader = _opened(data)
     except (UnicodeEncodeError, OverflowError, pa.ArrowException) as error:
         # Columns of frames that are not text, arrays that are not rows, numbers of more than 64 bits.
         raise InvalidRequest(f"the data cannot be read as Arrow rows: {error}") from error
+    names = reader.schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InvalidRequest(f"the data has two columns of the name {twice!r}: rename one of them")
+    return reader
 
 
 def _opened(data: Any) -> pa.RecordBatchReader:

@@ -115,9 +115,12 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
             raise InvalidRequest(f"{RECORD_KEY} is null in {keys.null_count} of the rows to delete")
         paths = pc.fill_null(paths, "")
     else:
+        named = {name.split(".")[0] for name in (*request.keys.record_fields, *partition_columns(request.keys))}
+        batch = batch.select([name for name in batch.schema.names if name in named])
         if not request.cut_nanoseconds:
-            heads = {name.split(".")[0] for name in (*request.keys.record_fields, *partition_columns(request.keys))}
-            refuse_cut_nanoseconds(batch, heads)
+            refuse_cut_nanoseconds(batch)
+        # The layouts that a caller may have them in have no text, or one of their own.
+        batch = conform(batch, normalise(batch.schema))
         keys = record_keys(request.keys, batch)
         if all(name.split(".")[0] in batch.schema.names for name in partition_columns(request.keys)):
             paths = partition_paths(request.keys, batch)

@@ -219,7 +219,7 @@ def _cast_scalar(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     if types.is_timestamp(type_) and types.is_timestamp(source):
         if type_.unit == "ms":
             return pc.cast(array, type_)
-        return pc.cast(timestamp_micros(array), type_)
+        return pc.cast(timestamp_micros(array, f"column {path!r}: "), type_)
     if types.is_float64(type_) and types.is_float32(source):
         return floats_through_text(array)
     if types.is_floating(type_) and types.is_integer(source):

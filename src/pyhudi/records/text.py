@@ -113,17 +113,17 @@ def _with_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]
     return pa.BinaryArray.from_buffers(pa.binary(), len(texts), [validity, offsets, data], texts.null_count, texts.offset)
 
 
-def timestamp_micros(array: pa.Array) -> pa.Int64Array:
+def timestamp_micros(array: pa.Array, where: str = "") -> pa.Int64Array:
     """Microseconds since the epoch of each timestamp, finer units rounded down; nulls stay null.
 
-    A timestamp without a zone is taken as UTC.  Raises InvalidRequest when an instant does not fit 64 bits of microseconds.
+    A timestamp without a zone is taken as UTC.  where: begins the error, such as the name of the column.  Raises InvalidRequest when an instant does not fit 64 bits of microseconds.
     """
     if array.type.unit == "ns":
         array = pc.floor_temporal(array, unit="microsecond")
     try:
         return pc.cast(pc.cast(array, pa.timestamp("us", array.type.tz)), pa.int64())
     except pa.ArrowInvalid as error:
-        raise InvalidRequest(f"a timestamp does not fit into microseconds since the epoch: {error}") from error
+        raise InvalidRequest(f"{where}a timestamp does not fit into microseconds since the epoch: {error}") from error
 
 
 def float_text(array: pa.Array) -> pa.StringArray:

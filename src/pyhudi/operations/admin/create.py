@@ -27,6 +27,7 @@ from pyhudi.format.paths import (
 from pyhudi.format.properties import shown
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.operations.action.settings import DELETE_FIELD, DELETE_MARKER, delete_marker
+from pyhudi.records.columns import field_at
 from pyhudi.records.keys.spec import CONSISTENT_TIMESTAMPS, KeySpec, parse_key_generator, partition_columns
 from pyhudi.records.keys.time_rule import TIME_PREFIXES, TimeRule
 from pyhudi.records.merge_mode import MergeMode, MergeSettings, infer_merge_settings, infer_modes
@@ -416,13 +417,19 @@ def parse_table_type(text: str) -> str:
 
 
 def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> None:
-    """Raises InvalidRequest when a key, partition or ordering field is not a column of the schema."""
+    """Raises InvalidRequest when a key, partition or ordering field is not a column of the schema, or an ordering field cannot be
+    compared.
+    """
     roles = [("record key", name) for name in keys.record_fields]
     roles += [("partition", name) for name in partition_columns(keys)]
     roles += [("ordering", name) for name in ordering]
     for role, name in roles:
         if not _has_column(schema, name):
             raise InvalidRequest(f"{role} field {name!r} is not a column of the data; its columns are: {', '.join(schema.names)}")
+    for name in ordering:
+        type_ = field_at(schema, name).type
+        if pa.types.is_nested(type_):
+            raise InvalidRequest(f"ordering field {name!r} is of type {type_}, which has no order: take a column of single values")
 
 
 def check_against_table(options: Options, config: TableConfig) -> None:
