@@ -1,7 +1,7 @@
 """Columns of types and layouts that other libraries have, and what comes back of their values: drawn for tests of every engine.
 
-    column    an Arrow type that a table takes, its layout (dictionary, run ends, views) included
-    rows      values of Python, as `to_pylist` of what is read gives them
+column    an Arrow type that a table takes, its layout (dictionary, run ends, views) included
+rows      values of Python, as `to_pylist` of what is read gives them
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
+
+_PA: Any = pa
+"""For what the stubs do not know."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=ZoneInfo("UTC"))
 
@@ -31,7 +34,8 @@ class Kind:
         if pa.types.is_run_end_encoded(self.type):
             return pc.run_end_encode(pa.array(values, self.type.value_type))
         if isinstance(self.type, pa.BaseExtensionType):
-            return pa.ExtensionArray.from_storage(self.type, pa.array(values, self.type.storage_type))
+            made: pa.Array = _PA.ExtensionArray.from_storage(self.type, pa.array(values, self.type.storage_type))
+            return made
         return pa.array(values, self.type)
 
 
@@ -52,12 +56,12 @@ _MICROS = st.integers(-(2**55), 2**55)
 _TIMES = _MICROS.map(lambda n: _EPOCH + timedelta(microseconds=n))
 _SECONDS = st.integers(-(2**33), 2**33).map(lambda n: _EPOCH + timedelta(seconds=n))
 _DAYS = st.integers(-200_000, 200_000).map(lambda n: date(1970, 1, 1) + timedelta(days=n))
-_FLOATS = {width: st.floats(width=width, allow_nan=False) for width in (16, 32, 64)}  # type: ignore[call-overload]
+_FLOATS = {width: st.floats(width=width, allow_nan=False) for width in (16, 32, 64)}
 
 SCALARS = [
     Kind(pa.bool_(), st.booleans()),
-    *(Kind(pa.type_for_alias(f"int{bits}"), _whole(bits, signed=True)) for bits in (8, 16, 32, 64)),
-    *(Kind(pa.type_for_alias(f"uint{bits}"), _whole(bits, signed=False)) for bits in (8, 16, 32)),
+    *(Kind(_PA.type_for_alias(f"int{bits}"), _whole(bits, signed=True)) for bits in (8, 16, 32, 64)),
+    *(Kind(_PA.type_for_alias(f"uint{bits}"), _whole(bits, signed=False)) for bits in (8, 16, 32)),
     Kind(pa.float16(), _FLOATS[16]),
     Kind(pa.float32(), _FLOATS[32]),
     Kind(pa.float64(), _FLOATS[64]),
@@ -137,9 +141,9 @@ REFUSED = [
     pa.duration("ns"),
     pa.month_day_nano_interval(),
     pa.uuid(),
-    pa.bool8(),
-    pa.fixed_shape_tensor(pa.int32(), [2]),
-    pa.opaque(pa.binary(), "what", "whose"),
+    _PA.bool8(),
+    _PA.fixed_shape_tensor(pa.int32(), [2]),
+    _PA.opaque(pa.binary(), "what", "whose"),
     pa.map_(pa.int32(), pa.string()),
     pa.struct([]),
     pa.struct([("a", pa.int32()), ("a", pa.int32())]),

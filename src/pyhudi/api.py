@@ -49,6 +49,7 @@ from pyhudi.operations.admin.create import (
     with_table_settings,
 )
 from pyhudi.operations.admin.opening import make_table, named_settings
+from pyhudi.operations.admin.properties import run_set_properties
 from pyhudi.operations.admin.repair import RepairKind, RepairResult, RepairSettings, run_repair
 from pyhudi.operations.admin.restore import run_restore
 from pyhudi.operations.admin.savepoint import run_delete_savepoint, run_savepoint
@@ -93,6 +94,7 @@ from pyhudi.scan import Scan
 from pyhudi.services import Services
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.storage.locks import LockSettings
 from pyhudi.table.config import TableConfig, load_table_config, new_table_config
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot
@@ -616,6 +618,31 @@ class Table:
         parsed = self._open.parse(VERBS["delete_savepoint"], options)
         run_delete_savepoint(self._open.now(parsed), CommitSettings.of(parsed), instant)
 
+    def set_properties(
+        self, properties: Mapping[str, object], *, options: Mapping[str, object] | None = None
+    ) -> dict[str, str | None]:
+        """Set properties of the table that no file goes by, under its lock: its name, its database, and keys of your own.
+
+        The others say how files are laid out, and are refused with the verb that changes them, if there is one.  Every reader
+        and writer finds the properties in `config.properties`, and the real Hudi keeps them.
+
+        Args:
+            properties: Values by key, such as `{"owner": "fares"}` or `{"hoodie.table.name": "rides"}`; None removes a key.
+            options: `hoodie.*` options of this call.
+
+        Returns:
+            The properties that are other than before, with their new values.
+
+        Raises:
+            InvalidRequest: A property defines the table or how writes are done, or the name is that of the writers' lock.
+        """
+        parsed = self._open.parse(VERBS["set_properties"], options)
+        changes = {key: _property_text(key, value) for key, value in properties.items()}
+        context = self._open.now(parsed)
+        changed = run_set_properties(context, changes, CommitSettings.of(parsed), LockSettings.of(parsed, self.name))
+        self._open.context = self._open.context.reloaded()
+        return changed
+
     def drop_metadata_table(self, *, options: Mapping[str, object] | None = None) -> None:
         """Remove the metadata table.
 
@@ -1061,6 +1088,15 @@ def _as_of(argument: str | None, options: Options) -> str | None:
     if argument is not None and option is not None and argument != option:
         raise InvalidRequest(f"as_of={argument} and option {AS_OF}={option} disagree")
     return option if argument is None else argument
+
+
+def _property_text(key: str, value: object) -> str | None:
+    """A property as it is stored.  Raises InvalidRequest for what is neither text, a number nor true or false."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, (bool, int, float)):
+        raise InvalidRequest(f"property {key} is given as {type(value).__name__}, and properties are text: {value!r:.80}")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _joined(names: str | Sequence[str] | None) -> str | None:

@@ -192,6 +192,7 @@ VERBS: Mapping[str, Verb] = {
         _service("restore", CommitSettings, single=()),
         _service("savepoint", CommitSettings, single=()),
         _service("delete_savepoint", CommitSettings, single=()),
+        _service("set_properties", CommitSettings, single=()),
         _service("clean", CleanSettings, single=()),
         _service("archive", ArchiveSettings, single=()),
         _service("cluster", ClusterSettings),

@@ -142,6 +142,21 @@ CASES = (
         ),
         differs=True,
     ),
+    Case(
+        "a table goes on under another name",
+        (
+            "CREATE TABLE named (id BIGINT, name STRING, ts BIGINT) USING hudi LOCATION '{root}/named' "
+            "TBLPROPERTIES (primaryKey = 'id', preCombineField = 'ts')",
+            "INSERT INTO named VALUES (1, 'a', 1)",
+            "ALTER TABLE named SET TBLPROPERTIES ('owner.of' = 'fares', note = 'x')",
+            "ALTER TABLE named UNSET TBLPROPERTIES (note)",
+            "ALTER TABLE named RENAME TO renamed",
+            "INSERT INTO renamed VALUES (1, 'b', 2), (2, 'c', 1)",
+        ),
+        "SELECT id, name FROM renamed",
+        ({"id": 1, "name": "b"}, {"id": 2, "name": "c"}),
+        refused="INSERT INTO named VALUES (3, 'd', 1)",
+    ),
 )
 
 COMPARED = (

@@ -133,6 +133,7 @@ CHANGES: dict[str, Verb] = {
     "background_services": lambda table, at: _beside(table),
     "savepoint": lambda table, at: table.savepoint(),
     "delete_savepoint": lambda table, at: table.delete_savepoint(at),
+    "set_properties": lambda table, at: table.set_properties({"owner": "me"}),
     "restore": lambda table, at: table.restore(at),
     "run_ttl": lambda table, at: table.run_ttl(),
     "drop_metadata_table": lambda table, at: table.drop_metadata_table(),

@@ -24,8 +24,8 @@ from pyhudi.errors import InvalidRequest
 
 
 def arrow_reader(data: Any) -> pa.RecordBatchReader:
-    """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, holds what Arrow cannot, or has two columns of one
-    name.
+    """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, holds what Arrow cannot, or has two columns of
+    one name.
     """
     try:
         reader = _opened(data)

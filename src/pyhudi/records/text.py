@@ -116,7 +116,8 @@ def _with_bytes(texts: pa.StringArray, table: np.ndarray[Any, np.dtype[np.uint8]
 def timestamp_micros(array: pa.Array, where: str = "") -> pa.Int64Array:
     """Microseconds since the epoch of each timestamp, finer units rounded down; nulls stay null.
 
-    A timestamp without a zone is taken as UTC.  where: begins the error, such as the name of the column.  Raises InvalidRequest when an instant does not fit 64 bits of microseconds.
+    A timestamp without a zone is taken as UTC.  where: begins the error, such as the name of the column.  Raises InvalidRequest
+    when an instant does not fit 64 bits of microseconds.
     """
     if array.type.unit == "ns":
         array = pc.floor_temporal(array, unit="microsecond")

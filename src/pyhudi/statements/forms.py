@@ -33,7 +33,9 @@ __all__ = [
     "Query",
     "Reference",
     "RenameColumn",
+    "RenameTable",
     "Select",
+    "SetProperties",
     "ShowPartitions",
     "ShowProperties",
     "ShowTables",
@@ -259,6 +261,23 @@ class AlterColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class SetProperties:
+    """ALTER TABLE ... SET or UNSET TBLPROPERTIES.  properties: None removes a key; if_exists: it need not be there."""
+
+    table: TableName
+    properties: tuple[tuple[str, str | None], ...]
+    if_exists: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """ALTER TABLE ... RENAME TO."""
+
+    table: TableName
+    to: TableName
+
+
+@dataclass(frozen=True, slots=True)
 class DropPartition:
     """ALTER TABLE ... DROP PARTITION."""
 
@@ -332,6 +351,8 @@ Statement = (
     | DropColumns
     | RenameColumn
     | AlterColumn
+    | SetProperties
+    | RenameTable
     | DropPartition
     | Truncate
     | DropTable

@@ -33,7 +33,9 @@ from pyhudi.statements.forms import (
     PartitionValue,
     Query,
     RenameColumn,
+    RenameTable,
     Select,
+    SetProperties,
     ShowPartitions,
     ShowProperties,
     ShowTables,
@@ -417,6 +419,17 @@ def _properties(cursor: Cursor) -> dict[str, str]:
     return found
 
 
+def _property_keys(cursor: Cursor) -> list[str]:
+    cursor.expect("(")
+    found = []
+    while True:
+        found.append(cursor.text("a property") if cursor.sees_text() else ".".join(cursor.dotted("a property")))
+        if not cursor.takes(","):
+            break
+    cursor.expect(")")
+    return found
+
+
 def _as_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -431,7 +444,7 @@ def _alter(cursor: Cursor) -> Statement:
     found = _alteration(cursor, table)
     if found is None:
         word = cursor.name("ADD, DROP, RENAME, ALTER or CHANGE").upper()
-        if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "RENAME", "ADD", "PARTITION"}:
+        if word in {"SET", "UNSET", "RECOVER", "CLUSTER", "REPLACE", "ADD", "PARTITION"}:
             raise Unsupported(f"{place(cursor.statement, at)}: the statement ALTER TABLE ... {word}")
         cursor.back_to(cursor.mark() - 1)
         cursor.fail("ADD, DROP, RENAME, ALTER or CHANGE")
@@ -454,6 +467,13 @@ def _alteration(cursor: Cursor, table: TableName) -> Statement | None:
         column = ".".join(cursor.dotted("a column"))
         cursor.expect("TO")
         return RenameColumn(table, column, cursor.name("the new name"))
+    if cursor.takes("RENAME", "TO"):
+        return RenameTable(table, cursor.table())
+    if cursor.takes("SET", "TBLPROPERTIES"):
+        return SetProperties(table, tuple(_properties(cursor).items()))
+    if cursor.takes("UNSET", "TBLPROPERTIES"):
+        if_exists = cursor.takes("IF", "EXISTS")
+        return SetProperties(table, tuple((key, None) for key in _property_keys(cursor)), if_exists)
     if cursor.takes("ALTER") or cursor.takes("CHANGE"):
         cursor.takes("COLUMN")
         return _altered_column(cursor, table)

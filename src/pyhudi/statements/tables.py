@@ -38,6 +38,7 @@ from pyhudi.statements.forms import (
     Insert,
     PartitionValue,
     RenameColumn,
+    SetProperties,
     ShowPartitions,
     ShowProperties,
     TableName,
@@ -97,7 +98,10 @@ def new_options(statement: CreateTable, columns: Iterable[str]) -> dict[str, obj
     for key, value in statement.properties:
         option = spelling.get(_SHORT.get(key, key))
         if option is None and not key.startswith("hoodie."):
-            raise Unsupported(f"property {key} of CREATE TABLE {statement.table}: a table keeps Hudi's properties alone")
+            raise Unsupported(
+                f"property {key} of CREATE TABLE {statement.table}: a table is made with Hudi's properties alone; your own come "
+                f"by ALTER TABLE {statement.table} SET TBLPROPERTIES"
+            )
         if option is not None and option not in TABLE_OPTIONS:
             raise Unsupported(
                 f"property {key} of CREATE TABLE {statement.table} says how writes are done, and no table keeps it: give it "
@@ -257,6 +261,17 @@ def alter(table: Table, statement: Alteration) -> None:
             table.alter.comment(name, statement.comment)
         if statement.place:
             table.alter.reorder(name, after=_sibling(table, statement.place[0]))
+
+
+def set_properties(table: Table, statement: SetProperties) -> None:
+    """Set properties, or remove them.  Raises InvalidRequest for those that define the table, and for removed ones that there
+    are not.
+    """
+    known = dict(table.config.properties)
+    missing = [key for key, value in statement.properties if value is None and key not in known]
+    if missing and not statement.if_exists:
+        raise InvalidRequest(f"ALTER TABLE {statement.table} UNSET TBLPROPERTIES: there is no property {missing[0]}")
+    table.set_properties(dict(statement.properties))
 
 
 def _add(table: Table, column: Column) -> None:

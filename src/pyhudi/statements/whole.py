@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyhudi.api import Table
 from pyhudi.errors import InvalidRequest, TableExists, TableNotFound, Unsupported
 from pyhudi.operations.action.results import WriteResult
+from pyhudi.operations.admin.properties import NAME_PROPERTY
 from pyhudi.options import parse_options
 from pyhudi.statements import forms as S
 from pyhudi.statements import tables
@@ -56,6 +57,8 @@ _CHANGES = (
     S.DropColumns,
     S.RenameColumn,
     S.AlterColumn,
+    S.SetProperties,
+    S.RenameTable,
     S.DropPartition,
     S.Truncate,
 )
@@ -133,6 +136,28 @@ def _alter(session: Session, statement: tables.Alteration) -> None:
     tables.alter(session.table(statement.table), statement)
 
 
+def _set_properties(session: Session, statement: S.SetProperties) -> None:
+    tables.set_properties(session.table(statement.table), statement)
+
+
+def _rename(session: Session, statement: S.RenameTable) -> None:
+    """Give the table another name, in the catalog and in its properties, as the real Hudi does; its files stay where they are."""
+    name, to = statement.table, statement.to
+    if name.path is not None or to.path is not None:
+        raise InvalidRequest(f"ALTER TABLE {name} RENAME TO {to}: a path is no name; files stay where they are")
+    if session.knows(to):
+        raise TableExists(f"there is a table {to} already")
+    table = session.table(name)
+    if not session.forget(name):
+        raise Unsupported(f"ALTER TABLE {name} RENAME TO, which the catalog of Spark knows: spark.sql renames it there")
+    try:
+        table.set_properties({NAME_PROPERTY: to.parts[-1]})
+    except BaseException:
+        session.remember(name, table.uri)
+        raise
+    session.remember(to, table.uri)
+
+
 def _empty(session: Session, statement: S.DropPartition | S.Truncate) -> WriteResult:
     return tables.empty_partitions(session.table(statement.table), statement.partition)
 
@@ -171,6 +196,8 @@ RUN: Mapping[type, Callable[[Any, Any], pa.Table | WriteResult | None]] = {
     S.DropColumns: _alter,
     S.RenameColumn: _alter,
     S.AlterColumn: _alter,
+    S.SetProperties: _set_properties,
+    S.RenameTable: _rename,
     S.DropPartition: _empty,
     S.Truncate: _empty,
     S.DropTable: _drop,

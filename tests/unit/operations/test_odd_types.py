@@ -138,7 +138,9 @@ def test_what_no_table_holds_is_refused_by_its_name(kind: pa.DataType, around: s
         table.insert(empty)
 
 
-@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64()), pa.struct([("x", pa.int64())])], ids=str)
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64()), pa.struct([("x", pa.int64())])], ids=str
+)
 def test_an_ordering_field_that_has_no_order_is_refused(kind: pa.DataType) -> None:
     rows = pa.table([pa.array([1]), pa.nulls(1, kind)], names=["id", "o"])
     with pytest.raises(InvalidRequest, match="ordering field 'o'"):

@@ -375,6 +375,26 @@ def test_changes_that_are_refused(sql: Sql, catalog: hp.Catalog, trips: hp.Table
     assert sql("SELECT * FROM trips") == before
 
 
+def test_properties_are_set_and_a_table_is_renamed(sql: Sql, catalog: hp.Catalog, trips: hp.Table) -> None:
+    sql("ALTER TABLE trips SET TBLPROPERTIES ('owner' = 'fares')")
+    assert sql("SHOW TBLPROPERTIES trips ('owner')") == [{"key": "owner", "value": "fares"}]
+    with pytest.raises(hp.InvalidRequest, match="no property nothing"):
+        sql("ALTER TABLE trips UNSET TBLPROPERTIES ('owner', 'nothing')")
+    sql("ALTER TABLE trips UNSET TBLPROPERTIES IF EXISTS ('owner', 'nothing')")
+    assert "owner" not in dict(hp.Table(trips.uri).config.properties)
+    with pytest.raises(hp.InvalidRequest, match="cannot be set"):
+        sql("ALTER TABLE trips SET TBLPROPERTIES (primaryKey = 'city')")
+    catalog.register("taken", pa.table({"id": [1]}))
+    with pytest.raises(hp.TableExists):
+        sql("ALTER TABLE trips RENAME TO taken")
+    with pytest.raises(hp.InvalidRequest, match="a path is no name"):
+        sql(f"ALTER TABLE hudi.`{trips.uri}` RENAME TO rides")
+    before = sql("SELECT * FROM trips")
+    sql("ALTER TABLE trips RENAME TO rides")
+    assert sql("SELECT * FROM rides") == before
+    assert "trips" not in catalog and hp.Table(trips.uri).name == "rides"
+
+
 def test_a_change_meets_what_another_writer_did_meanwhile(sql: Sql, trips: hp.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyhudi.statements import changing
 

@@ -141,6 +141,11 @@ def test_changes_of_columns() -> None:
     assert parse("ALTER TABLE t ADD COLUMNS (a INT AFTER b, c.d STRING COMMENT 'x')") == S.AddColumns(
         T, (S.Column("a", pa.int32(), place=("b",)), S.Column("c.d", pa.string(), comment="x"))
     )
+    assert parse("ALTER TABLE t SET TBLPROPERTIES ('a.b' = 'x', c = 1)") == S.SetProperties(T, (("a.b", "x"), ("c", "1")))
+    unset = S.SetProperties(T, (("a.b", None), ("c", None)), if_exists=False)
+    assert parse("ALTER TABLE t UNSET TBLPROPERTIES ('a.b', c)") == unset
+    assert parse("ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS (c)") == S.SetProperties(T, (("c", None),), if_exists=True)
+    assert parse("ALTER TABLE t RENAME TO d.u") == S.RenameTable(T, S.TableName(("d", "u")))
     assert parse("ALTER TABLE t ADD COLUMN a INT FIRST") == S.AddColumns(T, (S.Column("a", pa.int32(), place=(None,)),))
     assert parse("ALTER TABLE t DROP COLUMNS (a, b.c)") == S.DropColumns(T, ("a", "b.c"))
     assert parse("ALTER TABLE t RENAME COLUMN a.b TO c") == S.RenameColumn(T, "a.b", "c")
@@ -230,8 +235,8 @@ def test_what_is_no_statement_is_told_with_its_place(text: str, said: str) -> No
         ("CREATE TABLE t (a INT DEFAULT 1) USING hudi", "DEFAULT"),
         ("CREATE TABLE t (a INT) USING hudi PARTITIONED BY (bucket(4, a))", "transform"),
         ("CREATE TABLE t (a INT) USING hudi CLUSTERED BY (a) INTO 4 BUCKETS", "CLUSTERED"),
-        ("ALTER TABLE t SET TBLPROPERTIES ('a' = 'b')", "ALTER TABLE ... SET"),
-        ("ALTER TABLE t RENAME TO u", "ALTER TABLE ... RENAME"),
+        ("ALTER TABLE t SET SERDE 'a'", "ALTER TABLE ... SET"),
+        ("ALTER TABLE t PARTITION (a = 1) RENAME TO PARTITION (a = 2)", "ALTER TABLE ... PARTITION"),
         ("ALTER TABLE t ALTER COLUMN a DROP NOT NULL", "NOT NULL"),
         ("DROP TABLE t PURGE", "PURGE"),
         ("DROP VIEW v", "DROP VIEW"),

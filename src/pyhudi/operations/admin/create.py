@@ -429,7 +429,7 @@ def check_columns(keys: KeySpec, ordering: Sequence[str], schema: pa.Schema) -> 
     for name in ordering:
         type_ = field_at(schema, name).type
         if pa.types.is_nested(type_):
-            raise InvalidRequest(f"ordering field {name!r} is of type {type_}, which has no order: take a column of single values")
+            raise InvalidRequest(f"ordering field {name!r} is of type {type_}, which has no order: choose a plain column")
 
 
 def check_against_table(options: Options, config: TableConfig) -> None:

@@ -56,6 +56,12 @@ class LockSettings:
         """From checked options."""
         return read_settings(cls, options, table_name=table_name)
 
+    @property
+    def goes_by_table_name(self) -> bool:
+        """Whether the lock has the name of the table, for want of a key of its own."""
+        keys = {_ZOOKEEPER_PROVIDER: self.zookeeper.lock_key, _DYNAMODB_PROVIDER: self.dynamodb.partition_key}
+        return self.provider in keys and not keys[self.provider]
+
 
 LockFactory = Callable[[LockSettings, Storage, Environment], LockProvider]
 
@@ -144,12 +150,14 @@ def _hive(settings: LockSettings, storage: Storage, env: Environment) -> LockPro
 _HUDI = "org.apache.hudi."
 _IN_PROCESS_PROVIDER = "org.apache.hudi.client.transaction.lock.InProcessLockProvider"
 _STORAGE_PROVIDER = "org.apache.hudi.client.transaction.lock.StorageBasedLockProvider"
+_ZOOKEEPER_PROVIDER = "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider"
+_DYNAMODB_PROVIDER = "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider"
 _FACTORIES: dict[str, LockFactory] = {
     "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider": _file_system,
     _STORAGE_PROVIDER: _in_storage,
-    "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider": _zookeeper,
+    _ZOOKEEPER_PROVIDER: _zookeeper,
     "org.apache.hudi.client.transaction.lock.ZookeeperBasedImplicitBasePathLockProvider": _zookeeper_implicit,
-    "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider": _dynamodb,
+    _DYNAMODB_PROVIDER: _dynamodb,
     "org.apache.hudi.aws.transaction.lock.DynamoDBBasedImplicitPartitionKeyLockProvider": _dynamodb_implicit,
     "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider": _hive,
 }
