@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pyhudi.plugins import load_plugin
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger, register_payload
     from pyhudi.statements import Catalog, register, sql
+    from pyhudi.storage.time_generators import register_time_generator
 
 __version__ = "0.1.0"
 
@@ -79,6 +80,7 @@ __all__ = [
     "register_compaction_strategy",
     "register_merger",
     "register_payload",
+    "register_time_generator",
     "scan_polars",
     "set_reporter",
     "sql",
@@ -95,6 +97,7 @@ _HOMES = {
     "load_plugin": "pyhudi.plugins",
     "register_clustering_strategy": "pyhudi.plan.clustering",
     "register_compaction_strategy": "pyhudi.plan.compaction",
+    "register_time_generator": "pyhudi.storage.time_generators",
     **dict.fromkeys(("RecordMerger", "record_by_record", "register_merger", "register_payload"), "pyhudi.records.mergers"),
 }
 """Where the names are that do not stand in `pyhudi.errors`."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +26,33 @@ from pyhudi.format.names import BaseFileName
 from pyhudi.plan.clustering import Grouping
 from pyhudi.plan.compaction import CompactionStrategyRule
 from pyhudi.records.mergers import PartialMerger, RecordMerger
+from pyhudi.storage.time_generators import TimeGenerator
 from pyhudi.table.slices import BaseFile, FileSlice
 
 _DAY = "20260101000000000"
 _COUNTS = (0, 1, 2, 7)
+
+
+def check_time_generator(generator: TimeGenerator, uri: str, *, times: int = 1000, threads: int = 4) -> None:
+    """A time generator gives each time once, and times that grow, to several threads that ask at once too.
+
+    uri: of a table that no writer uses it for.  What another machine is given is beyond this check.
+    """
+    if threads < 1 or times < threads:
+        raise InvalidRequest(f"check_time_generator asks for at least one time in each thread, found {times=} and {threads=}")
+
+    def ask(count: int) -> list[int]:
+        return [generator.now_ms(uri) for _ in range(count)]
+
+    with ThreadPoolExecutor(threads) as pool:
+        answers = list(pool.map(ask, [times // threads] * threads))
+    for given in answers:
+        for before, after in pairwise(given):
+            if after <= before:
+                raise InvalidRequest(f"time generator {generator!r} says {after} for {uri} after it said {before}")
+    every = [time for given in answers for time in given]
+    if len(set(every)) < len(every):
+        raise InvalidRequest(f"time generator {generator!r} says one time for {uri} twice, to threads that ask at once")
 
 
 def check_merger(merger: RecordMerger, first: pa.Table, second: pa.Table, third: pa.Table) -> None:

@@ -120,7 +120,7 @@ MOOT: dict[str, str] = {
     "hoodie.delete.shuffle.parallelism": "the engine chooses",
     "hoodie.simple.index.parallelism": "the engine chooses",
     "hoodie.global.simple.index.parallelism": "the engine chooses",
-    "hoodie.time.generator.type": "WAIT_TO_ADJUST_SKEW is the only type",
+    "_hoodie.time.generator.reuse.enable": "a generator is kept by whoever registered it, and the clock has nothing to keep",
     "hoodie.index.hbase.zkquorum": "the Thrift server (pyhudi.index.hbase.thrift.uris) knows where HBase is",
     "hoodie.index.hbase.zkport": "the Thrift server knows where HBase is",
     "hoodie.index.hbase.zknode.path": "the Thrift server knows where HBase is",

@@ -1,6 +1,7 @@
 """Plug-ins: rules of a user's own, which tables and options know by the name of a class or by an id.
 
-    by call        register_merger, register_payload, register_compaction_strategy, register_clustering_strategy
+    by call        register_merger, register_payload, register_compaction_strategy, register_clustering_strategy,
+                   register_time_generator
     installed      an entry point of the group `pyhudi.plugins` names a function without arguments that makes such calls; it is
                    called once in a process, before a name that nobody has registered is refused
     by module      load_plugin("my.module"), or `pyhudi --plugin my.module ...`: the module is imported, and makes the calls

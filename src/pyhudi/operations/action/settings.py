@@ -11,6 +11,7 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.hbase import HbaseSettings
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LOCK_WAIT
+from pyhudi.storage.time_generators import OWN, find_time_generator
 
 NON_BLOCKING = "NON_BLOCKING_CONCURRENCY_CONTROL"
 
@@ -32,6 +33,12 @@ CLOCK_SKEW = Option(
     int,
     None,
     "milliseconds by which clocks of writers may differ; waited out at each instant time",
+)
+TIME_GENERATOR = Option(
+    "hoodie.time.generator.type",
+    str,
+    OWN,
+    "where instant times come from: the clock, or a time generator that was registered under a name",
 )
 METADATA_PREFIX = Option(
     "hoodie.datasource.write.commitmeta.key.prefix", str, "_", "options that begin with it go into the metadata of the commit"
@@ -63,6 +70,7 @@ class CommitSettings:
     is_non_blocking: several writers append to the same file groups at once, and none waits for another.
     clock_skew_ms: waited out after reading the clock, under the lock.  Instant times are always made larger than every time on
     the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
+    time_generator: the name of that which instant times come from.
     hbase: the index that actions tell what they do, None for another than HBASE.
     """
 
@@ -82,11 +90,15 @@ class CommitSettings:
     heartbeats: HeartbeatSettings
     clock_skew_ms: Annotated[int, CLOCK_SKEW]
     commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
+    time_generator: Annotated[str, TIME_GENERATOR] = OWN
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
-        """From checked options.  Raises InvalidRequest for a policy that does not go with the concurrency mode."""
+        """From checked options.  Raises InvalidRequest for a policy that does not go with the concurrency mode, Unsupported for a
+        time generator that nobody registered.
+        """
+        find_time_generator(options.word(TIME_GENERATOR))
         mode, given = options.word(CONCURRENCY), options.text(FAILED_WRITES)
         if mode == NON_BLOCKING and given not in (None, "LAZY"):
             raise InvalidRequest(

@@ -26,7 +26,7 @@ from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, NO_PREVIOUS_COMMIT, 
 from pyhudi.format.actions.replace import RequestedReplaceMetadata
 from pyhudi.format.avro.container import seal_container
 from pyhudi.format.avro_to_arrow import avro_to_arrow
-from pyhudi.format.instants import Action, Instant, State, completed_action
+from pyhudi.format.instants import Action, Instant, State, completed_action, format_instant_time
 from pyhudi.format.meta_columns import with_meta_fields
 from pyhudi.format.names import is_shared_file_id
 from pyhudi.format.schema_history import VersionedSchema, encode_schema
@@ -50,6 +50,7 @@ from pyhudi.records.column_ids import reconciled, same_columns
 from pyhudi.storage.base import settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
+from pyhudi.storage.time_generators import find_time_generator
 from pyhudi.table.column_history import ColumnHistory, WrittenColumns, drop_older_histories, load_column_history, store_history
 from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
@@ -67,10 +68,27 @@ MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], None]
 def new_instant_time(context: TableContext, timeline: Timeline, settings: CommitSettings) -> str:
     """A fresh instant time, larger than every time on the timeline.  The caller holds the table lock and has just loaded the
     timeline.
+
+    Raises TableState where it comes from a time generator that is behind the timeline.
     """
-    time = next_instant_time(context.env, context.config.zone, timeline.latest_time())
+    time = _time_after(context, timeline.latest_time(), settings)
     if settings.clock_skew_ms:
         context.env.sleep_ms(settings.clock_skew_ms)
+    return time
+
+
+def _time_after(context: TableContext, after: str, settings: CommitSettings) -> str:
+    """The time of the clock, or of the settings' generator.  after: what it has to be larger than, '' for nothing."""
+    zone, generator = context.config.zone, find_time_generator(settings.time_generator)
+    if generator is None:
+        return next_instant_time(context.env, zone, after)
+    time = format_instant_time(generator.now_ms(context.storage.uri), zone)
+    if time <= after[:17]:
+        # Counted on from there it would be a time that the generator may give to somebody else.
+        raise TableState(
+            f"time generator {settings.time_generator} says {time} for {context.storage.uri}, and its timeline has {after}: "
+            "other writers take their times from elsewhere, or it went back; let all of them use one"
+        )
     return time
 
 
@@ -230,7 +248,7 @@ class Transaction:
             completion_time = new_instant_time(self.context, now, self.settings)
             if history:
                 store_history(held, self.instant_time, completion_time, history)
-                completion_time = next_instant_time(self.context.env, self.context.config.zone, completion_time)
+                completion_time = _time_after(self.context, completion_time, self.settings)
             done = Instant(self.instant_time, completed_action(self.action), State.COMPLETED, completion_time)
             self.context.lock.check()
             self._publish(done, metadata.encode(self.context.env.token_bytes(16)))
