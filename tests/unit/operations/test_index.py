@@ -14,12 +14,16 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.errors import InvalidRequest, TableState, Unsupported
+from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
 from pyhudi.format.actions.indexing import IndexCommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties
 from pyhudi.operations.metadata.initialise import PartitionBuilder
+from pyhudi.storage import open_storage
+from pyhudi.storage.memory import forget_memory
+from pyhudi.table.metadata import definitions
+from pyhudi.table.metadata.definitions import load_index_definitions
 from pyhudi.table.metadata.records import MetadataTable
 from tests.metadata_truth import assert_metadata_is_true
 
@@ -313,7 +317,7 @@ def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:
     "place", ["defs/mine.json", "{table}/.hoodie/mine.json", "file:{table}/mine.json", "{table}-beside/index.json"]
 )
 def test_definitions_lie_where_the_properties_say(tmp_path: Path, place: str) -> None:
-    """A change puts them back there.  Outside of the table they are read, and a change of them is refused."""
+    """A change puts them back there, outside of the table too."""
     path = tmp_path / "t"
     table = create(path)
     table.upsert(rows(range(4)))
@@ -329,14 +333,60 @@ def test_definitions_lie_where_the_properties_say(tmp_path: Path, place: str) ->
     table.upsert(rows(range(2, 6), ts=2, note="m"))
     assert table.lookup(["k003"]).to_arrow().num_rows == 1
     assert_metadata_is_true(table)
-    if "beside" in place:
-        with pytest.raises(Unsupported, match="outside of the table"):
-            table.index.drop("secondary_index_note")
-        assert "secondary_index_note" in file.read_text()
-    else:
+    table.index.drop("secondary_index_note")
+    table.index.create("secondary_index", "part")
+    assert list(json.loads(file.read_text())["indexDefinitions"]) == ["column_stats", "secondary_index_part"]
+    assert not (path / INDEX_DEFINITIONS_FILE).exists()
+    table.upsert(rows(range(6, 8)))
+    assert_metadata_is_true(table)
+
+
+def _elsewhere(path: Path, uri: str) -> Table:
+    """A table whose definitions lie in another storage."""
+    table = create(path)
+    table.upsert(rows(range(4)))
+    table.index.create("record_index")
+    table.index.create("secondary_index", "note")
+    storage = open_storage(uri.rpartition("/")[0])
+    storage.put("index.json", (path / INDEX_DEFINITIONS_FILE).read_bytes())
+    (path / INDEX_DEFINITIONS_FILE).unlink()
+    values = parse_properties((path / PROPERTIES_FILE).read_bytes())
+    (path / PROPERTIES_FILE).write_bytes(format_properties({**values, "hoodie.table.index.defs.path": uri}))
+    return Table(path, options=OPTIONS)
+
+
+def test_definitions_in_a_store_of_another_kind(tmp_path: Path) -> None:
+    table = _elsewhere(tmp_path / "t", "memory://definitions/of/index.json")
+    storage = open_storage("memory://definitions/of")
+    table.index.create("column_stats", "moment", function="to_date")
+    table.index.drop("secondary_index_note")
+    names = list(json.loads(storage.read("index.json") or b"")["indexDefinitions"])
+    assert names == ["column_stats", "expr_index_to_date_moment"]
+    table.upsert(rows(range(2, 6), ts=2, note="m"))
+    assert_metadata_is_true(table)
+    forget_memory("definitions")
+
+
+def test_definitions_that_somebody_else_changes_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock of this table keeps nobody from a file outside of it."""
+    table = _elsewhere(tmp_path / "t", f"{tmp_path}/defs/index.json")
+    file = tmp_path / "defs" / "index.json"
+    before = json.loads(file.read_text())
+    other = {**before, "indexDefinitions": {**before["indexDefinitions"]}}
+    other["indexDefinitions"].pop("column_stats")
+    put = definitions._put_outside
+
+    def late(*arguments: Any) -> None:
+        load_index_definitions(arguments[0])
+        file.write_text(json.dumps(other))
+        put(*arguments)
+
+    monkeypatch.setattr(definitions, "_put_outside", late)
+    with pytest.raises(WriteConflict, match="were changed meanwhile by somebody who does not hold the table's lock"):
         table.index.drop("secondary_index_note")
-        table.index.create("secondary_index", "part")
-        assert list(json.loads(file.read_text())["indexDefinitions"]) == ["column_stats", "secondary_index_part"]
-        assert not (path / INDEX_DEFINITIONS_FILE).exists()
-        table.upsert(rows(range(6, 8)))
-        assert_metadata_is_true(table)
+    assert json.loads(file.read_text()) == other
+    monkeypatch.undo()
+    table = Table(tmp_path / "t", options=OPTIONS)
+    table.upsert(rows(range(6, 8)))
+    table.index.drop("secondary_index_note")
+    assert "secondary_index_note" not in file.read_text()

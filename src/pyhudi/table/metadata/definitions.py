@@ -2,7 +2,9 @@
 
 The property is relative to the table.  A writer that follows the public specification stores it with the table's own path, which
 is another one once the table was moved: what ends as the usual place does is the usual place.  Definitions may also lie elsewhere
-in the table or outside of it; the latter are read and not changed.
+in the table or outside of it: in a store of the same kind, which is opened with the table's storage options, or in one of another
+kind, opened with those of the environment.  There the table's lock keeps nobody away, so they are changed only where they still
+are what this process has read.
 
 Source: docs/formats/metadata-table.md, "Index definitions".
 """
@@ -12,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.errors import CorruptData, WriteConflict
 from pyhudi.format.index_definitions import IndexDefinition, check_named_layout, format_index_definitions, parse_index_definitions
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, file_name_of, folder_of
 from pyhudi.storage.base import Storage
+from pyhudi.storage.faults import FAULT_OPTION
 from pyhudi.storage.opening import open_storage
 from pyhudi.storage.uris import Location, parse_uri
 from pyhudi.table.config import INDEX_DEFINITIONS_PATH, store_table_config
@@ -57,18 +60,33 @@ def _read_definitions(context: TableContext, named: str) -> dict[str, IndexDefin
 def put_index_definitions(context: TableContext, definitions: Iterable[IndexDefinition]) -> None:
     """Store the definitions in place of what is there.  The caller holds the lock, and sees to the property.
 
-    Raises Unsupported where they lie outside of the table.
+    Raises WriteConflict where they lie outside of the table and are not what `load_index_definitions` gave any more.
     """
-    storage, path = _place(context, context.config.index_definitions_path or INDEX_DEFINITIONS_FILE)
-    if storage is not context.storage:
-        raise Unsupported(
-            f"{INDEX_DEFINITIONS_PATH} of {context.storage.uri} names {storage.absolute(path)}, outside of the table, and PyHudi "
-            f"does not change definitions there; copy the file to {INDEX_DEFINITIONS_FILE} and let the property name that"
-        )
+    named = context.config.index_definitions_path or INDEX_DEFINITIONS_FILE
+    storage, path = _place(context, named)
+    content = format_index_definitions(definitions)
     try:
-        storage.put(path, format_index_definitions(definitions))
+        if storage is context.storage:
+            storage.put(path, content)
+        else:
+            _put_outside(context, storage, path, named, content)
     finally:
         context.known_definitions.clear()
+
+
+def _put_outside(context: TableContext, storage: Storage, path: str, named: str, content: bytes) -> None:
+    read = load_index_definitions(context)
+    found = storage.read_versioned(path)
+    # Another table that names the same file has a lock of its own.
+    unchanged = (parse_index_definitions(found[0]) if found is not None else {}) == read
+    landed = unchanged and (
+        storage.put_if_absent(path, content) if found is None else storage.put_if_matches(path, content, found[1])
+    )
+    if not landed:
+        raise WriteConflict(
+            f"the index definitions at {storage.absolute(path)}, outside of {context.storage.uri} ({INDEX_DEFINITIONS_PATH}="
+            f"{named}), were changed meanwhile by somebody who does not hold the table's lock; try again"
+        )
 
 
 def store_definitions(context: TableContext, definitions: Mapping[str, IndexDefinition]) -> TableContext:
@@ -101,4 +119,7 @@ def _place(context: TableContext, named: str) -> tuple[Storage, str]:
     if place.key.startswith(f"{own.key}/"):
         return storage, place.key.removeprefix(f"{own.key}/")
     folder = replace(place, path=folder_of(place.path))
-    return open_storage(replace(storage.spec(), uri=folder.uri)), file_name_of(place.path)
+    spec = storage.spec()
+    # Another kind of store has other options, and is not to be told the secrets of this one.
+    options = spec.options if place.scheme == own.scheme else tuple(o for o in spec.options if o[0] == FAULT_OPTION)
+    return open_storage(replace(spec, uri=folder.uri, options=options)), file_name_of(place.path)
