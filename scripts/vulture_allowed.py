@@ -35,6 +35,7 @@ _.dataset_schema
 _.to_spark
 _.forget_memory
 _.check_merger
+_.check_time_generator
 _.check_compaction_strategy
 _.check_clustering_strategy
 _.alter
