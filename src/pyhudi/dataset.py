@@ -31,6 +31,7 @@ from pyhudi.errors import CorruptData, HudiError, Unsupported
 from pyhudi.execute.layout import rows_without_columns
 from pyhudi.execute.open_base import open_base_input
 from pyhudi.execute.read_slice import ReadSpec, is_joined, told_by_path
+from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.names import is_orc
 from pyhudi.format.parquet import read_footer
 from pyhudi.operations.read.changes import ChangeQuery
@@ -316,7 +317,8 @@ class _Files:
 
 
 def _gives_stored_rows(spec: ReadSpec) -> bool:
-    return spec.condition is None and not spec.values_from_path
+    # A file from before a column with a default is known by its footer alone.
+    return spec.condition is None and not spec.values_from_path and all(column_default(f) is None for f in spec.output)
 
 
 def _said_by_path(spec: ReadSpec, partition: str) -> pc.Expression:

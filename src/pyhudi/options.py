@@ -144,7 +144,6 @@ MOOT: dict[str, str] = {
     "hoodie.datasource.read.incr.skip_cluster": "clustering keeps commit times, so it adds nothing to an incremental query",
     "hoodie.schema.on.read.enable": "columns go by ids wherever the table has a history of them",
     "hoodie.metrics.on": "results carry their own figures",
-    "hoodie.payload.event.time.field": "event times are not tracked in commits: minEventTime and maxEventTime stay null",
     "hoodie.datasource.hive_sync.username": "HiveServer2 alone asks for it, and that is refused",
     "hoodie.datasource.hive_sync.password": "HiveServer2 alone asks for it, and that is refused",
     "hoodie.datasource.meta.sync.base.path": "the table is the one of the call",

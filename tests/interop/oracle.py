@@ -185,6 +185,15 @@ class RealHudi:
         options = f"hoodie.metadata.enable={str(metadata).lower()},hoodie.compact.inline.max.delta.commits=1"
         self.call("run_compaction", op=op, table=name, options=options, **more)
 
+    def log_compact(self, path: Path, schema: str, instant: str | None = None, **options: object) -> str | None:
+        """Plans a log compaction, None where nothing is due, or carries out that of `instant`; the instant.
+
+        schema: of the table, in Avro's JSON.
+        """
+        given = {**_texts(options), "hoodie.log.compaction.enable": "true", "path": str(path)}
+        done = self.run(_LOG_COMPACTION, path=str(path), given=given, schema=schema, instant=instant)
+        return None if done is None else str(done)
+
     def register(self, path: str | os.PathLike[str], name: str) -> None:
         """Makes the table at `path` known to SQL.  The real Hudi may add `hoodie.table.create.schema` to its properties."""
         self.sql(f"DROP TABLE IF EXISTS {name}")
@@ -340,6 +349,24 @@ for row in rows:
 instant = client.startCommit()
 assert client.commit(instant, client.upsert(spark._jsc.parallelize(records, 1), instant))
 client.close()
+"""
+
+_LOG_COMPACTION = """
+options = jvm.java.util.HashMap()
+for key, value in given.items():
+    options.put(key, value)
+jsc = jvm.org.apache.spark.api.java.JavaSparkContext(spark._jsc.sc())
+client = jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(jsc, schema, path, "t", options)
+try:
+    if instant is None:
+        planned = client.scheduleLogCompaction(jvm.org.apache.hudi.common.util.Option.empty())
+        result = planned.get() if planned.isPresent() else None
+    else:
+        done = client.logCompact(instant)
+        client.commitLogCompaction(instant, done.getCommitMetadata().get(), jvm.org.apache.hudi.common.util.Option.empty())
+        result = instant
+finally:
+    client.close()
 """
 
 _META_CLIENT = """

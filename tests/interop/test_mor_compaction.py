@@ -407,33 +407,12 @@ def test_we_read_and_compact_log_compactions_of_the_real_hudi(
     assert_same_rows(theirs(hudi, path), before, ignoring=OWN)
 
 
-LOG_COMPACTION = """
-options = jvm.java.util.HashMap()
-for key, value in given.items():
-    options.put(key, value)
-jsc = jvm.org.apache.spark.api.java.JavaSparkContext(spark._jsc.sc())
-client = jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(jsc, schema, path, "t", options)
-try:
-    if instant is None:
-        planned = client.scheduleLogCompaction(jvm.org.apache.hudi.common.util.Option.empty())
-        result = planned.get() if planned.isPresent() else None
-    else:
-        done = client.logCompact(instant)
-        client.commitLogCompaction(instant, done.getCommitMetadata().get(), jvm.org.apache.hudi.common.util.Option.empty())
-        result = instant
-finally:
-    client.close()
-"""
-
-
 def real_log_compaction(hudi: RealHudi, path: Path, mode: str, log_format: str, instant: str | None = None) -> str:
     """The real Hudi plans a log compaction, or carries out that of `instant`."""
-    options = {**real_options(mode, log_format), "hoodie.log.compaction.enable": True, "path": str(path)}
-    given = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
     schema = commit_of(path, Table(str(path)).timeline().completed_writes()[0].request_time).extra_metadata["schema"]
-    planned = hudi.run(LOG_COMPACTION, path=str(path), given=given, schema=schema, instant=instant)
+    planned = hudi.log_compact(path, schema, instant, **real_options(mode, log_format))
     assert planned is not None
-    return str(planned)
+    return planned
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """Payload classes on merge-on-read: PyHudi and the real Hudi write, delete and compact in turn, in an order that a seed deals
 out, with Avro and Parquet blocks in one log.
 
-A model in plain Python holds, for each key, the row of the base file and what the logs say since, and merges them as Hudi does:
-the log entries with each other, then with the base row.  After each step we must show what it says, and so must the real Hudi
-after plans and at the end.  That is more than the fold of all writes: with rules that are not associative a compaction decides
-what meets what first.
+After each step we must show what the model of tests/payload_model.py says, and so must the real Hudi after plans and at the end.
 
 A delete by key of the real Hudi has no ordering value.  Where the key comes back before a compaction it cannot read its own table
 (see test_real_defects.py), so in the dealt steps such keys wait for the next compaction; the last tests do not wait.
@@ -13,7 +10,6 @@ A delete by key of the real Hudi has no ordering value.  Where the key comes bac
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,120 +18,14 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.format.instants import Action
+from pyhudi.table.snapshot import load_snapshot
 from tests.interop.alternation import OPERATION
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.needs import WIDE
+from tests.payload_model import KEYS, MODES, PAYLOADS, SCHEMA, Delete, Key, Row, deletes, drawn_row
 from tests.rows import assert_same_rows, without_meta
 
-MODEL = "org.apache.hudi.common.model."
-PAYLOADS = {
-    "overwrite": MODEL + "OverwriteWithLatestAvroPayload",
-    "default": MODEL + "DefaultHoodieRecordPayload",
-    "event": MODEL + "EventTimeAvroPayload",
-    "non-defaults": MODEL + "OverwriteNonDefaultsWithLatestAvroPayload",
-    "partial": MODEL + "PartialUpdateAvroPayload",
-    "first": MODEL + "FirstValueAvroPayload",
-    "dms": MODEL + "AWSDmsAvroPayload",
-    "mysql": MODEL + "debezium.MySqlDebeziumAvroPayload",
-}
-MODES = {"overwrite": "COMMIT_TIME_ORDERING", "default": "EVENT_TIME_ORDERING"}
-SCHEMA = pa.schema(
-    [
-        ("id", pa.string()),
-        ("part", pa.string()),
-        ("ts", pa.int64()),
-        ("a", pa.string()),
-        ("b", pa.int64()),
-        ("Op", pa.string()),
-        ("_change_operation_type", pa.string()),
-        ("_event_seq", pa.string()),
-        ("_hoodie_is_deleted", pa.bool_()),
-    ]
-)
-KEYS = [f"k{number}" for number in range(12)]
 READ: dict[str, Any] = {"hoodie.metadata.enable": False}
-Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Delete:
-    """A delete in a log.  ts: its ordering value, None for none."""
-
-    ts: int | None
-
-
-@dataclass
-class Key:
-    """base: the row of the base file; log: what came since, oldest first; planned: how many of that a compaction plan names."""
-
-    base: Row | None = None
-    log: list[Row | Delete] = field(default_factory=list)
-    planned: int = 0
-
-    def row(self, payload: str) -> Row | None:
-        return merged(payload, self.base, self.log)
-
-    def waits(self, payload: str) -> bool:
-        """Whether the key must not be written: the real Hudi could not read it, or a plan that is not carried out yet drops its
-        row, and the index, which looks into base files, would not find a row that only a log has then.
-        """
-        unreadable = any(isinstance(entry, Delete) and entry.ts is None for entry in self.log)
-        return unreadable or (self.base is not None and merged(payload, self.base, self.log[: self.planned]) is None)
-
-    def compact(self, payload: str) -> None:
-        self.base, self.log = merged(payload, self.base, self.log[: self.planned]), self.log[self.planned :]
-        self.planned = 0
-
-
-def merged(payload: str, base: Row | None, log: list[Row | Delete]) -> Row | None:
-    barriers = [place for place, entry in enumerate(log) if isinstance(entry, Delete) and entry.ts is None]
-    if barriers:
-        # What such a delete meant: that nothing before it counts.
-        base, log = None, log[barriers[-1] + 1 :]
-    held: Row | Delete | None = None
-    for entry in log:
-        held = entry if held is None else pair(payload, held, entry)
-    if held is not None:
-        held = held if base is None else pair(payload, base, held)
-    return base if held is None else None if isinstance(held, Delete) else held
-
-
-def pair(payload: str, old: Row | Delete, new: Row | Delete) -> Row | Delete:
-    if payload == "overwrite":
-        return new
-    if isinstance(old, Delete) or isinstance(new, Delete) or payload in ("default", "event"):
-        return new if time_of(new) >= time_of(old) else old
-    later = new["ts"] >= old["ts"]
-    if payload == "non-defaults":
-        return filled(new, old)
-    if payload == "partial":
-        return filled(new, old) if later else filled(old, new)
-    if payload == "first":
-        return new if new["ts"] > old["ts"] else old
-    if payload == "mysql":
-        return new if position(new) > position(old) else old
-    assert payload == "dms"
-    return new
-
-
-def time_of(entry: Row | Delete) -> int:
-    return int(entry["ts"] if not isinstance(entry, Delete) else entry.ts or 0)
-
-
-def filled(first: Row, second: Row) -> Row:
-    return {name: second[name] if value is None else value for name, value in first.items()}
-
-
-def position(row: Row) -> tuple[int, ...]:
-    return tuple(int(part) for part in row["_event_seq"].split("."))
-
-
-def deletes(payload: str, row: Row) -> bool:
-    if payload == "dms":
-        return bool(row["Op"] == "D" or row["_hoodie_is_deleted"])
-    if payload == "mysql":
-        return bool(row["_change_operation_type"] == "d" or row["_hoodie_is_deleted"])
-    return bool(row["_hoodie_is_deleted"])
 
 
 class Pair:
@@ -189,9 +79,7 @@ class Pair:
                 held.log.append(Delete(None))
                 continue
             # What no row of the slice is newer than: a rule may have made an older one of them.
-            newest = merged("default", held.base, held.log)
-            assert newest is not None
-            held.log.append(Delete(newest["ts"]))
+            held.log.append(Delete(held.newest()))
 
     def plan(self, writer: str) -> str:
         if writer == "ours":
@@ -212,6 +100,17 @@ class Pair:
         for held in self.keys.values():
             held.compact(self.payload)
 
+    def log_compact(self, writer: str) -> None:
+        if writer == "ours":
+            assert self.table.log_compact().runs
+        else:
+            schema = load_snapshot(self.table.context).schema
+            assert schema is not None
+            planned = self.hudi.log_compact(self.path, schema.avro, **self.options)
+            assert self.hudi.log_compact(self.path, schema.avro, planned, **self.options) == planned is not None
+        for held in self.keys.values():
+            held.log_compact(self.payload)
+
     def write(self, writer: str, operation: str, rows: list[Row]) -> None:
         data = pa.Table.from_pylist(rows, SCHEMA)
         # One slice has blocks of both formats from both writers.
@@ -222,19 +121,7 @@ class Pair:
             self.hudi.write(data, self.path, **{**self.options, **blocks, OPERATION: operation})
 
     def row(self, key: str) -> Row:
-        draw = self.random
-        ts = draw.randrange(10)
-        gone = draw.random() < 0.15
-        values = [key, "ab"[int(key[1:]) % 2], ts, draw.choice([None, "x", "y", "z"]), draw.choice([None, 1, 2, 3])]
-        marks = [
-            "D" if gone else "U",
-            "d" if gone else "u",
-            f"{draw.randrange(3)}.{draw.randrange(20)}",
-            gone and draw.random() < 0.5,
-        ]
-        if self.payload not in ("dms", "mysql"):
-            marks[-1] = gone
-        return dict(zip(SCHEMA.names, [*values, *marks], strict=True))
+        return drawn_row(self.random, self.payload, key)
 
     # -- reads ----------------------------------------------------------------------------------------------------------
 
@@ -247,14 +134,14 @@ class Pair:
         assert_same_rows(without_meta(found), self.expected(), key=["id"])
         return found
 
-    def read_by_both(self) -> None:
-        found = self.read_by_us()
+    def read_by_both(self, model_knows: bool = True) -> None:
+        found = self.read_by_us() if model_knows else self.table.scan(["*"]).to_arrow()
         # Meta columns too: both say the same of which commit and which file a row is.
         assert_same_rows(self.hudi.read(self.path, **READ), found)
 
 
 # Where a merge mode says the same, tests of that mode show it (test_mor_compaction.py), and `event` in test_delete_marker.py.
-KNOWN_OTHERWISE = {"overwrite", "event"}
+KNOWN_OTHERWISE = {"overwrite", "event", "postgres"}
 
 
 @pytest.mark.parametrize(
@@ -312,3 +199,63 @@ def test_a_key_that_comes_back_after_a_delete_of_the_real_hudi(hudi: RealHudi, t
     pair.read_by_us()
     pair.compact("ours", pair.plan("ours"))
     pair.read_by_both()
+
+
+@pytest.mark.parametrize(
+    "payload", [name if name in ("partial", "non-defaults") else pytest.param(name, marks=pytest.mark.wide) for name in PAYLOADS]
+)
+def test_log_compactions_of_either(hudi: RealHudi, tmp_path: Path, payload: str) -> None:
+    """Ours changes nothing for the real Hudi, which writes on, and compacts; its own is read as it reads it, and gone on with.
+
+    Its own merges by ordering value whatever the class is: where that is not the class's rule, rows are others for its readers.
+    """
+    seed = 20 + list(PAYLOADS).index(payload)
+    pair = Pair(hudi, tmp_path / f"l{seed}", payload, seed)
+    pair.options["hoodie.log.compaction.blocks.threshold"] = 1
+    pair.upsert("theirs", KEYS[:10], _hoodie_is_deleted=False, Op="I", _change_operation_type="c")
+    for writer in ("ours", "theirs", "ours"):
+        pair.upsert(writer)
+    pair.log_compact("ours")
+    pair.read_by_both()
+    pair.upsert("theirs")
+    pair.delete("ours")
+    pair.read_by_both()
+    pair.log_compact("theirs")
+    knows = payload not in ("overwrite", "non-defaults", "dms")
+    pair.read_by_both(knows)
+    pair.upsert("ours")
+    pair.read_by_both(knows)
+    pair.log_compact("ours")
+    pair.read_by_both(knows)
+    pair.compact("theirs", pair.plan("ours"))
+    pair.read_by_both(knows)
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("payload", ["partial", "non-defaults", "postgres", "dms", "event"])
+def test_log_compactions_of_either_in_version_9(newer_hudi: RealHudi, tmp_path: Path, payload: str) -> None:
+    """Update modes and delete markers in place of the classes: ours changes nothing for the real Hudi 1.1.1, which goes on; what
+    its own makes of the logs we read as it does.
+    """
+    seed = 40 + list(PAYLOADS).index(payload)
+    pair = Pair(newer_hudi, tmp_path / f"n{seed}", payload, seed)
+    pair.options |= {"hoodie.log.compaction.blocks.threshold": 1, "hoodie.write.table.version": 9}
+    if payload == "postgres":
+        del pair.options["hoodie.datasource.write.precombine.field"]
+    pair.upsert("theirs", KEYS[:10], _hoodie_is_deleted=False, Op="I", _change_operation_type="c")
+    for writer in ("ours", "theirs", "ours"):
+        pair.upsert(writer)
+    before = pair.table.scan(["*"]).to_arrow()
+    assert_same_rows(newer_hudi.read(pair.path, **READ), before)
+    pair.log_compact("ours")
+    assert_same_rows(pair.table.scan(["*"]).to_arrow(), before)
+    pair.read_by_both(model_knows=False)
+    pair.upsert("theirs")
+    pair.read_by_both(model_knows=False)
+    pair.log_compact("theirs")
+    pair.read_by_both(model_knows=False)
+    pair.upsert("ours")
+    pair.log_compact("ours")
+    pair.read_by_both(model_knows=False)
+    pair.compact("theirs", pair.plan("ours"))
+    pair.read_by_both(model_knows=False)

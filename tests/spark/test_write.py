@@ -22,6 +22,7 @@ from pyhudi.errors import InvalidRequest, TableExists, Unsupported
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
+from pyhudi.table.snapshot import read_commit
 from tests.needs import WIDE
 from tests.paused_write import PausedWrite
 from tests.rows import assert_same_rows, without_meta
@@ -85,6 +86,15 @@ def test_upsert_inserts_updates_and_obeys_event_time(spark: SparkSession, tmp_pa
     embedded = hp.Table(str(tmp_path / "t")).scan().to_arrow()
     assert_same_rows(hs.read(spark, str(tmp_path / "t")).select("id", "city", "ts", "fare").toArrow(), embedded, ignoring=())
     assert hp.Table(str(tmp_path / "t")).partitions() == ("la", "ny", "sf")
+
+
+def test_commits_tell_event_times(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("a", "sf", 1_700_000_009, 1.0), ("b", "sf", 1_700_000_001, 1.0)]
+    told = {"hoodie.payload.event.time.field": "ts"}
+    written(spark, tmp_path, rows, "bulk_insert", **told)
+    table = Table(str(tmp_path))
+    (stat,) = read_commit(table.context.timeline, table.timeline().completed_writes()[-1]).write_stats
+    assert (stat.min_event_time, stat.max_event_time) == (1_700_000_001_000, 1_700_000_009_000)
 
 
 def test_duplicates_of_a_batch_become_the_newest(spark: SparkSession, tmp_path: Path, lookups: str) -> None:

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from pyhudi.execute.base_file import FileSettings
 from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.layout import as_batch
-from pyhudi.execute.log_files import RowsOfBlock, write_log_files
+from pyhudi.execute.log_files import LogWriting, RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys, run_read
 from pyhudi.execute.tag import read_keys
@@ -119,7 +119,9 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
     blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions)
     limit_bytes = spec.files.log_file_size_bytes
-    written = write_log_files(storage, partition, first, blocks, limit_bytes, indexing=spec.indexing, early=spec.early)
+    written = write_log_files(
+        storage, partition, first, blocks, limit_bytes, LogWriting(spec.indexing, spec.early, event_time=spec.event_time)
+    )
     logs = tuple(_log_of(status.stat) for status in written)
     if spec.changes is not None:
         ends = [replace(task.slice, logs=(*task.slice.logs, *logs[: number + 1])) for number in range(len(logs))]
@@ -172,9 +174,7 @@ def _write_copies(
             name,
             blocks,
             spec.files.log_file_size_bytes,
-            indexing=spec.indexing,
-            early=spec.early,
-            written_by=spec.instant_time,
+            LogWriting(spec.indexing, spec.early, spec.instant_time, spec.event_time),
         )
 
 

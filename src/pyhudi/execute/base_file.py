@@ -35,6 +35,7 @@ from pyhudi.format.parquet_footer import closing_without
 from pyhudi.format.paths import file_name_of
 from pyhudi.plan.write import MAX_FILE_SIZE
 from pyhudi.records.conform import conform_table, relabel
+from pyhudi.records.event_times import EventTimes
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.settings import Option, Options, read_settings
@@ -149,13 +150,16 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A finished base file.  metadata: its footer; indexed: what the metadata table wants to know, but for the keys."""
+    """A finished base file.  metadata: its footer; indexed: what the metadata table wants to know, but for the keys;
+    event_times: of its earliest and its latest row, in milliseconds.
+    """
 
     path: str
     size_bytes: int
     row_count: int
     metadata: Footer
     indexed: IndexedFile | None = None
+    event_times: tuple[int | None, int | None] = (None, None)
 
 
 class BaseFileWriter:
@@ -165,6 +169,7 @@ class BaseFileWriter:
     schema: the stored layout (meta columns, then data columns).  inherited: a filter to go on from (see `inherited_filter`);
     rows whose keys it holds already are written with `keys_known=True`.  indexing: what to find out for the metadata table.
     coded: text columns that come as dictionaries (see `execute.coded`) in most tables; where dictionaries are on.
+    event_time: the column that tells when events happened, None where nobody asks.
     """
 
     def __init__(
@@ -179,6 +184,7 @@ class BaseFileWriter:
         inherited: BloomFilter | None = None,
         indexing: FileIndexing | None = None,
         coded: Collection[str] = (),
+        event_time: str | None = None,
     ) -> None:
         self._storage = storage
         self._path = path
@@ -207,6 +213,7 @@ class BaseFileWriter:
         self._collected: list[pq.FileMetaData] = []
         self._indexing = indexing
         self._floats = FloatWatch(schema)
+        self._event_times = EventTimes(event_time)
         # Kind and text of the finished filter.
         self._bloom: tuple[str, str] | None = None
         self.result: WrittenFile | None = None
@@ -229,7 +236,8 @@ class BaseFileWriter:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
             raise
         self._stack.close()
-        self.result = WrittenFile(self._path, size_bytes, self._row_count, footer, self._indexed(footer))
+        times = (self._event_times.least, self._event_times.greatest)
+        self.result = WrittenFile(self._path, size_bytes, self._row_count, footer, self._indexed(footer), times)
 
     @property
     def row_count(self) -> int:
@@ -260,6 +268,7 @@ class BaseFileWriter:
         if self._with_keys:
             self._note_keys(rows.column(RECORD_KEY), known=keys_known)
         self._floats.look(rows)
+        self._event_times.look(rows)
         rows = coded_rows(rows, self._layout)
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes

@@ -19,6 +19,7 @@ from pyhudi.format.actions.commit import WriteStat
 from pyhudi.format.log.framing import Block, LogFraming
 from pyhudi.format.names import LogFileName, MarkerType
 from pyhudi.format.paths import join_path
+from pyhudi.records.event_times import EventTimes
 from pyhudi.records.stats import RangeCollector
 from pyhudi.storage.base import Storage
 from pyhudi.storage.markers import Markers
@@ -35,32 +36,44 @@ class RowsOfBlock:
     delete_count: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LogWriting:
+    """What is found out about log files, and what may stop their write.
+
+    indexing: for the metadata table, None without one.  early: what stops the write before its end.  written_by: the instant that
+    writes, where names bear another.  event_time: the column that tells when events happened, None where nobody asks.
+    """
+
+    indexing: FileIndexing | None = None
+    early: EarlyConflicts | None = None
+    written_by: str | None = None
+    event_time: str | None = None
+
+
 def write_log_files(
     storage: Storage,
     partition: str,
     first: LogFileName,
     blocks: Iterable[RowsOfBlock],
     limit_bytes: int | None,
-    *,
-    indexing: FileIndexing | None = None,
-    early: EarlyConflicts | None = None,
-    written_by: str | None = None,
+    how: LogWriting,
 ) -> tuple[WriteStatus, ...]:
     """Write blocks, at least one, to a log file, the marker of a file first, and say what was written.
 
     limit_bytes: a file that has so many takes no further block, and the next block begins the file's next version; None: one file
-    takes them all.  early: what stops the write before its end.  written_by: the instant that writes, where names bear another.
+    takes them all.
     """
-    markers, statuses = Markers(storage, written_by or first.instant_time), []
+    markers, statuses = Markers(storage, how.written_by or first.instant_time), []
     remaining, name = iter(blocks), first
     block = next(remaining, None)
     while block is not None:
         path, framing = join_path(partition, name.text), LogFraming()
-        collector = RangeCollector(indexing.columns) if indexing and indexing.columns else None
+        collector = RangeCollector(how.indexing.columns) if how.indexing and how.indexing.columns else None
+        times = EventTimes(how.event_time)
         size_bytes = row_count = delete_count = 0
         markers.create(path, MarkerType.CREATE)
-        if early is not None:
-            early.check(storage, [(partition, name.file_id)])
+        if how.early is not None:
+            how.early.check(storage, [(partition, name.file_id)])
         with storage.open_output(path) as sink:
             is_full = False
             while block is not None and not is_full:
@@ -70,6 +83,7 @@ def write_log_files(
                 delete_count += block.delete_count
                 if block.rows is not None:
                     row_count += block.rows.num_rows
+                    times.look(block.rows)
                     if collector is not None:
                         collector.add(block.rows)
                 # The framing holds the block that came last.
@@ -79,7 +93,8 @@ def write_log_files(
                 sink.write(piece)
                 size_bytes += len(piece)
         stat = _stat(partition, name, size_bytes, row_count, delete_count)
-        statuses.append(WriteStatus(stat, None if indexing is None else IndexedFile(log_ranges(collector, row_count))))
+        stat = replace(stat, min_event_time=times.least, max_event_time=times.greatest)
+        statuses.append(WriteStatus(stat, None if how.indexing is None else IndexedFile(log_ranges(collector, row_count))))
         name = replace(name, version=name.version + 1)
     return tuple(statuses)
 

@@ -153,7 +153,7 @@ def scan_logs(storage: Storage, logs: Sequence[LogFile], wanted: LogsWanted, *, 
     merge by key, which is the only way where some keys alone are wanted.
     Raises CorruptData naming file and offset, Unsupported for blocks that are not read.
     """
-    blocks, corrupt, rollbacks = find_blocks(storage, logs, wanted.validity)
+    blocks, corrupt, rollbacks = find_blocks(storage, logs, wanted.validity, only_marked=wanted.rule.decides)
     positions = None if base_instant is None else _positions(storage, blocks, base_instant)
     for places in [positions, None] if positions is not None else [None]:
         merger = LogMerger(wanted.schema, wanted.rule)
@@ -197,19 +197,26 @@ def _positions(storage: Storage, blocks: Sequence[FoundBlock], base_instant: str
 
 
 def find_blocks(
-    storage: Storage, logs: Iterable[LogFile], validity: InstantValidity, *, skip_compacted: bool = True
+    storage: Storage,
+    logs: Iterable[LogFile],
+    validity: InstantValidity,
+    *,
+    skip_compacted: bool = True,
+    only_marked: bool = False,
 ) -> tuple[list[FoundBlock], int, int]:
     """The blocks that count, in merge order; how many torn blocks were passed over and how many rollback blocks there were.
 
     Raises CorruptData naming the file that a completed instant wrote and that is not whole (see `format.log.whole`).
-    skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).
+    skip_compacted: leave out blocks that a log compaction merged into another one (see `choose_blocks`).  only_marked: as of
+    `without_compacted`.
     """
     ordered = sorted(logs, key=lambda file: file.name.sort_key)
     files = [(log, read_log(storage, log, validity)) for log in ordered]
     if not validity.shared_logs:
         # Several writes beside one resize give their logs its time: they follow each other by their own.
         files.sort(key=lambda file: (file[0].name.instant_time, _first_instant(file[1])))
-    return choose_blocks([(log.path, blocks) for log, blocks in files], validity, skip_compacted=skip_compacted)
+    named = [(log.path, blocks) for log, blocks in files]
+    return choose_blocks(named, validity, skip_compacted=skip_compacted, only_marked=only_marked)
 
 
 def _first_instant(blocks: Iterable[LogBlock | CorruptBlock]) -> str:
@@ -242,13 +249,17 @@ def read_headers(storage: Storage, log: LogFile) -> tuple[LogBlock | CorruptBloc
 
 
 def choose_blocks(
-    files: Iterable[tuple[str, Iterable[LogBlock | CorruptBlock]]], validity: InstantValidity, *, skip_compacted: bool = True
+    files: Iterable[tuple[str, Iterable[LogBlock | CorruptBlock]]],
+    validity: InstantValidity,
+    *,
+    skip_compacted: bool = True,
+    only_marked: bool = False,
 ) -> tuple[list[FoundBlock], int, int]:
     """As `find_blocks`, of blocks whose headers were read already.  files: path and blocks of each log file, in merge order.
 
     skip_compacted: the blocks that a log compaction merged are left out, and its own blocks stand where the newest of those
     stood.  So a write that was requested before the log compaction and completed after it still comes after what was merged;
-    where there is none, the result is that of reading all blocks.
+    where there is none, the result is that of reading all blocks.  only_marked: as of `without_compacted`.
     """
     kept: list[FoundBlock] = []
     corrupt = rollbacks = 0
@@ -265,7 +276,9 @@ def choose_blocks(
             elif validity.counts(block.instant_time):
                 kept.append(FoundBlock(path, block))
     kept = of_one_attempt(kept, lambda found: found.block)
-    return (without_compacted(kept, lambda found: found.block) if skip_compacted else kept), corrupt, rollbacks
+    if skip_compacted:
+        kept = without_compacted(kept, lambda found: found.block, only_marked=only_marked)
+    return kept, corrupt, rollbacks
 
 
 def _add_block(

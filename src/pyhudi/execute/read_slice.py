@@ -31,7 +31,7 @@ from pyhudi.format.names import parse_base_file
 from pyhudi.format.paths import file_name_of
 from pyhudi.plan.skipping import record_key_texts, with_other_spelling
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
-from pyhudi.records.conform import conform_table, relabel
+from pyhudi.records.conform import conform_table, missing_column, relabel
 from pyhudi.records.filters.arrow import row_filter
 from pyhudi.records.filters.binding import bind
 from pyhudi.records.filters.pruning import prune_ranges
@@ -413,7 +413,7 @@ def _group_rows(file: _BaseFile, group: int, needed: pa.Schema, chosen: pa.Chunk
 
 
 def _nulls(schema: pa.Schema, count: int) -> pa.Table:
-    return pa.table([pa.nulls(count, field.type) for field in schema], schema=schema)
+    return pa.table([missing_column(field.with_nullable(True), count, field.name) for field in schema], schema=schema)
 
 
 def told_by_path(spec: ReadSpec, partition: str, needed: pa.Schema) -> dict[str, pa.Scalar]:

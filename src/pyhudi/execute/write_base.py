@@ -91,7 +91,8 @@ class WriterSpec:
     data_schema: the table's columns without meta columns; avro_schema: with them.  indexing: what to find out about each file for
     the metadata table, None without one.  changes: how change logs are kept, None for a table that keeps none.  partial: None for
     whole rows.  early: what stops the write before its end, None where nothing does.  ids: of the columns, see `ReadSpec`.
-    extension: of the base files, by which they are of their format.
+    extension: of the base files, by which they are of their format.  event_time: the column that tells when events happened,
+    None where nobody asks.
     """
 
     storage: StorageSpec
@@ -108,6 +109,7 @@ class WriterSpec:
     early: EarlyConflicts | None = None
     ids: ColumnIds | None = None
     extension: str = PARQUET_EXTENSION
+    event_time: str | None = None
 
     @property
     def stored_schema(self) -> pa.Schema:
@@ -208,6 +210,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
             spec.files,
             populate_meta_fields=spec.populate_meta_fields,
             indexing=spec.indexing,
+            event_time=spec.event_time,
         ) as writer:
             while first is not None:
                 writer.write(stored_rows(spec, first, task.token.partition, sequence))
@@ -258,6 +261,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
                 inherited=inherited,
                 indexing=spec.indexing,
                 coded=[field.name for field in schema if field.type == CODED],
+                event_time=spec.event_time,
             ) as writer:
                 changes = KeyChanges(spec.key_shards)
                 merger = _RowMerger(spec, task, incoming, rule, counts=counts, matched=matched, changes=changes, log=log)
@@ -285,6 +289,8 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         num_deletes=counts.deletes,
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
+        min_event_time=written.event_times[0],
+        max_event_time=written.event_times[1],
         cdc_stats=logged,
     )
     return WriteStatus(stat, with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text)))
@@ -538,6 +544,8 @@ def create_stat(partition: str, name: BaseFileName, written: WrittenFile) -> Wri
         num_inserts=written.row_count,
         total_write_bytes=written.size_bytes,
         file_size_in_bytes=written.size_bytes,
+        min_event_time=written.event_times[0],
+        max_event_time=written.event_times[1],
     )
 
 

@@ -34,7 +34,16 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.avro_resolve import Json, resolve_avro
-from pyhudi.format.avro_to_arrow import ARROW_TYPES, COMMENT, LOCAL_TIMESTAMP, TIMESTAMP, arrow_field, arrow_type, record_fields
+from pyhudi.format.avro_to_arrow import (
+    ARROW_TYPES,
+    COMMENT,
+    LOCAL_TIMESTAMP,
+    TIMESTAMP,
+    arrow_field,
+    arrow_type,
+    default_text,
+    record_fields,
+)
 from pyhudi.format.meta_columns import is_meta_field
 
 
@@ -100,8 +109,9 @@ def _field_json(field: pa.Field, namespace: str, previous: Json | None, path: st
     doc = _doc(field)
     if doc is not None:
         result["doc"] = doc
-    if field.nullable:
-        result["default"] = None
+    default = None if field.nullable else default_text(field)
+    if field.nullable or default is not None:
+        result["default"] = None if default is None else json.loads(default)
     return result
 
 

@@ -3,14 +3,15 @@
 Avro has more types than `arrow_to_avro` writes: enums (string), uuid strings, bytes decimals, fixed, millisecond timestamps,
 times and local timestamps are read, too.
 
-What is not done: defaults other than null are not kept, recursive records and unions of several types are refused, and
-columns are known by name alone.
+What is not done: defaults of fields that may be null are not kept (what a file lacks of them is null, whatever they say),
+recursive records and unions of several types are refused, and columns are known by name alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,8 @@ from pyhudi.format.meta_columns import is_meta_field
 TIMESTAMP = pa.timestamp("us", "UTC")
 LOCAL_TIMESTAMP = pa.timestamp("us")
 COMMENT = b"comment"
+DEFAULT = b"default"
+"""Metadata entry of a field that may not be null and has a default: what files from before the field hold of it, as JSON."""
 ARROW_TYPES: tuple[tuple[pa.DataType, str], ...] = (
     (pa.bool_(), "boolean"),
     (pa.int32(), "int"),
@@ -50,7 +53,8 @@ def avro_to_arrow(text: str) -> pa.Schema:
 
     A union with null, in either order, makes a nullable field; T alone one that is not.  An enum becomes string, a uuid
     string, a millisecond timestamp microseconds, a local timestamp one without a zone, a time time32 or time64, fixed
-    bytes fixed_size_binary, an array's item `element`.  A doc becomes the field's metadata entry `comment`.
+    bytes fixed_size_binary, an array's item `element`.  A doc becomes the field's metadata entry `comment`, a default of a field
+    that may not be null the entry `default` (see `column_default`).
     Raises CorruptData when the text is not an Avro record, Unsupported for recursive records, unions of several types and
     logical types on which Arrow has nothing to say.  Source: docs/formats/base-file.md, "Types".
     """
@@ -76,8 +80,49 @@ def arrow_field(field: Json) -> pa.Field:
     except Unsupported as error:
         raise Unsupported(f"column {field['name']!r}: {error.args[0]}") from error
     doc = field.get("doc")
-    comment = {COMMENT: doc} if isinstance(doc, str) and doc else None
-    return pa.field(field["name"], type_, nullable, metadata=comment)
+    metadata: dict[bytes, str] = {COMMENT: doc} if isinstance(doc, str) and doc else {}
+    if not nullable and field.get("default") is not None:
+        metadata[DEFAULT] = json.dumps(_in_microseconds(field["default"], field["type"]))
+    return pa.field(field["name"], type_, nullable, metadata=metadata or None)
+
+
+def default_text(field: pa.Field) -> str | None:
+    """The default of a field that may not be null, as Avro's JSON of its type; None where it has none, or may be null."""
+    text = (field.metadata or {}).get(DEFAULT)
+    if text is None:
+        return None
+    if pa.types.is_string(field.type) and not text.startswith(b'"'):
+        # The column was made text after it had a default.
+        return json.dumps(text.decode())
+    return str(text, "utf-8")
+
+
+def column_default(field: pa.Field) -> pa.Scalar | None:
+    """What rows of files from before a field hold of it, in its type; None where it has no default, or may be null.
+
+    Raises Unsupported for a default inside of which there are types that Avro writes otherwise in JSON.
+    """
+    text = default_text(field)
+    if text is None:
+        return None
+    value, type_ = json.loads(text), field.type
+    types = pa.types
+    try:
+        if types.is_binary(type_) or types.is_fixed_size_binary(type_):
+            return pa.scalar(value.encode("latin-1"), type_)
+        if types.is_decimal(type_):
+            unscaled = int.from_bytes(value.encode("latin-1"), "big", signed=True)
+            return pa.scalar(Decimal(unscaled).scaleb(-type_.scale, Context(prec=38)), type_)
+        if types.is_temporal(type_):
+            return pa.scalar(value, pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
+        return pa.scalar(list(value.items()) if types.is_map(type_) else value, type_)
+    except (pa.ArrowException, TypeError, AttributeError) as error:
+        raise Unsupported(f"the default {value!r} of column {field.name!r} of type {type_} is not read: {error}") from error
+
+
+def _in_microseconds(default: Any, node: Any) -> Any:
+    millis = isinstance(node, dict) and str(node.get("logicalType")).endswith("timestamp-millis")
+    return default * 1000 if millis and isinstance(default, int) else default
 
 
 _NOT_PLAIN = ("vector", "blob", "variant")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import Internal, InvalidRequest
+from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.records.normalise import is_list_like
 from pyhudi.records.text import floats_through_text, is_binary_like, is_string_like, timestamp_micros, value_text
 
@@ -19,9 +20,9 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
     batch: from a user (any layout that `normalise` takes) or from a file that was written under an older schema; target:
     canonical, or with timestamps of milliseconds, as files may have them.  Columns are found by exact name; a column that the
-    target lacks is left out; one that the batch lacks is null.  Numbers that become text take Java's forms, float becomes double
-    by way of its text (0.1f becomes 0.1), text for a date or decimal column is parsed, finer timestamps are rounded down.  Nested
-    types are conformed field by field.  A batch that fits already is returned without copying.
+    target lacks is left out; one that the batch lacks is null, or its default where it may not be null.  Numbers that become text
+    take Java's forms, float becomes double by way of its text (0.1f becomes 0.1), text for a date or decimal column is parsed,
+    finer timestamps are rounded down.  Nested types are conformed field by field.  A batch that fits already is not copied.
     Raises InvalidRequest when a value cannot be cast without loss, and when a target column that is not nullable is missing
     or holds a null.  Source: docs/formats/writing.md, "Writer schema"; docs/formats/reading.md, "Schema".
     """
@@ -32,15 +33,26 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     for field in target:
         position = positions.get(field.name)
         if position is None:
-            if not field.nullable:
-                raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
-            columns.append(pa.nulls(batch.num_rows, field.type))
+            columns.append(missing_column(field, batch.num_rows, field.name))
             continue
         columns.append(_conform_array(batch.column(position), field, field.name, None))
     if not columns:
         # A batch without columns still has rows.
         return batch.select([])
     return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def missing_column(field: pa.Field, count: int, path: str) -> pa.Array:
+    """What rows hold of a column that they were written without: its default where it may not be null, else nulls.
+
+    Raises InvalidRequest, naming `path`, for a column that may not be null and has no default.
+    """
+    default = column_default(field)
+    if default is not None:
+        return pa.repeat(default, count)
+    if not field.nullable:
+        raise InvalidRequest(f"column {path!r} is missing and may not be null")
+    return pa.nulls(count, field.type)
 
 
 def refuse_rounding(batch: pa.RecordBatch, target: pa.Schema) -> None:
@@ -252,9 +264,8 @@ def _cast_struct(array: pa.StructArray, type_: pa.StructType, path: str, parent_
         here = f"{path}.{child.name}"
         position = positions.get(child.name)
         if position is None:
-            if not child.nullable and (valid is None or pc.any(valid).as_py()) and len(array):
-                raise InvalidRequest(f"column {here!r} is missing and may not be null")
-            children.append(pa.nulls(len(array), child.type))
+            needed = (valid is None or pc.any(valid).as_py()) and len(array)
+            children.append(missing_column(child if needed else child.with_nullable(True), len(array), here))
             continue
         children.append(_conform_array(array.field(position), child, here, inside))
     mask = pc.invert(valid) if valid is not None else None

@@ -11,6 +11,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
+from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.records.conform import same_type
 from pyhudi.records.normalise import normalise
 
@@ -76,9 +77,10 @@ def evolve(
     - A wider incoming number widens the table: int to long and double, float to double; under EVOLVE also int to float and
       string, long to float, double and string, float and double to string; under STRICT none.  A narrower one, and text for a
       decimal or date column, is cast to the table's type.
-    - A column is nullable when it is so on either side; under STRICT as it was.
-    - A column that the table has and `incoming` lacks is an error, unless null_for_missing (it stays, the written rows get
-      null) or allow_drop (it leaves the schema).  With both, null_for_missing wins, because it keeps data.
+    - A column is nullable when it is so on either side; under STRICT as it was, and with a default that is not null, too.
+    - A column that the table has and `incoming` lacks is an error, unless null_for_missing (it stays, the written rows get null,
+      or its default where it may not be null) or allow_drop (it leaves the schema).  With both, null_for_missing wins, because it
+      keeps data.
     - A name that differs in case is not the table's column; it is refused even as a new one.
     Anything else is one InvalidRequest that lists each column, both types and the option that would allow it.  Timestamp to
     long, binary to string and back, and changes of a decimal's precision or scale in the table are always refused: Hudi's
@@ -149,7 +151,7 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
             type_ = _evolve_type(field.type, other.type, here, rules)
             result.append(field.with_type(type_).with_nullable(_either_nullable(field, other, rules)))
         elif rules.null_for_missing:
-            result.append(field.with_nullable(True))
+            result.append(field if _has_default(field) else field.with_nullable(True))
         elif not rules.allow_drop:
             rules.problems.append(
                 _Difference(
@@ -175,8 +177,13 @@ def _evolve_fields(table: Sequence[pa.Field], incoming: Sequence[pa.Field], path
     return result
 
 
+def _has_default(field: pa.Field) -> bool:
+    """Whether it may not be null and has a default, by which older files are read: it would be lost with the one or the other."""
+    return not field.nullable and column_default(field) is not None
+
+
 def _either_nullable(ours: pa.Field, theirs: pa.Field, rules: _Evolution) -> bool:
-    return bool(ours.nullable or (theirs.nullable and rules.mode is not SchemaMode.STRICT))
+    return not _has_default(ours) and bool(ours.nullable or (theirs.nullable and rules.mode is not SchemaMode.STRICT))
 
 
 def _evolve_type(table: pa.DataType, incoming: pa.DataType, path: str, rules: _Evolution) -> pa.DataType:

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pyhudi.errors import TableState, Unsupported
-from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact, run_log_compact, run_log_headers
+from pyhudi.errors import TableState
+from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact
+from pyhudi.execute.log_compact import run_log_compact, run_log_headers
 from pyhudi.execute.log_scan import InstantValidity, find_blocks, read_headers
 from pyhudi.execute.open_base import footer_filter
 from pyhudi.execute.read_slice import ReadSpec, run_read
@@ -410,9 +411,40 @@ def test_deletes_among_partial_updates(case: str, merged: bool) -> None:
     assert [row for row in slice_.rows() if row[0] == "a"] == ([] if left is None else [left])
 
 
-def test_a_rule_that_asks_for_the_base_row_has_its_logs_left_alone() -> None:
+def test_a_late_change_that_fills_gaps_competes_by_its_own_ordering_value() -> None:
+    """The merged row has the larger ordering value, and a delete between the two wins all the same: it is written twice."""
     rule = payload_rule("org.apache.hudi.common.model.PartialUpdateAvroPayload", Ordering.by("ts"))
     assert rule is not None
-    slice_ = Slice([("a", 5, 1)], rule).log(1, data(1, ("a", 6, 10))).log(2, data(2, ("a", 7, 1)))
-    with pytest.raises(Unsupported, match="without the base file"):
-        run_log_compact(slice_.spec, slice_.task())
+    for merged in (False, True):
+        slice_ = Slice([("a", 1, 1), ("b", 1, 1)], rule)
+        slice_.log(1, data(1, ("a", 9, 10), ("b", 9, 10))).log(2, data(2, ("a", 5, 11), ("b", 5, 11)))
+        if merged:
+            name = slice_.log_compact()[1]
+            slice_.logs.append(name)
+        assert slice_.rows() == [("a", 9, 10), ("b", 9, 10)]
+        slice_.log(LATER, delete(a=7, b=4))
+        assert slice_.rows() == [("b", 9, 10)]
+        if merged:
+            slice_.without_header(name)
+            assert slice_.rows() == [("b", 9, 10)]
+
+
+def test_a_log_compaction_of_the_real_hudi_stands_for_nothing_where_a_payload_decides() -> None:
+    """It merges by the larger ordering value: under a class by which the last change wins its block holds an older one."""
+    rule = payload_rule("org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload", Ordering.by("ts"))
+    assert rule is not None
+    slice_ = Slice([("a", 1, 1), ("b", 1, 1)], rule).log(1, data(1, ("a", 9, 10))).log(2, data(2, ("a", 5, 11), ("b", 5, 11)))
+    kind, headers, content = data(3, ("b", 4, 12))
+    slice_.log(3, (kind, {**headers, HeaderKey.COMPACTED_BLOCK_TIMES: f"{time(2)},{time(1)}"}, content))
+    # The old blocks are read, and its own as an ordinary one, as its own readers do.
+    assert slice_.rows() == [("a", 5, 11), ("b", 4, 12)]
+    name = slice_.log_compact()[1]
+    slice_.logs = [name]
+    assert slice_.rows() == [("a", 5, 11), ("b", 4, 12)], "ours stands for all of them"
+    slice_.logs, only_deletes = [], Slice([("a", 1, 1)], rule).log(1, plain_delete("a"))
+    only_deletes.logs = [only_deletes.log_compact()[1]]
+    blocks = run_log_headers(
+        only_deletes.storage.spec(), only_deletes.spec.reader.validity, only_deletes._log_file(only_deletes.logs[0])
+    )
+    assert [block.kind for block in blocks.blocks if isinstance(block, LogBlock)] == [BlockType.DELETE, BlockType.DELETE]
+    assert only_deletes.rows() == []

@@ -88,6 +88,7 @@ from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex, Place
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.execute.write_group import GroupTarget
+from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.plan.write import WorkloadProfile, deal_inserts
 from pyhudi.records.conform import same_type
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
@@ -747,6 +748,8 @@ def _native_rows(frame: DataFrame, given: pa.Schema, request: PrepareRequest) ->
     held = set(columns.names)
     for field, spark in zip(taken, types.fields, strict=True):
         if field.name not in held:
+            if not field.nullable and column_default(field) is not None:
+                return None
             if not field.nullable:
                 raise InvalidRequest(f"column {field.name!r} is missing and may not be null")
             data.append(F.lit(None).cast(spark.dataType).alias(field.name))

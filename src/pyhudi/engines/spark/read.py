@@ -30,6 +30,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.execute.changes import change_schema
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.read_slice import ReadSpec, run_read
+from pyhudi.format.avro_to_arrow import column_default
 from pyhudi.format.instants import Instant, State
 from pyhudi.format.names import is_orc
 from pyhudi.operations.read.changes import ChangeQuery, chosen_change_columns, plan_change_query
@@ -195,7 +196,8 @@ def _needed(spec: ReadSpec) -> pa.Schema:
 
 
 def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | None:
-    """The needed columns with the types that the files have; None when a difference is more than a cast of a plain column.
+    """The needed columns with the types that the files have; None when a difference is more than a cast of a plain column, or a
+    column that the files lack has a default.
 
     stored: the files' data columns; None when they are those of the table.
     """
@@ -204,6 +206,9 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
     fields = []
     for field in needed:
         position = stored.get_field_index(field.name)
+        if position < 0 and column_default(field) is not None:
+            # Spark knows nothing of defaults.
+            return None
         if position < 0 or field.name in META_COLUMNS or same_type(stored.field(position).type, field.type):
             fields.append(field)
         elif pa.types.is_nested(field.type) or cast_of(column(field.name), stored.field(position).type, field.type) is None:

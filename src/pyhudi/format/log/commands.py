@@ -105,7 +105,9 @@ def _attempt_of(block: LogBlock) -> int | None:
     return int(matched[1]) if matched else None
 
 
-def without_compacted(kept: Sequence[Source], block_of: Callable[[Source], LogBlock]) -> list[Source]:
+def without_compacted(
+    kept: Sequence[Source], block_of: Callable[[Source], LogBlock], *, only_marked: bool = False
+) -> list[Source]:
     """The blocks that are left when a log compaction's own blocks stand for those that it merged.
 
     kept: the blocks that count, in merge order, in whatever form `block_of` understands.  The blocks of a log compaction take the
@@ -113,11 +115,19 @@ def without_compacted(kept: Sequence[Source], block_of: Callable[[Source], LogBl
 
     A log compaction of the real Hudi 1.0.2 passes over partial updates, and still says that it merged them.  So one without a
     partial block stands for nothing where it names an instant that has some: then all blocks are left, and its own come last.
+    only_marked: so does one without the mark of PyHudi's, a block of deletes before the others.  It is asked for where a payload
+    class or a merger decides: the real Hudi merges by ordering value for a log compaction, whatever the class is, and its readers
+    read the old blocks.
     """
     partial = {block_of(found).instant_time for found in kept if block_of(found).is_partial}
+    blocks = [block_of(found) for found in kept]
+    first = {block.instant_time: block for block in reversed(blocks)}
+    several = {block.instant_time for block in blocks if block is not first[block.instant_time]}
     covering: dict[str, str] = {}
     for found in kept:
         own = block_of(found).instant_time
+        if only_marked and not (own in several and first[own].kind is BlockType.DELETE):
+            continue
         if own not in partial and not partial.isdisjoint(block_of(found).compacted_block_times):
             continue
         for instant in block_of(found).compacted_block_times:

@@ -23,8 +23,9 @@ import pyarrow as pa
 
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.base_file import FileSettings
-from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact, run_log_compact, run_log_headers
+from pyhudi.execute.compact import CompactionSpec, CompactionTask, run_compact
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.log_compact import run_log_compact, run_log_headers
 from pyhudi.execute.log_scan import InstantValidity, choose_blocks
 from pyhudi.execute.read_slice import ReadSpec
 from pyhudi.execute.write_base import WriteStatus
@@ -246,8 +247,6 @@ class LogCompaction(_Merging):
 
     def prepare(self, *, if_due: bool) -> NotDue | None:
         context, chosen = self.context, self.settings.compaction
-        if not merge_rule(context.config.merge).picks:
-            return NotDue(f"merge mode {context.config.merge.mode} needs the base file's rows")
         early = load_snapshot(context)
         if if_due:
             due = log_compaction_due(early.timeline, chosen, _last_log_compaction(context, early.timeline))
@@ -265,7 +264,9 @@ class LogCompaction(_Merging):
         slices, passed_over = self._slices(snapshot, time)
         self._read_headers(snapshot, slices)
         validity = InstantValidity.of(timeline)
-        plan = plan_log_compaction(((s, _block_count(s, self.headers, validity)) for s in slices), chosen, passed_over)
+        decides = merge_rule(self.context.config.merge).decides
+        counted = ((s, _block_count(s, self.headers, validity, only_marked=decides)) for s in slices)
+        plan = plan_log_compaction(counted, chosen, passed_over)
         if plan is None:
             return NotDue(f"no file slice with {chosen.log_block_threshold} log blocks to merge")
         return plan.encode(self.context.env.token_bytes(16))
@@ -343,9 +344,16 @@ def _held_groups(context: TableContext, snapshot: Snapshot) -> frozenset[FileGro
     return frozenset(held)
 
 
-def _block_count(slice_: FileSlice, headers: dict[str, tuple[LogBlock | CorruptBlock, ...]], validity: InstantValidity) -> int:
+def _block_count(
+    slice_: FileSlice,
+    headers: dict[str, tuple[LogBlock | CorruptBlock, ...]],
+    validity: InstantValidity,
+    *,
+    only_marked: bool,
+) -> int:
     """The blocks that count and that no log compaction merged; all that one log compaction wrote are one."""
-    blocks, _, _ = choose_blocks(((log.path, headers[log.path]) for log in slice_.logs), validity)
+    files = ((log.path, headers[log.path]) for log in slice_.logs)
+    blocks, _, _ = choose_blocks(files, validity, only_marked=only_marked)
     merged = {found.block.instant_time for found in blocks if found.block.compacted_block_times}
     return len(merged) + sum(1 for found in blocks if not found.block.compacted_block_times)
 

@@ -161,6 +161,20 @@ _ALLOW_DROP = Option(
     "a write whose rows lack columns drops them from the table",
     verbs=_WITH_ROWS,
 )
+_EVENT_TIME = Option(
+    "hoodie.payload.event.time.field",
+    str,
+    None,
+    "column that tells when events happened: commits say of each file the earliest and the latest (minEventTime, maxEventTime)",
+    verbs=_WITH_ROWS,
+)
+_WATERMARK = Option(
+    "hoodie.write.track.event.time.watermark",
+    bool,
+    "true",
+    "commits say it; Hudi 1.1 leaves it out unless this is true, Hudi 1.0 does not know it",
+    verbs=_WITH_ROWS,
+)
 OF_ROWS_AS_GIVEN = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
 """What says of an upsert how its rows are meant: nothing to act on where the rows are made of those of the table."""
 _STATIC_PARTITIONS = Option(
@@ -188,6 +202,7 @@ class WriteSettings:
     written, so that it lands once.  partial: an upsert's rows hold some columns only, and the others keep their values.  marker:
     what makes a row a delete, in place of `_hoodie_is_deleted`.  sync: the catalogs that are told of the commit, None for none.
     anew: the columns of the rows become the table's, whatever those were.
+    event_time: the column that tells when events happened.
     """
 
     operation: Annotated[WriteOperation, _DROP_DUPLICATES]
@@ -256,6 +271,7 @@ class WriteSettings:
         ),
     ]
     partial: Annotated[bool, PARTIAL_UPDATE]
+    event_time: Annotated[str | None, _EVENT_TIME, _WATERMARK] = None
     batch: StreamBatch | None = None
     marker: Annotated[DeleteMarker | None, DELETE_FIELD, DELETE_MARKER] = None
     anew: bool = False
@@ -287,6 +303,7 @@ class WriteSettings:
             extra_metadata=tuple((key, value) for key, value in options.extra if prefix and key.startswith(prefix)),
             clustering_updates=_update_strategy(options),
             partial=options.flag(PARTIAL_UPDATE) and operation is WriteOperation.UPSERT,
+            event_time=options.text(_EVENT_TIME) if options.flag(_WATERMARK) else None,
             marker=delete_marker(options, beside_flag=False),
             sync=SyncSettings.after_writes(options),
         )

@@ -14,6 +14,7 @@ from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.records.column_ids import ColumnIds
+from pyhudi.records.event_times import check_event_time
 from pyhudi.table.context import TableContext
 from pyhudi.table.snapshot import Snapshot, TableSchema
 
@@ -30,7 +31,7 @@ def writer_spec(
     *,
     ids: ColumnIds | None,
 ) -> WriterSpec:
-    """What all writing tasks of an attempt share.
+    """What all writing tasks of an attempt share.  Raises as `check_event_time`.
 
     snapshot: the state that it is planned on; transaction: its own; ids: of the columns after it, see `ReadSpec`.
     """
@@ -40,6 +41,8 @@ def writer_spec(
         # Nobody reads keys to find a record's bucket, so none are read to find its row.
         files = replace(files, max_file_size_bytes=_NO_LIMIT_BYTES, record_positions=False)
     stored = snapshot.schema.arrow if snapshot.schema else None
+    if settings.event_time is not None:
+        check_event_time(settings.event_time, schemas.data_schema)
     # What stands before a log is told by when others complete, where they append to the same file groups.
     keeps_changes = config.cdc_enabled and not shape.shares_groups
     return WriterSpec(
@@ -57,6 +60,7 @@ def writer_spec(
         early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
         ids=ids,
         extension=config.base_extension,
+        event_time=settings.event_time,
     )
 
 

@@ -1,0 +1,30 @@
+"""On Spark, too, files from before a column that may not be null are read with its default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pyhudi import spark as hs
+from tests.old_columns import EXPECTED, grown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_reads_and_writes(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    path = str(tmp_path / "t")
+    grown(path, kind)
+
+    def rows(chosen: str | None = None) -> list[tuple[object, ...]]:
+        return sorted(tuple(row) for row in hs.read(spark, path, filter=chosen).select("id", "a", "d", "s").collect())
+
+    assert rows() == EXPECTED
+    assert rows("d = 7") == EXPECTED[1:]
+    assert [tuple(row) for row in hs.read(spark, path).where("d > 7").select("s").collect()] == [("given",)]
+    frame = spark.createDataFrame([("y1", "y", 2, "new", 1, "new")], "id string, part string, ts long, a string, d int, s string")
+    hs.write(frame, path, options={"hoodie.datasource.write.operation": "upsert"})
+    assert rows() == [*EXPECTED[:2], ("y1", "new", 1, "new"), EXPECTED[3]]
