@@ -36,8 +36,11 @@ def grown(uri: Any, kind: str, **options: object) -> Table:
     )
     table.insert(pa.Table.from_pylist([old(key) for key in ("x1", "x2", "y1", "y2")], OLD))
     table.upsert(pa.Table.from_pylist([old("y2", a="later")], OLD))
+    # A commit that states columns has files with them: this one leaves none.
+    table.upsert(pa.Table.from_pylist([old("z1")], OLD))
     _require(table)
     table = Table(uri, options=given)
+    table.delete_partitions(["z"])
     table.upsert(pa.Table.from_pylist([{**old("x1"), "d": 8, "s": "given"}], NEW))
     return table
 

@@ -191,7 +191,9 @@ class RealHudi:
         schema: of the table, in Avro's JSON.
         """
         given = {**_texts(options), "hoodie.log.compaction.enable": "true", "path": str(path)}
-        done = self.run(_LOG_COMPACTION, path=str(path), given=given, schema=schema, instant=instant)
+        done = self.run(
+            _LOG_COMPACTION, path=str(path), given=given, schema=schema, instant=instant, is_newer=self.release != RELEASE
+        )
         return None if done is None else str(done)
 
     def register(self, path: str | os.PathLike[str], name: str) -> None:
@@ -363,7 +365,10 @@ try:
         result = planned.get() if planned.isPresent() else None
     else:
         done = client.logCompact(instant)
-        client.commitLogCompaction(instant, done.getCommitMetadata().get(), jvm.org.apache.hudi.common.util.Option.empty())
+        if is_newer:
+            client.commitLogCompaction(instant, done, jvm.org.apache.hudi.common.util.Option.empty())
+        else:
+            client.commitLogCompaction(instant, done.getCommitMetadata().get(), jvm.org.apache.hudi.common.util.Option.empty())
         result = instant
 finally:
     client.close()
