@@ -51,13 +51,14 @@ class Markers:
         writing anew.
         Raises CorruptData when something in the folder is not a marker: it may hide one.
         """
-        top = self._storage.list(self._folder)
-        lists = [info.path for info in top.files if _LIST_FILE.fullmatch(info.name)]
-        if any(info.name == _TYPE_FILE for info in top.files):
+        files = tuple(self._storage.walk(self._folder))
+        top = [info for info in files if folder_of(info.path) == self._folder]
+        lists = [info.path for info in top if _LIST_FILE.fullmatch(info.name)]
+        if any(info.name == _TYPE_FILE for info in top):
             return _ordered(self._listed(lists, cut=under_way))
         found: list[tuple[str, MarkerType]] = []
         others: list[str] = []
-        for info in self._storage.walk(self._folder):
+        for info in files:
             if info.path in lists:
                 continue
             marker = parse_marker(info.path[len(self._folder) + 1 :])

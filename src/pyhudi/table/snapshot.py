@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar
@@ -36,7 +36,7 @@ from pyhudi.records.keys.spec import path_valued_columns
 from pyhudi.storage.base import FileInfo
 from pyhudi.table.bootstrap import with_sources
 from pyhudi.table.closed import check_commit_open, check_open
-from pyhudi.table.column_history import ColumnHistory, load_column_history
+from pyhudi.table.column_history import ColumnHistory, CommitReader, load_column_history
 from pyhudi.table.config import TableConfig
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import DirectoryListing, FileListing
@@ -104,6 +104,7 @@ class Snapshot:
 
     schema: the columns that its files hold; None for a table without commits that was created without a schema.
     history: of its columns, None where they go by names; ids: those of `schema`, by which files are read.
+    commits: those that were read to find the columns; what a completed instant says never changes.
     """
 
     context: TableContext
@@ -114,6 +115,7 @@ class Snapshot:
     slicing: SlicingState
     listing: FileListing
     pending_clusterings: frozenset[tuple[str, str]]
+    commits: Mapping[Instant, CommitMetadata] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def defaults(self) -> tuple[tuple[str, Any], ...]:
@@ -247,11 +249,18 @@ def load_snapshot(
 def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | None, timeline: Timeline) -> Snapshot:
     store = context.timeline
     check_open(context)
-    history = load_column_history(context, timeline, read_commit)
+    commits: dict[Instant, CommitMetadata] = {}
+
+    def read(store: TimelineStore, instant: Instant) -> CommitMetadata:
+        if instant not in commits:
+            commits[instant] = read_commit(store, instant)
+        return commits[instant]
+
+    history = load_column_history(context, timeline, read)
     ids = None if history is None else history.ids
     by_ids = ids is not None
     if as_of is None:
-        schema = load_schema(store, timeline, context.config, by_ids=by_ids)
+        schema = load_schema(store, timeline, context.config, by_ids=by_ids, read=read)
     else:
         schema = load_schema_as_of(store, timeline, context.config, as_of, by_ids=by_ids)
     if ids is not None and schema is not None:
@@ -275,6 +284,7 @@ def _load_snapshot(context: TableContext, listing: ListingFactory, as_of: str | 
         ),
         listing=listing(context, timeline),
         pending_clusterings=load_pending_clusterings(store, timeline),
+        commits=commits,
     )
 
 
@@ -318,13 +328,17 @@ def load_copies_of_pending(store: TimelineStore, timeline: Timeline) -> frozense
     return frozenset(path for instant in later for path in copies_of(store, timeline, instant))
 
 
-def load_schema(store: TimelineStore, timeline: Timeline, config: TableConfig, *, by_ids: bool = False) -> TableSchema | None:
+def load_schema(
+    store: TimelineStore, timeline: Timeline, config: TableConfig, *, by_ids: bool = False, read: CommitReader | None = None
+) -> TableSchema | None:
     """The table's schema: that of the newest write that carries one, else the one given at creation, else None.
 
     The history is asked where services alone are left on the timeline.  by_ids: the caller reads columns by their ids; without,
-    Unsupported is raised for a table whose columns have some.
+    Unsupported is raised for a table whose columns have some.  read: the metadata of a completed write, for a caller that has
+    read some.
     """
-    commits = (read_commit(store, instant) for instant in reversed(timeline.completed_writes()))
+    read = read or read_commit
+    commits = (read(store, instant) for instant in reversed(timeline.completed_writes()))
     text = newest_schema(commits, by_ids=by_ids)
     text = text or newest_schema(_archived_commits(store, None), by_ids=by_ids) or config.create_schema or ""
     return TableSchema.stored(text, config) if text else None

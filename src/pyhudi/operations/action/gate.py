@@ -73,10 +73,8 @@ def _check_ids_kept(context: TableContext, *, keeps_indexes: bool) -> None:
     """Raises Unsupported for a table whose columns go by ids, where PyHudi would go by names.  keeps_indexes: as given to the
     gate.
     """
-    if load_column_history(context, None, read_commit) is None:
-        return
     without = _lacking_for_ids(context.config, keeps_indexes=keeps_indexes)
-    if without is not None:
+    if without is not None and load_column_history(context, None, read_commit) is not None:
         raise Unsupported(
             f"the table at {context.storage.uri} evolved on read (hoodie.schema.on.read.enable): its columns go by ids, and "
             f"{without}; such tables are read, and not written"

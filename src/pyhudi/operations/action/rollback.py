@@ -70,13 +70,17 @@ class RollbackResult(ShownInNotebooks):
         )
 
 
-def rollback_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[RollbackResult, ...]:
+def rollback_failed_writes(
+    context: TableContext, settings: CommitSettings, timeline: Timeline | None = None
+) -> tuple[RollbackResult, ...]:
     """Roll back the writes of writers that died, newest first, after finishing rollbacks that died themselves.
+
+    timeline: one that was just loaded, for callers that go on with it where nothing was rolled back.
 
     A pending write counts as dead when its heartbeat says so; a writer that keeps none (real Hudi under the EAGER policy) is
     taken for dead.  Pending compactions and clusterings are left alone: their plans are carried out later.
     """
-    timeline = context.timeline.load()
+    timeline = timeline or context.timeline.load()
     done = list(finish_pending_rollbacks(context, settings, timeline))
     if settings.failed_writes == "NEVER" or timeline.pending(Action.RESTORE):
         # What a restore has half taken off the timeline is its own, and so are the markers of that.

@@ -56,13 +56,14 @@ from pyhudi.table.context import TableContext
 from pyhudi.table.plans import load_compaction_plan
 from pyhudi.table.snapshot import Snapshot, load_archived_commits, load_rollback_targets, load_schema, read_commit
 from pyhudi.timeline.history import Bounds
-from pyhudi.timeline.store import next_instant_time
+from pyhudi.timeline.store import TimelineStore, next_instant_time
 from pyhudi.timeline.timeline import Timeline
 
 _LOG = logging.getLogger("pyhudi.operations.action.transaction")
 
-MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], None]
-"""Mirrors a commit into the metadata table, under the lock, before the commit is published."""
+MetadataHook = Callable[["Transaction", CommitMetadata, Timeline], Timeline | None]
+"""Mirrors a commit into the metadata table, under the lock, before the commit is published.  Gives the timeline of the metadata
+table with what it wrote there; None where that is to be loaded."""
 
 
 def new_instant_time(context: TableContext, timeline: Timeline, settings: CommitSettings) -> str:
@@ -140,6 +141,7 @@ class Transaction:
     inflight_ms: when the inflight file was stored by which this process claimed a plan, by the store's clock; None for a write.
     columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
     loaded before the table was found to have no history of columns; None where nobody has looked.
+    metadata_timeline: that of the metadata table right after the commit, as of `MetadataHook`.
     """
 
     context: TableContext
@@ -153,6 +155,7 @@ class Transaction:
     inflight_ms: int | None = field(default=None)
     columns: WrittenColumns | None = field(default=None)
     without_ids: Timeline | None = field(default=None)
+    metadata_timeline: Timeline | None = field(default=None)
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -185,7 +188,8 @@ class Transaction:
         return cls(context, settings, time, action, heartbeat, timeline)
 
     def planned_on(self, snapshot: Snapshot) -> None:
-        """Remember, of the state on which this was planned, whether columns had ids there."""
+        """Remember, of the state on which this was planned, whether columns had ids there, and what it has read of commits."""
+        self._read.update(snapshot.commits)
         self.without_ids = snapshot.timeline if snapshot.history is None else None
 
     def start(self, content: bytes = b"") -> None:
@@ -242,7 +246,7 @@ class Transaction:
                 metadata = self._with_schema(metadata, start.schema, now)
             self._delete_unreported_files(held, metadata)
             if mirror is not None:
-                mirror(replace(self, context=held), metadata, now)
+                self.metadata_timeline = mirror(replace(self, context=held), metadata, now)
             elif self.context.config.metadata_partitions:
                 raise Internal(f"{self.action} would leave the metadata table of {self.context.storage.uri} behind")
             completion_time = new_instant_time(self.context, now, self.settings)
@@ -375,7 +379,7 @@ class Transaction:
 
     def _first_history(self, now: Timeline) -> ColumnHistory | None:
         """What the table's columns are before the first change by ids; None where none are left."""
-        schema = load_schema(self.context.timeline, now, self.context.config)
+        schema = load_schema(self.context.timeline, now, self.context.config, read=self.read)
         return None if schema is None else ColumnHistory.first(schema.arrow)
 
     def _setting_columns(self, now: Timeline) -> Iterator[Instant]:
@@ -393,7 +397,7 @@ class Transaction:
     def _with_schema(self, metadata: CommitMetadata, start: str, now: Timeline) -> CommitMetadata:
         """The metadata with the table's present schema, where another write changed it and this one did not."""
         extra = dict(metadata.extra_metadata)
-        present = load_schema(self.context.timeline, now, self.context.config)
+        present = load_schema(self.context.timeline, now, self.context.config, read=self.read)
         schema = schema_to_commit(extra.get(SCHEMA_KEY, ""), start, present.avro if present else "")
         if schema is None:
             last = now.last_completed_write()
@@ -447,6 +451,10 @@ class Transaction:
                 f"instants changed meanwhile: {describe_conflicts(conflicts)}; plan the write again",
                 instants=tuple(c.instant.request_time for c in conflicts),
             )
+
+    def read(self, store: TimelineStore, instant: Instant) -> CommitMetadata:
+        """What a commit on the timeline of the table says, read once."""
+        return self._commit_of(instant)
 
     def _commit_of(self, instant: Instant) -> CommitMetadata:
         """What another commit says.  It never changes, so what was read before the lock is not read again while others wait."""

@@ -76,7 +76,7 @@ def _alter(context: TableContext, change: ColumnChange, settings: AlterSettings)
     context = context.reloaded()
     check_writable(context)
     _check_open_to_changes(context)
-    rolled_back = settle_failed_writes(context, settings.commit)
+    rolled_back, _ = settle_failed_writes(context, settings.commit)
     # What is refused leaves nothing on the timeline.
     _planned(load_snapshot(context), change, "0")
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT

@@ -32,7 +32,7 @@ from pyhudi.format.actions.commit import CommitMetadata, Operation
 from pyhudi.format.actions.rollback import InstantInfo, RollbackMetadata, RollbackPartitionMetadata, RollbackPlan, RollbackRequest
 from pyhudi.format.instants import INIT_INSTANT_TIME, Action, Instant, State, completed_action
 from pyhudi.format.meta_columns import with_meta_fields
-from pyhudi.format.metadata.partitions import FILES
+from pyhudi.format.metadata.partitions import COLUMN_STATS, FILES, PARTITION_STATS
 from pyhudi.format.names import parse_data_file_instant
 from pyhudi.format.paths import SIDE_FOLDER, file_name_of, folder_of, join_path
 from pyhudi.operations.action.transaction import Transaction
@@ -45,6 +45,7 @@ from pyhudi.operations.metadata.store import DeltaCommit, MetadataStore, SideKey
 from pyhudi.plan.metadata import MetadataRecords, joined
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
+from pyhudi.table.metadata.listing import MetadataListing
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.snapshot import Snapshot, load_snapshot
 from pyhudi.timeline.timeline import Timeline
@@ -91,8 +92,23 @@ def mirror_of(
     snapshot: on which it was planned; time: its instant; operation: as its metadata says; replaced: partition -> file groups that
     it replaces.  keeps_keys: the caller removes the side files.
     """
-    mirror = CommitMirror(engine, indexing, data_schema, statuses, replaced or {}, keeps_keys=keeps_keys)
+    earlier = _earlier(snapshot, statuses)
+    mirror = CommitMirror(engine, indexing, data_schema, statuses, replaced or {}, keeps_keys=keeps_keys, earlier=earlier)
     return replace(mirror, prepared=find_out(open_indexes(context), mirror.planned(context, lambda: snapshot, time, operation)))
+
+
+def _earlier(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> MetadataTable | None:
+    """The metadata table that a write was planned with, having fetched what its commit will ask under the lock."""
+    listing = snapshot.listing
+    earlier = listing.metadata if isinstance(listing, MetadataListing) else None
+    if not isinstance(listing, MetadataListing) or earlier is None:
+        return None
+    if {COLUMN_STATS, PARTITION_STATS} <= set(earlier.partitions):
+        # The statistics of partitions are made of those of the files that stay.
+        known = listing.known_groups({status.stat.partition_path or "" for status in statuses})
+        if known and not known <= {status.stat.file_id for status in statuses if not status.stat.log_files}:
+            earlier.warm(COLUMN_STATS)
+    return earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,7 @@ class CommitMirror:
 
     indexing: what the tasks were asked for; statuses: what they answered.  data_schema: the table's columns after the commit.
     replaced: partition -> file groups that the commit replaces; prepared: what was found out before the lock, by index;
-    keeps_keys: as of `mirror_of`.
+    keeps_keys: as of `mirror_of`; earlier: the metadata table as it was read before the lock.
     """
 
     engine: Engine | None
@@ -111,6 +127,7 @@ class CommitMirror:
     replaced: Mapping[str, Sequence[str]] = field(default_factory=dict)
     prepared: Mapping[str, Any] = field(default_factory=dict)
     keeps_keys: bool = False
+    earlier: MetadataTable | None = None
 
     def planned(self, context: TableContext, load: Callable[[], Snapshot], time: str, operation: Operation) -> PlannedCommit:
         """The commit as kinds of index are told of it before the lock.  load: the table before it."""
@@ -118,16 +135,21 @@ class CommitMirror:
             context, self.engine, load, self.data_schema, self.indexing, self.statuses, time, operation, self.replaced
         )
 
-    def __call__(self, transaction: Transaction, metadata: CommitMetadata, now: Timeline) -> None:
-        """Write the delta commit of the metadata table.  Raises WriteConflict when the tasks were asked for something else."""
+    def __call__(self, transaction: Transaction, metadata: CommitMetadata, now: Timeline) -> Timeline | None:
+        """Write the delta commit of the metadata table; see `MetadataHook`.
+
+        Raises WriteConflict when the tasks were asked for something else.
+        """
         context, time = transaction.context.reloaded(), transaction.instant_time
         partitions = maintained_partitions(context.config)
         if FILES not in partitions:
-            return
+            return None
         commit = self._told(context, partitions, metadata, now, time)
+        commit.read, commit.earlier = transaction.read, self.earlier
         indexes = open_indexes(context)
         _check_asked(indexes, commit)
         attempt = commit.store.begin(time)
+        commit.begins_on(attempt.timeline)
         planned = self.planned(context, partial(load_snapshot, context), time, commit.operation)
         commit.prepared = find_out(indexes, planned, commit.store, self.prepared)
         for index in indexes:
@@ -137,7 +159,7 @@ class CommitMirror:
             Instant(time, completed_action(transaction.action), State.COMPLETED, store.next_time(now, attempt.timeline))
         )
         said = {index: index.of_commit(commit) for index in indexes if index.partition in commit.partitions}
-        self._write(commit, replace(attempt, store=store), said)
+        return self._write(commit, replace(attempt, store=store), said)
 
     def _told(
         self, context: TableContext, partitions: Sequence[str], metadata: CommitMetadata, now: Timeline, time: str
@@ -153,7 +175,7 @@ class CommitMirror:
             statuses=self.statuses,
         )
 
-    def _write(self, commit: Commit, attempt: DeltaCommit, said: Mapping[Index, Said]) -> None:
+    def _write(self, commit: Commit, attempt: DeltaCommit, said: Mapping[Index, Said]) -> Timeline | None:
         """Write what the indexes say, as it stands beside commits whose times overlap with this one's."""
         overlap = Overlap.of(commit.time, commit.now, attempt.timeline)
         keys = [
@@ -176,11 +198,13 @@ class CommitMirror:
                     parts.append(one.partitions.records(schema, is_tight=not overlap.is_awaited))
                 if parts:
                     records[index.partition] = parts[0] if len(parts) == 1 else joined(*parts)
-        attempt.write(self.engine, commit.now, records, keys)
-        if not self.keeps_keys:
+        timeline = attempt.write(self.engine, commit.now, records, keys)
+        if not self.keeps_keys and (keys or (self.indexing is not None and self.indexing.key_shards)):
+            # Side files of an index that was dropped meanwhile go with the next compaction of the metadata table.
             commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
         left = [one for one in ranges if one.index.partition not in dropped]
         overlap.say_again(commit.context, attempt.store, commit.now, commit.done, left, schema)
+        return None if overlap.is_overtaken else timeline
 
 
 def _check_asked(indexes: Iterable[Index], commit: Commit) -> None:

@@ -33,6 +33,7 @@ from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, commit_of, in_threads
 from pyhudi.operations.services.archive import ArchiveSettings, run_archive
 from pyhudi.operations.services.clean import CleanSettings, run_clean
+from pyhudi.plan.archival import reason_not_to_archive
 from pyhudi.plan.cleaning import CleaningPolicy
 from pyhudi.storage.locks import LOCK_WAIT
 from pyhudi.table.context import TableContext
@@ -59,8 +60,18 @@ class MetadataServiceSettings:
     lock_wait_ms: Annotated[int, LOCK_WAIT]
 
 
-def run_metadata_services(context: TableContext, engine: Engine | None, settings: MetadataServiceSettings) -> Outcome:
-    """Do what is due."""
+def run_metadata_services(
+    context: TableContext, engine: Engine | None, settings: MetadataServiceSettings, known: Timeline | None = None
+) -> Outcome:
+    """Do what is due.
+
+    known: the timeline of the metadata table as it was right after a commit of this process; when it tells that nothing is due,
+    nothing is read.  Whoever commits later looks after that commit.
+    """
+    if known is not None:
+        reason = _reason_not_to_compact(known, settings.metadata)
+        if reason is not None and _archives_nothing(known, settings):
+            return NotDue(reason)
     context = context.reloaded()
     if not context.config.has_metadata_table:
         return Off("the table has no metadata table")
@@ -92,6 +103,10 @@ def compact_metadata_table(
     with context.locked(lock_wait_ms) as held:
         store = MetadataStore.open(held.reloaded())
         return _compact(store, engine, settings if if_due else replace(settings, compact_after=1))
+
+
+def _archives_nothing(timeline: Timeline, settings: MetadataServiceSettings) -> bool:
+    return settings.archive is None or reason_not_to_archive(timeline, _archive_settings(settings).archival) is not None
 
 
 def _reason_not_to_compact(timeline: Timeline, settings: MetadataSettings) -> str | None:

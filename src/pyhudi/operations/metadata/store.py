@@ -147,13 +147,18 @@ class MetadataStore:
             if instant.action is Action.DELTACOMMIT and (instant.request_time == request_time or instant.is_pending):
                 self.undo(instant.request_time)
                 timeline = self.load()
+                self.groups.forget()
         return DeltaCommit(self, request_time, timeline)
 
-    def complete(self, instant: Instant, metadata: CommitMetadata, now: Timeline) -> None:
-        """Publish a delta commit or compaction.  now: the table's timeline."""
+    def complete(self, instant: Instant, metadata: CommitMetadata, now: Timeline, own: Timeline | None = None) -> Instant:
+        """Publish a delta commit or compaction, and return it as it stands then.
+
+        now: the table's timeline; own: the metadata table's, with the instant; loaded where None.
+        """
         store = self.context.timeline
         action = Action.COMMIT if instant.action is Action.COMPACTION else instant.action
-        store.complete(instant, action, self.next_time(now, self.load()), metadata.encode(self.table.env.token_bytes(16)))
+        time = self.next_time(now, self.load() if own is None else own)
+        return store.complete(instant, action, time, metadata.encode(self.table.env.token_bytes(16)))
 
     def file(self, partition: str, group: IndexGroup, request_time: str) -> MetadataFile:
         """Where an instant's file of a file group goes."""
@@ -193,8 +198,11 @@ class DeltaCommit:
         now: Timeline,
         records: Mapping[str, MetadataRecords],
         keys: Sequence[SideKeys] = (),
-    ) -> None:
-        """Write it and complete it.  now: the table's timeline; records: by partition; keys: of indexes of keys."""
+    ) -> Timeline:
+        """Write it and complete it; the metadata table's timeline with it.
+
+        now: the table's timeline; records: by partition; keys: of indexes of keys.
+        """
         store, time = self.store, self.request_time
         timeline = store.context.timeline
         requested = timeline.request(time, Action.DELTACOMMIT)
@@ -222,7 +230,9 @@ class DeltaCommit:
         if key_tasks:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
-        store.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now)
+        begun = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
+        done = store.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now, begun)
+        return Timeline.of((*self.timeline.instants, done), self.timeline.archived_completions)
 
     def _with_sections(self, said: SideKeys, now: Timeline) -> tuple[IndexGroup, ...]:
         """The file groups of an index, with those of the sections that this instant is the first to write to.
@@ -379,6 +389,14 @@ class _Groups:
             for info in self._listed(partition).files
             if _file_id_of(info) == file_id and (instant := parse_data_file_instant(info.name)) is not None
         )
+
+    def forget(self) -> None:
+        """List again what is asked for from now on."""
+        self._known.clear()
+
+    def files(self, partition: str) -> tuple[FileInfo, ...]:
+        """All files of a partition."""
+        return self._listed(partition).files
 
     def has_marker(self, partition: str) -> bool:
         return any(info.name == PARTITION_METADATA_FILE for info in self._listed(partition).files)

@@ -67,6 +67,7 @@ class Visit:
 
     engine: where its tasks run; None when it has to do without.  timeline: as it was read, possibly not the newest.
     delete_partitions: how partitions whose time is over are deleted.  go_on: asked before each plan; False leaves the rest.
+    metadata_timeline: that of the metadata table right after the commit that the service follows; None where nobody has it.
     """
 
     context: TableContext
@@ -76,6 +77,7 @@ class Visit:
     timeline: Timeline
     delete_partitions: DeletePartitions
     go_on: Callable[[], bool] = lambda: True
+    metadata_timeline: Timeline | None = None
 
     @property
     def workers(self) -> Engine:
@@ -147,7 +149,7 @@ def _metadata(visit: Visit) -> Outcome:
     assert visit.settings.metadata is not None, "it is switched on"
     if not visit.context.config.has_metadata_table:
         return Off("the table has no metadata table")
-    return run_metadata_services(visit.context, visit.engine, visit.settings.metadata)
+    return run_metadata_services(visit.context, visit.engine, visit.settings.metadata, visit.metadata_timeline)
 
 
 def _archive_due(visit: Visit) -> NotDue | None:

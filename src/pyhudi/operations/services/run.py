@@ -46,18 +46,20 @@ def with_services(
     before: Timeline,
     action: Action,
     delete_partitions: DeletePartitions,
+    metadata_timeline: Timeline | None = None,
 ) -> WriteResult:
     """The result of a write, after the services that are due; none is when the write committed nothing.
 
     engine: where tasks of services run; None leaves those with tasks to a later write.  before: the timeline on which the write
     was planned.  action: under which it completed.  delete_partitions: how partitions whose time is over are deleted.
+    metadata_timeline: that of the metadata table right after the write, where it is known.
     Raises ServiceFailed when the settings ask for it.
     """
     if result.instant is None:
         return result
     done = Instant(result.instant, action, State.COMPLETED, result.completion_time)
     timeline = Timeline.of((*before.instants, done), before.archived_completions)
-    outcomes = run_services(context, engine, settings, timeline, done, delete_partitions)
+    outcomes = run_services(context, engine, settings, timeline, done, delete_partitions, metadata_timeline=metadata_timeline)
     return replace(result, services=printed(outcomes))
 
 
@@ -68,14 +70,20 @@ def run_services(
     timeline: Timeline,
     done: Instant,
     delete_partitions: DeletePartitions,
+    *,
+    metadata_timeline: Timeline | None = None,
 ) -> Outcomes:
-    """Run what is due after a commit.  timeline: with the commit, possibly not the newest."""
+    """Run what is due after a commit.
+
+    timeline: with the commit, possibly not the newest; metadata_timeline: the same of the metadata table, None where it is to be
+    loaded.
+    """
     outcomes: dict[str, Outcome] = {}
     for service, part in _parts(context, settings, Asked.AFTER_WRITE):
         if part is Part.OFF:
             outcomes[service.name] = service.off
             continue
-        visit = Visit(context, engine, settings, part, timeline, delete_partitions)
+        visit = Visit(context, engine, settings, part, timeline, delete_partitions, metadata_timeline=metadata_timeline)
         try:
             outcomes[service.name] = service.outcome(visit)
         except Exception as error:

@@ -50,7 +50,7 @@ def _delete_partitions(
     context = context.reloaded()
     check_writable(context)
     check_sync(settings.sync)
-    rolled_back = settle_failed_writes(context, settings.commit)
+    rolled_back, _ = settle_failed_writes(context, settings.commit)
     forms = [re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL) for pattern in patterns]
     transaction = Transaction.begin(
         context, Action.REPLACECOMMIT, settings.commit, RequestedReplaceMetadata().encode(context.env.token_bytes(16))

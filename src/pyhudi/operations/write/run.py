@@ -12,12 +12,13 @@ Source: docs/formats/writing.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, TableState, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsupported, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY
@@ -92,8 +93,8 @@ def run_write(
             "create it as merge on read"
         )
     phases = Phases(context.env)
-    rolled_back = settle_failed_writes(context, settings.commit)
-    snapshot = seen or load_snapshot(context)
+    rolled_back, looked_at = settle_failed_writes(context, settings.commit)
+    snapshot = seen or _present_state(context, looked_at)
     _check_bootstrapped(snapshot)
     phases.end("load")
     columns = engine.input_schema(data)
@@ -126,9 +127,24 @@ def run_write(
     result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
     action, delete = shape.action(context.config), partition_deleter(context, engine, settings)
     result = with_services(
-        context, engine, settings.services, result, before=snapshot.timeline, action=action, delete_partitions=delete
+        context,
+        engine,
+        settings.services,
+        result,
+        before=snapshot.timeline,
+        action=action,
+        delete_partitions=delete,
+        metadata_timeline=write.metadata_timeline,
     )
     return with_sync(context, settings.sync, result)
+
+
+def _present_state(context: TableContext, looked_at: Timeline | None) -> Snapshot:
+    """The state to take the rows in by.  looked_at: a timeline of just now; what it names may be gone already."""
+    if looked_at is not None:
+        with suppress(SnapshotOutdated):
+            return load_snapshot(context, timeline=looked_at)
+    return load_snapshot(context)
 
 
 def _check_bootstrapped(snapshot: Snapshot) -> None:
@@ -187,6 +203,7 @@ class _Write:
     marks_deletes: bool
     repeated: str | None
     rows_in: int = 0
+    metadata_timeline: Timeline | None = None
 
     def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
         """Take the rows in, and attempt the write until it lands or has lost too often."""
@@ -278,6 +295,7 @@ class _Write:
             check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
             self.phases.end("write")
             done = self._commit(attempt, written, replaced)
+            self.metadata_timeline = transaction.metadata_timeline
             self.phases.end("commit")
         result = write_result(done, written.statuses)
         lookup = written.lookup

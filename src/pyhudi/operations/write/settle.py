@@ -17,13 +17,20 @@ from pyhudi.operations.write.settings import UPDATE_STRATEGY, WriteSettings
 from pyhudi.table.context import TableContext
 from pyhudi.table.rings import partitions_with_rings
 from pyhudi.table.snapshot import Snapshot
+from pyhudi.timeline.timeline import Timeline
 
 
-def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[str, ...]:
-    """Under the EAGER policy, roll back what died before.  Returns the instants that were rolled back."""
+def settle_failed_writes(context: TableContext, settings: CommitSettings) -> tuple[tuple[str, ...], Timeline | None]:
+    """Under the EAGER policy, roll back what died before.
+
+    Returns the instants that were rolled back, and the timeline that was looked at for them where none was: a state of the table
+    as good as one that is loaded now.
+    """
     if settings.failed_writes != "EAGER":
-        return ()
-    return tuple(result.rolled_back for result in rollback_failed_writes(context, settings))
+        return (), None
+    timeline = context.timeline.load()
+    rolled_back = tuple(result.rolled_back for result in rollback_failed_writes(context, settings, timeline))
+    return rolled_back, None if rolled_back else timeline
 
 
 def settle_groups_under_service(snapshot: Snapshot, groups: Iterable[tuple[str, str]], settings: WriteSettings) -> None:

@@ -11,7 +11,7 @@ Several threads may use one `MetadataFiles`; what two of them fetch at once is f
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -21,6 +21,8 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.hfile import HFile, open_hfile
 from pyhudi.format.log.framing import CorruptBlock, LogBlock, ReadRange, scan_blocks
 from pyhudi.format.log.whole import check_whole
+from pyhudi.format.names import parse_data_file_instant
+from pyhudi.format.paths import file_name_of
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import BaseFile, LogFile
 
@@ -46,6 +48,17 @@ class MetadataFiles:
         self._hfiles: _Held[tuple[str, int], HFile] = _Held(_HELD_HFILES)
         self._headers: _Held[str, tuple[LogBlock | CorruptBlock, ...]] = _Held(_HELD_LOGS)
         self._schemas: dict[str, str] = {}
+
+    def of_instants(self, instants: Container[str | None]) -> MetadataFiles:
+        """What is held of the files of some instants, for another look at the same metadata table: a file of an instant that
+        stands as it stood is the same file.
+        """
+        kept = MetadataFiles(self._storage)
+        self._contents.copy_to(kept._contents, lambda path: _instant_of(path) in instants)
+        self._hfiles.copy_to(kept._hfiles, lambda key: _instant_of(key[0]) in instants)
+        self._headers.copy_to(kept._headers, lambda path: _instant_of(path) in instants)
+        kept._schemas = self._schemas
+        return kept
 
     def fetch(self, files: Iterable[BaseFile | LogFile]) -> None:
         """Fetch the small ones of some files, several at a time, before they are read one after the other."""
@@ -118,6 +131,10 @@ class MetadataFiles:
         return found
 
 
+def _instant_of(path: str) -> str | None:
+    return parse_data_file_instant(file_name_of(path))
+
+
 K = TypeVar("K")
 
 
@@ -140,6 +157,13 @@ class _Held(Generic[K, V]):
                 return None
             self._entries.move_to_end(key)
             return found[0]
+
+    def copy_to(self, other: _Held[K, V], wanted: Callable[[K], bool]) -> None:
+        with self._lock:
+            entries = tuple(self._entries.items())
+        for key, (value, weight) in entries:
+            if wanted(key):
+                other.put(key, value, weight)
 
     def __contains__(self, key: K) -> bool:
         return key in self._entries

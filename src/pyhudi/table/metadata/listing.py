@@ -71,6 +71,13 @@ class MetadataListing:
             return {partition: _infos(partition, _of_groups(self._files[partition], ids)) for partition, ids in groups.items()}
         return self._directories.files_of_groups(groups)
 
+    def known_groups(self, partitions: Iterable[str]) -> frozenset[str] | None:
+        """The file ids in partitions, as far as was asked before; None where one of these was not looked up by now."""
+        wanted = list(dict.fromkeys(partitions))
+        if self._metadata is None or not all(partition in self._files for partition in wanted):
+            return None
+        return frozenset(self._rows_of(wanted).column("file_id").unique().to_pylist())
+
     def names(self, partitions: Iterable[str]) -> pa.Table | None:
         """partition, name, file_id (strings) of all files of the partitions, whatever their kind; None once directories answer.
 

@@ -15,8 +15,9 @@ Source: docs/formats/metadata-table.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -46,6 +47,20 @@ from pyhudi.table.wholeness import find_loss
 from pyhudi.timeline.timeline import Timeline
 
 
+@dataclass(frozen=True, slots=True)
+class OpenedMetadata:
+    """What the holder of a table's lock knows of its metadata table, which nobody else writes meanwhile.
+
+    context: the metadata table as a table of its own; timeline: its active timeline; listed: the files of one of its partitions.
+    earlier: the metadata table as it was opened before the lock was taken, whose files need not be fetched again.
+    """
+
+    context: TableContext
+    timeline: Timeline
+    listed: Callable[[str], Sequence[FileInfo]]
+    earlier: MetadataTable | None = None
+
+
 class MetadataTable:
     """The metadata table that belongs to a loaded timeline of a table.  Nothing is read before it is asked for.
 
@@ -53,11 +68,15 @@ class MetadataTable:
     damaged, Unsupported when it holds what is not read.
     """
 
-    def __init__(self, context: TableContext, data_timeline: Timeline) -> None:
+    def __init__(self, context: TableContext, data_timeline: Timeline, opened: OpenedMetadata | None = None) -> None:
+        """opened: for a caller that holds the table's lock and has the metadata table open."""
         self._data = context
         self._data_timeline = data_timeline
+        self._opened = opened
         self._slices: dict[str, tuple[tuple[FileSlice, ...], ...]] = {}
         self._files = MetadataFiles(self.storage)
+        if opened is not None and opened.earlier is not None:
+            self._files = opened.earlier.files_as_of(opened.timeline)
 
     @property
     def storage(self) -> Storage:
@@ -77,6 +96,8 @@ class MetadataTable:
     @lazy_property
     def context(self) -> TableContext:
         """The metadata table as a table of its own."""
+        if self._opened is not None:
+            return self._opened.context
         config = load_table_config(self.storage)
         if not config.version.has_one_log_file_per_commit:
             raise Unsupported(f"the metadata table at {self.storage.uri} has table version {int(config.version)}")
@@ -85,7 +106,7 @@ class MetadataTable:
     @lazy_property
     def timeline(self) -> Timeline:
         """Its active timeline."""
-        return self.context.timeline.load()
+        return self.context.timeline.load() if self._opened is None else self._opened.timeline
 
     @lazy_property
     def definitions(self) -> dict[str, IndexDefinition]:
@@ -102,6 +123,22 @@ class MetadataTable:
         latest = self._data_timeline.latest_time()
         return any(instant.request_time > latest for instant in self.timeline.completed(Action.DELTACOMMIT))
 
+    def warm(self, partition: str) -> None:
+        """Fetch the small files of a partition that will be asked for, where that can be done in peace."""
+        with suppress(SnapshotOutdated, CorruptData, TableState, Unsupported):
+            slices = self.slices(partition)
+            self._files.fetch(file for s in slices for file in (*((s.base,) if s.base else ()), *s.logs))
+
+    def files_as_of(self, now: Timeline) -> MetadataFiles:
+        """What was fetched by now of files whose instants stand on a later timeline of the metadata table as they did on its own.
+
+        Files are fetched after its timeline was loaded.  A file is written before its instant completes and never afterwards:
+        a partition that is dropped and built anew has files of the same names, and instants that completed at another time.
+        """
+        stood = {(instant.request_time, instant.completion_time) for instant in self.timeline.completed()}
+        now_there = {(instant.request_time, instant.completion_time) for instant in now.completed()}
+        return self._files.of_instants({time for time, completion in stood & now_there if completion is not None})
+
     def slices(self, partition: str) -> tuple[FileSlice, ...]:
         """The newest merged slice of each file group of a partition, by section and number; none for a partition that is not
         there.  Raises as `sections`.
@@ -117,7 +154,7 @@ class MetadataTable:
         """
         found = self._slices.get(partition)
         if found is None:
-            files = self.storage.list(partition).files
+            files = self.storage.list(partition).files if self._opened is None else self._opened.listed(partition)
             self._check_whole(partition, files)
             groups = build_file_groups(partition, files, self._slicing)
             try:

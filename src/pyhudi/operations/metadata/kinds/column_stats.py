@@ -237,7 +237,7 @@ class Statistics:
     def _before(self) -> pa.Schema:
         """The table's columns before the commit, with meta columns; none where it had none."""
         context = self._commit.context
-        found = load_schema(context.timeline, self._commit.now, context.config, by_ids=True)
+        found = load_schema(context.timeline, self._commit.now, context.config, by_ids=True, read=self._commit.read)
         return with_meta_fields(found.arrow) if found is not None else pa.schema([])
 
     @lazy_property

@@ -34,12 +34,13 @@ from pyhudi.records.mode_rule import Defaults
 from pyhudi.storage.base import FileInfo
 from pyhudi.storage.markers import files_under_way
 from pyhudi.table.bootstrap import load_outside
+from pyhudi.table.column_history import CommitReader
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
-from pyhudi.table.metadata.records import MetadataTable
+from pyhudi.table.metadata.records import MetadataTable, OpenedMetadata
 from pyhudi.table.plans import load_pending_compactions
 from pyhudi.table.slices import FileSlice, SlicingState, build_file_groups, visible_slices
-from pyhudi.table.snapshot import Snapshot, load_replaced_groups
+from pyhudi.table.snapshot import Snapshot, load_replaced_groups, read_commit
 from pyhudi.timeline.timeline import Timeline
 
 FILES_PER_TASK = 16
@@ -111,8 +112,8 @@ class Commit:
     """A commit that is about to be published, under the lock.
 
     asked: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None where
-    it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; partitions: of
-    the metadata table.
+    it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; read: the
+    metadata of a completed write; earlier: the metadata table as the write saw it; partitions: of the metadata table.
     """
 
     def __init__(
@@ -128,6 +129,8 @@ class Commit:
         statuses: Sequence[WriteStatus],
     ) -> None:
         self.context = context
+        self.read: CommitReader = read_commit
+        self.earlier: MetadataTable | None = None
         self.store = MetadataStore.open(context)
         self.partitions = tuple(partitions)
         self.metadata = metadata
@@ -138,6 +141,7 @@ class Commit:
         self.statuses = statuses
         self.prepared: Mapping[str, Any] = {}
         self._done: Instant | None = None
+        self._begun: Timeline | None = None
         self._files: dict[str, list[FileInfo]] | None = None
         self._shared: dict[type, Any] = {}
 
@@ -156,7 +160,9 @@ class Commit:
     @lazy_property
     def reader(self) -> MetadataTable:
         """The metadata table as it stands before the commit."""
-        return MetadataTable(self.context, self.now)
+        begun, store = self._begun, self.store
+        opened = None if begun is None else OpenedMetadata(store.context, begun, store.groups.files, self.earlier)
+        return MetadataTable(self.context, self.now, opened)
 
     @property
     def done(self) -> Instant:
@@ -164,6 +170,10 @@ class Commit:
         if self._done is None:
             raise Internal("the commit has no completion time yet")
         return self._done
+
+    def begins_on(self, timeline: Timeline) -> None:
+        """Say what the metadata table's timeline is, now that nothing of dead attempts is left there."""
+        self._begun = timeline
 
     def completes_as(self, done: Instant) -> None:
         """Say how it will stand on the timeline."""
