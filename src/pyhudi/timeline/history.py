@@ -311,11 +311,14 @@ class ArchivedCompletions(Mapping[str, str]):
     Thread-safe.  Pickled, it has read nothing yet.
     """
 
-    def __init__(self, store: HistoryStore) -> None:
+    def __init__(self, store: HistoryStore, earlier: object = None) -> None:
+        """earlier: those of a moment before, if they are of this kind; files that these have read are not read again, since a
+        file of the history never changes.
+        """
         self._store = store
         self._mutex = threading.Lock()
         self._entries: tuple[ManifestEntry, ...] | None = None
-        self._loaded: dict[str, dict[str, str]] = {}
+        self._loaded: dict[str, dict[str, str]] = dict(earlier._loaded) if isinstance(earlier, ArchivedCompletions) else {}
 
     def __reduce__(self) -> tuple[type[ArchivedCompletions], tuple[HistoryStore]]:
         return ArchivedCompletions, (self._store,)

@@ -54,9 +54,10 @@ class TimelineStore:
         """
         return self.timeline_of(self.load_files())
 
-    def timeline_of(self, files: Iterable[Instant]) -> Timeline:
-        """The timeline of instant files that were just loaded."""
-        return Timeline.of(files, ArchivedCompletions(self.history) if self.history.folder else {})
+    def timeline_of(self, files: Iterable[Instant], earlier: Timeline | None = None) -> Timeline:
+        """The timeline of instant files that were just loaded.  earlier: one of before, which may have read of the history."""
+        known = None if earlier is None else earlier.archived_completions
+        return Timeline.of(files, ArchivedCompletions(self.history, known) if self.history.folder else {})
 
     def load_files(self) -> tuple[Instant, ...]:
         """Every instant file as it stands: an instant has one for each state it went through.  Raises as `load`."""

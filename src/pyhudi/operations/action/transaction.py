@@ -157,6 +157,7 @@ class Transaction:
     without_ids: Timeline | None = field(default=None)
     metadata_timeline: Timeline | None = field(default=None)
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
+    _planned_on: Timeline | None = field(default=None, repr=False)
 
     @classmethod
     def begin(
@@ -190,6 +191,7 @@ class Transaction:
     def planned_on(self, snapshot: Snapshot) -> None:
         """Remember, of the state on which this was planned, whether columns had ids there, and what it has read of commits."""
         self._read.update(snapshot.commits)
+        self._planned_on = snapshot.timeline
         self.without_ids = snapshot.timeline if snapshot.history is None else None
 
     def start(self, content: bytes = b"") -> None:
@@ -234,7 +236,7 @@ class Transaction:
             self.heartbeat.check()
             files = held.timeline.load_files()
             self.check_ours(files, State.INFLIGHT)
-            now = held.timeline.timeline_of(files)
+            now = held.timeline.timeline_of(files, self._planned_on)
             if verify is not None:
                 verify(now)
             if start is not None:
