@@ -80,20 +80,34 @@ def test_a_record_index_is_built_by_the_first_write_that_asks_it(uri: str) -> No
 def test_a_table_is_written_with_the_buckets_that_it_has(uri: str) -> None:
     table = create(uri, **BUCKET)
     table.upsert(rows(*range(8)))
+    before = table.timeline().instants
     with pytest.raises(TableState, match="has no such bucket"):
         table.upsert(rows(1), options={"hoodie.bucket.index.num.buckets": 1})
-    before = table.timeline().completed_writes()
+    with pytest.raises(InvalidRequest, match="record key fields are id"):
+        table.upsert(rows(1), options={"hoodie.bucket.index.hash.field": "ts"})
     for count in (3, 4, 5):
         for verb in ("upsert", "insert", "bulk_insert", "delete"):
             with pytest.raises(TableState, match=rf"stands in bucket \d .*num\.buckets={count}"):
                 getattr(table, verb)(rows(*range(8)), options={"hoodie.bucket.index.num.buckets": count})
-    assert table.timeline().completed_writes() == before
+    # What is refused was never begun, so no rollback tells of it either.
+    assert table.timeline().instants == before
     other = create(f"{uri}-plain")
     other.bulk_insert(rows(1))
     ids = other.inspect.file_slices()["file_id"].to_pylist()
+    before = other.timeline().instants
     if not ids[0][:8].isdigit():
         with pytest.raises(TableState, match="names no bucket"):
             other.upsert(rows(1), options=BUCKET)
+    assert other.timeline().instants == before
+
+
+def test_an_index_of_base_files_leaves_no_trace_of_its_refusal_on_buckets_of_logs(uri: str) -> None:
+    table = create(uri, "mor", **{**BUCKET, "hoodie.compact.inline": False})
+    table.upsert(rows(*range(8)), options={"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"})
+    before = table.timeline().instants
+    with pytest.raises(TableState, match="log files alone"):
+        table.upsert(rows(1), options={"hoodie.index.type": "SIMPLE"})
+    assert table.timeline().instants == before
 
 
 def test_buckets_know_no_keys(uri: str) -> None:

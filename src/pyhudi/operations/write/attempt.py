@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -21,6 +21,7 @@ from pyhudi.operations.write.shape import WriteShape
 from pyhudi.plan.conflicts import FileGroupId, WriteStart
 from pyhudi.plan.write import WorkloadProfile
 from pyhudi.table.context import TableContext
+from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot
 
 
@@ -28,7 +29,8 @@ from pyhudi.table.snapshot import Snapshot
 class Attempt:
     """One attempt: what is written, the state that it is planned on, and the instant that it took.
 
-    start: what its commit is compared with.  spec: how its tasks write files.
+    start: what its commit is compared with.  spec: how its tasks write files.  looked: the slices of the state that were looked
+    at before the instant was taken, and found to go with the options; None where none were.
     """
 
     context: TableContext
@@ -40,6 +42,7 @@ class Attempt:
     start: WriteStart
     transaction: Transaction
     spec: WriterSpec
+    looked: Mapping[str, tuple[FileSlice, ...]] | None = None
 
     def check_early(self, groups: Collection[FileGroupId]) -> None:
         """Raises WriteConflict where the settings ask for it and others change file groups that no file was written to yet."""

@@ -13,6 +13,7 @@ from pyhudi.execute.open_base import open_base_file
 from pyhudi.format.instants import Action
 from pyhudi.format.names import format_bucket_prefix, format_file_id
 from pyhudi.operations.write.attempt import Attempt, Written
+from pyhudi.operations.write.fit import slices_to_search
 from pyhudi.operations.write.lookup import PlannedLookup, plan_lookup
 from pyhudi.operations.write.rings import RingsOfWrite, renew_rings, rings_to_write, with_copies
 from pyhudi.operations.write.settings import DUPLICATE_POLICY, WriteSettings
@@ -48,7 +49,7 @@ def write_by_key(
     Raises WriteConflict where the state that the attempt is planned on is not the table's any more.
     """
     settings, shape, snapshot = attempt.settings, attempt.shape, attempt.snapshot
-    slices = {} if shape.replaces else _slices_to_search(attempt, counts)
+    slices = {} if shape.replaces else attempt.looked or slices_to_search(shape, attempt.schemas, snapshot, counts)
     by_group = {(s.partition, s.file_id): s for found in slices.values() for s in found}
     lookup: PlannedLookup | None = None
     read: tuple[FileGroupId, ...] = ()
@@ -58,7 +59,15 @@ def write_by_key(
     else:
         new_file_id = None if shape.finds_only else _new_buckets(attempt, rings)
         layout = None if rings is None else rings.layout
-        lookup = plan_lookup(settings.index, attempt.context, snapshot, by_group.values(), new_file_id, layout)
+        lookup = plan_lookup(
+            settings.index,
+            attempt.context,
+            snapshot,
+            by_group.values(),
+            new_file_id,
+            layout,
+            is_checked=attempt.looked is not None,
+        )
         tagged = _tagged(attempt, incoming, lookup)
         read = () if shape.routes else _read_only(attempt, tagged)
     if shape.passes_over:
@@ -134,11 +143,6 @@ def _new_buckets(attempt: Attempt, rings: RingsOfWrite | None) -> Callable[[str,
         return lambda partition, bucket: shared_file_id(partition, bucket, replaced)
     new_uuid = attempt.context.env.uuid4
     return lambda partition, bucket: format_file_id(format_bucket_prefix(bucket, new_uuid()), 0)
-
-
-def _slices_to_search(attempt: Attempt, counts: Mapping[str, int]) -> dict[str, tuple[FileSlice, ...]]:
-    """Latest slices of the partitions that the write may touch."""
-    return attempt.snapshot.slices(None if attempt.shape.global_keys or attempt.schemas.unplaced else counts)
 
 
 def _tagged(attempt: Attempt, incoming: Incoming, lookup: PlannedLookup) -> Tagged:

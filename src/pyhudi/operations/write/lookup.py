@@ -49,6 +49,8 @@ from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.hbase import HbaseSettings
 from pyhudi.table.bucket_counts import load_counts, store_first
 from pyhudi.table.context import TableContext
+from pyhudi.table.metadata.groups import MetadataPartition
+from pyhudi.table.metadata.listing import MetadataListing
 from pyhudi.table.metadata.records import MetadataTable
 from pyhudi.table.slices import BaseFile, FileSlice, logs_beside_base
 from pyhudi.table.snapshot import Snapshot
@@ -168,30 +170,21 @@ def plan_lookup(
     slices: Iterable[FileSlice],
     new_file_id: Callable[[str, int], str] | None,
     rings: RingLayout | None = None,
+    *,
+    is_checked: bool = False,
 ) -> PlannedLookup:
     """How an index looks keys up in some file slices.
 
     context: the table, with its properties as they are now.  new_file_id: names the new file group of a partition's bucket; None
-    when the write makes none.  rings: of the partitions that the write touches, under CONSISTENT_HASHING.
+    when the write makes none.  rings: of the partitions that the write touches, under CONSISTENT_HASHING.  is_checked: these
+    slices went through `check_lookup`.
     Raises TableState when the index cannot answer for the table.
     """
     found = tuple(slices)
     if settings.buckets is not None:
-        return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id)
+        return _plan_buckets(context, snapshot, found, settings.buckets, rings, new_file_id, is_checked=is_checked)
     if settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
-        metadata = MetadataTable(context, snapshot.timeline)
-        answer = first_answer(metadata, lambda kind, name: kind.key_places(name, metadata))
-        if answer is None:
-            raise TableState(
-                f"the table at {context.storage.uri} has no record index that is ready, which index {settings.kind} asks"
-            )
-        name, index = answer
-        by_partition = name in metadata.definitions and metadata.definitions[name].by_partition
-        if by_partition is not (settings.kind is IndexType.RECORD_LEVEL_INDEX):
-            raise TableState(
-                f"the record index of the table at {context.storage.uri} is {'' if by_partition else 'not '}partitioned, and "
-                f"{INDEX_TYPE}={settings.kind} asks one that is{' not' if by_partition else ''}"
-            )
+        name, index, by_partition = _record_index(settings, context, snapshot)
         places = tuple(Place(s.partition, s.file_id, s) for s in found)
         return PlannedLookup(places, ByRecordIndex(index, by_partition), name)
     if settings.hbase is not None:
@@ -204,6 +197,60 @@ def plan_lookup(
         forget_keys(context.storage, {s.partition for s in found}, (place.base for place in places))
         return PlannedLookup(places, ByKeyColumns(held=True), "key columns in memory")
     return PlannedLookup(places, ByKeyColumns(), "key columns")
+
+
+def depends_on_groups(settings: LookupSettings, *, is_cow: bool) -> bool:
+    """Whether it is the file groups of a table that tell whether an index can answer for it."""
+    asks_record_index = settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX)
+    if settings.buckets is not None:
+        return isinstance(settings.buckets, BucketLayout)
+    return not (asks_record_index or is_cow)
+
+
+def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
+    """Raises InvalidRequest or TableState as `plan_lookup` would, before anything is begun, and stores nothing.
+
+    slices: those that the write may touch, where the answer depends on groups; what rings refuse is found by who loads them.
+    """
+    if isinstance(settings.buckets, BucketLayout):
+        stored = load_counts(context, snapshot.timeline)
+        layout = settings.buckets if stored is None else settings.buckets.kept_by(stored)
+        named = tuple(bucket_groups(slices, layout).values())
+        _check_layout(context, snapshot, named, layout, _said_of_counts(layout))
+    elif settings.buckets is None and settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
+        _record_index(settings, context, snapshot)
+    elif settings.buckets is None:
+        _refuse_groups_of_logs(settings.kind, slices)
+
+
+def _metadata_of(context: TableContext, snapshot: Snapshot) -> MetadataTable:
+    """The metadata table of a state: the one that lists its files, which is open, unless the properties changed since."""
+    known = snapshot.listing.metadata if isinstance(snapshot.listing, MetadataListing) else None
+    if known is not None and known.data_context.config == context.config:
+        return known
+    return MetadataTable(context, snapshot.timeline)
+
+
+def _said_of_counts(layout: BucketLayout) -> str:
+    return f"{BUCKET_COUNT}={layout.count}" if layout.rules is None else f"{COUNT_RULES}={layout.rules}"
+
+
+def _record_index(settings: LookupSettings, context: TableContext, snapshot: Snapshot) -> tuple[str, MetadataPartition, bool]:
+    """Name and place of the record index that the settings ask, and whether it is partitioned."""
+    metadata = _metadata_of(context, snapshot)
+    answer = first_answer(metadata, lambda kind, name: kind.key_places(name, metadata))
+    if answer is None:
+        raise TableState(
+            f"the table at {context.storage.uri} has no record index that is ready, which index {settings.kind} asks"
+        )
+    name, index = answer
+    by_partition = name in metadata.definitions and metadata.definitions[name].by_partition
+    if by_partition is not (settings.kind is IndexType.RECORD_LEVEL_INDEX):
+        raise TableState(
+            f"the record index of the table at {context.storage.uri} is {'' if by_partition else 'not '}partitioned, and "
+            f"{INDEX_TYPE}={settings.kind} asks one that is{' not' if by_partition else ''}"
+        )
+    return name, index, by_partition
 
 
 def read_layout(options: Options) -> BucketLayout | None:
@@ -234,18 +281,21 @@ def _plan_buckets(
     buckets: BucketLayout | RingSettings,
     rings: RingLayout | None,
     new_file_id: Callable[[str, int], str] | None,
+    *,
+    is_checked: bool,
 ) -> PlannedLookup:
     layout: Placement
     if isinstance(buckets, BucketLayout):
         layout = by_number = _with_counts(context, snapshot, buckets)
         named = tuple(bucket_groups(slices, by_number).values())
-        said = f"{BUCKET_COUNT}={by_number.count}" if by_number.rules is None else f"{COUNT_RULES}={by_number.rules}"
+        said = _said_of_counts(by_number)
     else:
         assert rings is not None, "whoever writes by rings has loaded them"
         check_groups(slices, rings)
         layout, named = rings, slices
         said = f"{HASH_FIELDS}={','.join(rings.hash_fields) or 'all key fields'}"
-    _check_layout(context, snapshot, named, layout, said)
+    if not (is_checked and isinstance(buckets, BucketLayout)):
+        _check_layout(context, snapshot, named, layout, said)
     places = tuple(Place(s.partition, s.file_id, s) for s in named)
     return PlannedLookup(places, ByBuckets(layout, new_file_id), "hash of the key")
 
@@ -345,7 +395,7 @@ def _place(snapshot: Snapshot, slice_: FileSlice, key_range: tuple[str, str] | N
 def _plan_filters(
     settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: tuple[FileSlice, ...]
 ) -> PlannedLookup:
-    metadata = MetadataTable(context, snapshot.timeline)
+    metadata = _metadata_of(context, snapshot)
     asked = settings.use_metadata and context.config.populate_meta_fields
     ranges = filters = None
     sources = []

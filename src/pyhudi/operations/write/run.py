@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, Unsupported, WriteConflict
+from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY
@@ -39,6 +39,7 @@ from pyhudi.operations.write.attempt import Attempt, Written, outdated_where_fil
 from pyhudi.operations.write.batches import check_not_landed
 from pyhudi.operations.write.by_key import write_by_key
 from pyhudi.operations.write.delete_partitions import partition_deleter
+from pyhudi.operations.write.fit import check_columns_by_ids, check_fit
 from pyhudi.operations.write.lookup import check_counts_still
 from pyhudi.operations.write.non_blocking import check_table
 from pyhudi.operations.write.replaced import groups_of, replaced_groups
@@ -219,11 +220,11 @@ class _Write:
             for number in range(retries):
                 begun_ms = self.context.env.now_ms()
                 try:
-                    return replace(self._attempt(incoming, counts, snapshot), conflict_retries=number)
+                    return replace(self._attempt(incoming, counts, snapshot, number), conflict_retries=number)
                 except WriteConflict as conflict:
                     give_way(self.context, self.settings.commit, conflict, self.context.env.now_ms() - begun_ms, number)
                     snapshot = self._look_again(incoming)
-            return replace(self._attempt(incoming, counts, snapshot), conflict_retries=retries)
+            return replace(self._attempt(incoming, counts, snapshot, retries), conflict_retries=retries)
         finally:
             incoming.release()
 
@@ -262,8 +263,11 @@ class _Write:
             marks_deletes=self.marks_deletes,
         )
 
-    def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot) -> WriteResult:
-        snapshot = self._without_stale_indexes(snapshot)
+    def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int) -> WriteResult:
+        snapshot = before = self._without_stale_indexes(snapshot)
+        looked = None
+        if number == 0:
+            looked = check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
         with taken_back_on_error(transaction):
@@ -283,6 +287,7 @@ class _Write:
                     start=start,
                     transaction=transaction,
                     spec=spec,
+                    looked=looked if snapshot is before else None,
                 )
                 replaced = replaced_groups(attempt, counts) if self.shape.replaces else None
                 if self.shape.places_nothing:
@@ -315,11 +320,7 @@ class _Write:
         """What the write says of its columns, where these have ids."""
         if snapshot.history is None:
             return None
-        if self.schemas.partial:
-            raise Unsupported(
-                f"a partial update of {self.context.storage.uri}, whose columns go by ids (hoodie.schema.on.read.enable): upsert "
-                "whole rows"
-            )
+        check_columns_by_ids(self.context, self.schemas, snapshot)
         return snapshot.history.written(transaction.instant_time, self.schemas.data_schema)
 
     def _commit(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> Instant:
