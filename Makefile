@@ -5,7 +5,7 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-writers demo docs dist clean
+.PHONY: help setup setup-hudi test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-pyspark VERSION=4.1   the tests on PySpark, on another release of it'
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
+	@echo 'make bench-check   ten steps, before (the last published run) and now in turn: what moved by more than a quarter'
 	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo: a tour; make docs: the site'
 	@echo 'make dist          the wheel and the source distribution, checked, and tried on each Python that is here'
 
@@ -91,6 +92,10 @@ golden: setup setup-hudi
 bench: setup setup-hudi
 	$(PY) -m benchmarks
 	$(PY) -m benchmarks --growth
+
+# Processor seconds of ten steps, with the code of the last published run and with this one, as pairs: minutes, no JVM.
+bench-check: .venv/.done
+	$(PY) -m benchmarks.check
 
 # Eight processes that write to one table: hours on a small machine. benchmarks/README.md says more.
 bench-writers: setup
