@@ -204,7 +204,7 @@ def depends_on_groups(settings: LookupSettings, *, is_cow: bool) -> bool:
     asks_record_index = settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX)
     if settings.buckets is not None:
         return isinstance(settings.buckets, BucketLayout)
-    return not (asks_record_index or is_cow)
+    return not (asks_record_index or is_cow or settings.hbase is not None)
 
 
 def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snapshot, slices: Iterable[FileSlice]) -> None:
@@ -219,7 +219,7 @@ def check_lookup(settings: LookupSettings, context: TableContext, snapshot: Snap
         _check_layout(context, snapshot, named, layout, _said_of_counts(layout))
     elif settings.buckets is None and settings.kind in (IndexType.RECORD_INDEX, IndexType.RECORD_LEVEL_INDEX):
         _record_index(settings, context, snapshot)
-    elif settings.buckets is None:
+    elif settings.buckets is None and settings.hbase is None:
         _refuse_groups_of_logs(settings.kind, slices)
 
 
