@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.held import HeldSink, Sink
+from pyhudi.format.parquet_decimals import decimal_chunks, read_decimals
 from pyhudi.format.parquet_footer import check_footer, closing_with_text
 
 _KEY: Final = b"pyhudi.footer.crc32"
@@ -93,9 +94,35 @@ class ParquetWriter:
             self._writer.close()
 
 
+class CheckedFile(pq.ParquetFile):
+    """As `pyarrow.parquet.ParquetFile`, of a file whose bytes stay to be had.  Made by `open_parquet`."""
+
+    def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData, **settings: Any) -> None:
+        super().__init__(source, metadata=metadata, **settings)
+        self._bytes = source
+
+    def read_row_group(  # type: ignore[override]  # Flags go by their names here.
+        self, i: int, columns: Sequence[str] | None = None, *, use_threads: bool = True, use_pandas_metadata: bool = False
+    ) -> pa.Table:
+        """As pyarrow's; decimals that can be are read as whole numbers (see `parquet_decimals`)."""
+        chunks = decimal_chunks(self.metadata, i, columns)
+        numbers = read_decimals(self._bytes, chunks) if chunks else None
+        if numbers is None or not numbers.column_names:
+            return super().read_row_group(i, columns, use_threads, use_pandas_metadata)
+        names = list(dict.fromkeys(self.schema_arrow.names if columns is None else columns))
+        left = [name for name in names if name not in numbers.column_names]
+        found = dict(zip(numbers.schema, numbers.columns, strict=True))
+        if left:
+            others = super().read_row_group(i, left, use_threads, use_pandas_metadata)
+            found.update(zip(others.schema, others.columns, strict=True))
+        order = {name.split(".")[0]: place for place, name in enumerate(names)}
+        fields = sorted(found, key=lambda field: order[field.name])
+        return pa.table([found[field] for field in fields], schema=pa.schema(fields))
+
+
 def open_parquet(
     source: pa.NativeFile, columns_to_code: Sequence[str] = (), metadata: pq.FileMetaData | None = None
-) -> pq.ParquetFile:
+) -> CheckedFile:
     """A Parquet file whose pages are compared with their checksums when they are read, its footer now.
 
     columns_to_code: read as dictionaries.  metadata: a footer that was compared before.
@@ -103,7 +130,7 @@ def open_parquet(
     """
     if metadata is None:
         metadata = read_footer(source)
-    return pq.ParquetFile(
+    return CheckedFile(
         source,
         metadata=metadata,
         read_dictionary=list(columns_to_code),

@@ -18,24 +18,37 @@ Source: parquet-format, parquet.thrift and "File format"; Thrift, "Compact proto
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.coding import Cursor, encode_zigzag
+from pyhudi.format.thrift import (
+    BINARY,
+    DEPTH_LIMIT,
+    FALSE,
+    I16,
+    I32,
+    I64,
+    LIST,
+    STRUCT,
+    TRUE,
+    each,
+    edited,
+    fields_of,
+    list_head,
+    skip,
+    struct_of,
+)
 
 MAGIC = b"PAR1"
 
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
 _ROW_GROUPS, _COLUMNS, _META_DATA, _PATH, _STATISTICS, _ENCODINGS = 4, 1, 3, 3, 12, 13
 _SCHEMA, _CONVERTED, _LOGICAL = 2, 6, 10
 # The converted types ENUM and UTF8; the union of logical types with its member STRING, an empty struct.
 _ENUM, _UTF8, _STRING = encode_zigzag(4), encode_zigzag(0), b"\x1c\x00\x00"
 _BOUNDS = frozenset({1, 2, 5, 6, 7, 8})
-_DEPTH_LIMIT = 32
-
-_Edit = Callable[[bytes], bytes]
 
 
 def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Collection[str] = ()) -> bytes:
@@ -51,19 +64,19 @@ def closing_without(closing: bytes, bounds: Collection[str], dictionaries: Colle
         raise CorruptData("a Parquet footer is longer than its file", expected=len(closing) - 8, found=size)
 
     def plain(metadata: bytes) -> bytes:
-        fields = _fields(metadata)
+        fields = fields_of(metadata)
         path = _path_text(next((field.value for field in fields if field.number == _PATH), b""))
         if path in dictionaries:
-            metadata = _struct([field for field in fields if field.number != _ENCODINGS])
-        return _edited(metadata, _STATISTICS, _unbounded) if path in bounds else metadata
+            metadata = struct_of([field for field in fields if field.number != _ENCODINGS])
+        return edited(metadata, _STATISTICS, _unbounded) if path in bounds else metadata
 
     def plain_chunk(chunk: bytes) -> bytes:
-        return _edited(chunk, _META_DATA, plain)
+        return edited(chunk, _META_DATA, plain)
 
     def plain_group(group: bytes) -> bytes:
-        return _edited(group, _COLUMNS, lambda chunks: _each(chunks, plain_chunk))
+        return edited(group, _COLUMNS, lambda chunks: each(chunks, plain_chunk))
 
-    footer = _edited(closing[-8 - size : -8], _ROW_GROUPS, lambda groups: _each(groups, plain_group))
+    footer = edited(closing[-8 - size : -8], _ROW_GROUPS, lambda groups: each(groups, plain_group))
     return footer + struct.pack("<I", len(footer)) + MAGIC
 
 
@@ -71,122 +84,33 @@ def closing_with_text(closing: bytes) -> bytes:
     """What closes a Parquet file, with columns of enums as columns of text, which they are: Arrow takes enums for bytes."""
 
     def plain(element: bytes) -> bytes:
-        fields = _fields(element)
+        fields = fields_of(element)
         if not any(field.number == _CONVERTED and field.value == _ENUM for field in fields):
             return element
         texts = {_CONVERTED: _UTF8, _LOGICAL: _STRING}
-        return _struct([replace(field, value=texts.get(field.number, field.value)) for field in fields])
+        return struct_of([replace(field, value=texts.get(field.number, field.value)) for field in fields])
 
     size = len(closing) - 8
-    footer = _edited(closing[:size], _SCHEMA, lambda elements: _each(elements, plain))
+    footer = edited(closing[:size], _SCHEMA, lambda elements: each(elements, plain))
     return footer + struct.pack("<I", len(footer)) + MAGIC
 
 
-@dataclass(frozen=True, slots=True)
-class _Field:
-    """A field of a struct.  kind: its type in the compact protocol; value: its bytes, none for a boolean."""
-
-    number: int
-    kind: int
-    value: bytes
-
-
 def _unbounded(statistics: bytes) -> bytes:
-    return _struct([field for field in _fields(statistics) if field.number not in _BOUNDS])
-
-
-def _edited(data: bytes, number: int, edit: _Edit) -> bytes:
-    """A struct with one field edited, where it has it."""
-    return _struct([replace(f, value=edit(f.value)) if f.number == number else f for f in _fields(data)])
-
-
-def _fields(data: bytes) -> list[_Field]:
-    cursor = Cursor(data)
-    found: list[_Field] = []
-    number = 0
-    while (head := cursor.u8()) != _STOP:
-        number = number + (head >> 4) if head >> 4 else cursor.zigzag()
-        start = cursor.offset
-        _skip(cursor, head & 15, 0)
-        found.append(_Field(number, head & 15, data[start : cursor.offset]))
-    cursor.expect_end("a struct of a Parquet footer")
-    return found
-
-
-def _struct(fields: list[_Field]) -> bytes:
-    parts: list[bytes] = []
-    before = 0
-    for field in fields:
-        step = field.number - before
-        parts.append(bytes([step << 4 | field.kind]) if 0 < step < 16 else bytes([field.kind]) + encode_zigzag(field.number))
-        parts.append(field.value)
-        before = field.number
-    return b"".join([*parts, b"\x00"])
-
-
-def _each(data: bytes, edit: _Edit) -> bytes:
-    """A list of structs, each edited."""
-    cursor = Cursor(data)
-    count, _ = _list_head(cursor)
-    head = data[: cursor.offset]
-    parts = []
-    for _ in range(count):
-        start = cursor.offset
-        _skip(cursor, _STRUCT, 0)
-        parts.append(edit(data[start : cursor.offset]))
-    cursor.expect_end("a list of a Parquet footer")
-    return head + b"".join(parts)
+    return struct_of([field for field in fields_of(statistics) if field.number not in _BOUNDS])
 
 
 def _path_text(data: bytes) -> str:
     cursor = Cursor(data)
-    count, _ = _list_head(cursor) if data else (0, 0)
+    count, _ = list_head(cursor) if data else (0, 0)
     return ".".join(cursor.text(cursor.varint()) for _ in range(count))
-
-
-def _list_head(cursor: Cursor) -> tuple[int, int]:
-    head = cursor.u8()
-    return cursor.varint() if head >> 4 == 15 else head >> 4, head & 15
-
-
-def _skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> None:
-    if depth > _DEPTH_LIMIT:
-        raise cursor.corrupt("a Parquet footer is nested too deeply", expected=_DEPTH_LIMIT)
-    if kind in (_TRUE, _FALSE):
-        cursor.skip(1 if in_list else 0)
-    elif kind == _BYTE:
-        cursor.skip(1)
-    elif kind in (_I16, _I32, _I64):
-        cursor.varint()
-    elif kind == _DOUBLE:
-        cursor.skip(8)
-    elif kind == _BINARY:
-        cursor.skip(cursor.varint())
-    elif kind in (_LIST, _SET):
-        count, item = _list_head(cursor)
-        for _ in range(count):
-            _skip(cursor, item, depth + 1, in_list=True)
-    elif kind == _MAP:
-        if count := cursor.varint():
-            kinds = cursor.u8()
-            for _ in range(count):
-                _skip(cursor, kinds >> 4, depth + 1, in_list=True)
-                _skip(cursor, kinds & 15, depth + 1, in_list=True)
-    elif kind == _STRUCT:
-        while (head := cursor.u8()) != _STOP:
-            if not head >> 4:
-                cursor.zigzag()
-            _skip(cursor, head & 15, depth + 1)
-    else:
-        raise cursor.corrupt("a Parquet footer has a field of no known type", found=kind)
 
 
 # What a footer must hold before Arrow sees it -------------------------------------------------------------------------
 
 # Kinds of fields beyond those of the protocol: a binary that is UTF-8, and lists.
-_TEXT, _NUMBERS, _LONGS, _TEXTS = range(_STRUCT + 1, _STRUCT + 5)
-_ITEMS = {_NUMBERS: _I32, _LONGS: _I64, _TEXTS: _BINARY}
-_LIMITS = {_I16: 1 << 15, _I32: 1 << 31, _I64: 1 << 63}
+_TEXT, _NUMBERS, _LONGS, _TEXTS = range(STRUCT + 1, STRUCT + 5)
+_ITEMS = {_NUMBERS: I32, _LONGS: I64, _TEXTS: BINARY}
+_LIMITS = {I16: 1 << 15, I32: 1 << 31, I64: 1 << 63}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,82 +131,82 @@ def _shape(name: str, needed: str, /, **fields: tuple[int, int | _Shape | list[_
 _STATISTICS_SHAPE = _shape(
     "Statistics",
     "",
-    max=(1, _BINARY),
-    min=(2, _BINARY),
-    null_count=(3, _I64),
-    distinct_count=(4, _I64),
-    max_value=(5, _BINARY),
-    min_value=(6, _BINARY),
-    is_max_exact=(7, _TRUE),
-    is_min_exact=(8, _TRUE),
+    max=(1, BINARY),
+    min=(2, BINARY),
+    null_count=(3, I64),
+    distinct_count=(4, I64),
+    max_value=(5, BINARY),
+    min_value=(6, BINARY),
+    is_max_exact=(7, TRUE),
+    is_min_exact=(8, TRUE),
 )
-_SIZES = _shape("SizeStatistics", "", text_bytes=(1, _I64), repetition_levels=(2, _LONGS), definition_levels=(3, _LONGS))
-_ENCODED = _shape("PageEncodingStats", "page_type encoding count", page_type=(1, _I32), encoding=(2, _I32), count=(3, _I32))
-_PAIR = _shape("KeyValue", "key", key=(1, _BINARY), value=(2, _BINARY))
+_SIZES = _shape("SizeStatistics", "", text_bytes=(1, I64), repetition_levels=(2, _LONGS), definition_levels=(3, _LONGS))
+_ENCODED = _shape("PageEncodingStats", "page_type encoding count", page_type=(1, I32), encoding=(2, I32), count=(3, I32))
+_PAIR = _shape("KeyValue", "key", key=(1, BINARY), value=(2, BINARY))
 _COLUMN = _shape(
     "ColumnMetaData",
     "type encodings path codec num_values total_uncompressed_size total_compressed_size data_page_offset",
-    type=(1, _I32),
+    type=(1, I32),
     encodings=(2, _NUMBERS),
     path=(3, _TEXTS),
-    codec=(4, _I32),
-    num_values=(5, _I64),
-    total_uncompressed_size=(6, _I64),
-    total_compressed_size=(7, _I64),
+    codec=(4, I32),
+    num_values=(5, I64),
+    total_uncompressed_size=(6, I64),
+    total_compressed_size=(7, I64),
     pairs=(8, [_PAIR]),
-    data_page_offset=(9, _I64),
-    index_page_offset=(10, _I64),
-    dictionary_page_offset=(11, _I64),
+    data_page_offset=(9, I64),
+    index_page_offset=(10, I64),
+    dictionary_page_offset=(11, I64),
     statistics=(12, _STATISTICS_SHAPE),
     encoding_stats=(13, [_ENCODED]),
-    bloom_filter_offset=(14, _I64),
-    bloom_filter_length=(15, _I32),
+    bloom_filter_offset=(14, I64),
+    bloom_filter_length=(15, I32),
     sizes=(16, _SIZES),
 )
 _CHUNK = _shape(
     "ColumnChunk",
     "file_offset metadata",
     file_path=(1, _TEXT),
-    file_offset=(2, _I64),
+    file_offset=(2, I64),
     metadata=(3, _COLUMN),
-    offset_index_offset=(4, _I64),
-    offset_index_length=(5, _I32),
-    column_index_offset=(6, _I64),
-    column_index_length=(7, _I32),
+    offset_index_offset=(4, I64),
+    offset_index_length=(5, I32),
+    column_index_offset=(6, I64),
+    column_index_length=(7, I32),
     crypto=(8, _shape("ColumnCryptoMetaData", "")),
 )
-_SORTED = _shape("SortingColumn", "column", column=(1, _I32), descending=(2, _TRUE), nulls_first=(3, _TRUE))
+_SORTED = _shape("SortingColumn", "column", column=(1, I32), descending=(2, TRUE), nulls_first=(3, TRUE))
 _GROUP = _shape(
     "RowGroup",
     "columns total_byte_size num_rows",
     columns=(1, [_CHUNK]),
-    total_byte_size=(2, _I64),
-    num_rows=(3, _I64),
+    total_byte_size=(2, I64),
+    num_rows=(3, I64),
     sorting=(4, [_SORTED]),
-    file_offset=(5, _I64),
-    total_compressed_size=(6, _I64),
-    ordinal=(7, _I16),
+    file_offset=(5, I64),
+    total_compressed_size=(6, I64),
+    ordinal=(7, I16),
 )
 _ELEMENT = _shape(
     "SchemaElement",
     "name",
-    type=(1, _I32),
-    type_length=(2, _I32),
-    repetition=(3, _I32),
+    type=(1, I32),
+    type_length=(2, I32),
+    repetition=(3, I32),
     name=(4, _TEXT),
-    num_children=(5, _I32),
-    converted_type=(6, _I32),
-    scale=(7, _I32),
-    precision=(8, _I32),
-    field_id=(9, _I32),
+    num_children=(5, I32),
+    converted_type=(6, I32),
+    scale=(7, I32),
+    precision=(8, I32),
+    field_id=(9, I32),
     logical_type=(10, _shape("LogicalType", "")),
 )
 _FILE = _shape(
     "FileMetaData",
     "version schema num_rows row_groups",
-    version=(1, _I32),
+    version=(1, I32),
     schema=(2, [_ELEMENT]),
-    num_rows=(3, _I64),
+    num_rows=(3, I64),
     row_groups=(4, [_GROUP]),
     pairs=(5, [_PAIR]),
     created_by=(6, _TEXT),
@@ -348,7 +272,7 @@ class _Walk:
 
     def struct(self, shape: _Shape, depth: int) -> _Struct:
         """The fields of a struct that its shape names; others are passed over."""
-        self.expect(depth <= _DEPTH_LIMIT, "nested too deeply", expected=_DEPTH_LIMIT)
+        self.expect(depth <= DEPTH_LIMIT, "nested too deeply", expected=DEPTH_LIMIT)
         data, fields = self._data, shape.fields
         found: _Struct = {}
         number = 0
@@ -378,25 +302,25 @@ class _Walk:
 
     def _value(self, wanted: int | _Shape | list[_Shape], kind: int, name: str, depth: int) -> Any:
         if isinstance(wanted, _Shape):
-            self._check(kind == _STRUCT, name, kind)
+            self._check(kind == STRUCT, name, kind)
             return self.struct(wanted, depth + 1)
         if isinstance(wanted, list):
-            count = self._list(kind, _STRUCT, name)
+            count = self._list(kind, STRUCT, name)
             return [self.struct(wanted[0], depth + 1) for _ in range(count)]
         if wanted in _ITEMS:
             count = self._list(kind, _ITEMS[wanted], name)
             return [self._text(name) if wanted == _TEXTS else self._signed() for _ in range(count)]
-        if wanted == _TRUE:
-            self._check(kind in (_TRUE, _FALSE), name, kind)
-            return kind == _TRUE
-        self._check(kind == (_BINARY if wanted == _TEXT else wanted), name, kind)
+        if wanted == TRUE:
+            self._check(kind in (TRUE, FALSE), name, kind)
+            return kind == TRUE
+        self._check(kind == (BINARY if wanted == _TEXT else wanted), name, kind)
         return self._text(name) if wanted == _TEXT else self._bytes()
 
     def _check(self, holds: object, name: str, kind: int) -> None:
         self.expect(holds, f"a field of {name} of another type", found=kind)
 
     def _list(self, kind: int, item: int, name: str) -> int:
-        self._check(kind == _LIST, name, kind)
+        self._check(kind == LIST, name, kind)
         head = self._data[self._at]
         self._at += 1
         count = head >> 4 if head >> 4 < 15 else self._unsigned()
@@ -446,7 +370,7 @@ class _Walk:
 
     def _pass(self, kind: int, depth: int) -> None:
         cursor = Cursor(self._data, self._at, base=self._base)
-        _skip(cursor, kind, depth)
+        skip(cursor, kind, depth)
         self._at = cursor.offset
 
 

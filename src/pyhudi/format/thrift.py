@@ -1,0 +1,159 @@
+"""Structs of Thrift in the compact protocol, as bytes that are taken apart and put together field by field.
+
+What a struct holds is copied as it stands but for the fields that are edited.  What it means say `parquet_footer` and
+`parquet_decimals`.
+
+Source: Thrift, "Compact protocol encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from pyhudi.format.coding import Cursor, encode_zigzag
+
+STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
+DEPTH_LIMIT = 32
+
+Edit = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a struct.  kind: its type in the compact protocol; value: its bytes, none for a boolean."""
+
+    number: int
+    kind: int
+    value: bytes
+
+
+def edited(data: bytes, number: int, edit: Edit) -> bytes:
+    """A struct with one field edited, where it has it."""
+    return struct_of([replace(f, value=edit(f.value)) if f.number == number else f for f in fields_of(data)])
+
+
+def fields_of(data: bytes) -> list[Field]:
+    """The fields of a struct that takes all of `data`.  Raises CorruptData."""
+    cursor = Cursor(data)
+    found: list[Field] = []
+    number = 0
+    while (head := cursor.u8()) != STOP:
+        number = number + (head >> 4) if head >> 4 else cursor.zigzag()
+        start = cursor.offset
+        skip(cursor, head & 15, 0)
+        found.append(Field(number, head & 15, data[start : cursor.offset]))
+    cursor.expect_end("a struct of a Parquet footer")
+    return found
+
+
+Numbers = dict[int, "int | Numbers"]
+"""What a struct holds of numbers, booleans (1 and 0) and further structs, by the numbers of the fields."""
+
+
+def read_numbers(data: memoryview, offset: int, base: int = 0) -> tuple[Numbers, int]:
+    """The numbers of the struct that begins at `offset`, and where it ends; fields of other kinds are passed over.
+
+    base: as of `Cursor`.  Raises CorruptData.
+    """
+    try:
+        return _numbers(data, offset, base, 0)
+    except IndexError:
+        raise Cursor(data, len(data), base=base).corrupt("a struct of a Parquet file ends early") from None
+
+
+def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers, int]:
+    found: Numbers = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        kind = head & 15
+        if head >> 4:
+            number += head >> 4
+        else:
+            number, at = _zigzag(data, at, base)
+        if I16 <= kind <= I64:
+            found[number], at = _zigzag(data, at, base)
+        elif kind in (TRUE, FALSE):
+            found[number] = int(kind == TRUE)
+        elif kind == STRUCT and depth < DEPTH_LIMIT:
+            found[number], at = _numbers(data, at, base, depth + 1)
+        else:
+            cursor = Cursor(data, at, base=base)
+            skip(cursor, kind, depth)
+            at = cursor.offset
+    return found, at + 1
+
+
+def _zigzag(data: memoryview, at: int, base: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value >= 128:
+        cursor = Cursor(data, at - 1, base=base)
+        value, at = cursor.varint(), cursor.offset
+    return value >> 1 ^ -(value & 1), at
+
+
+def struct_of(fields: Iterable[Field]) -> bytes:
+    """A struct of fields, which stand in the order of their numbers."""
+    parts: list[bytes] = []
+    before = 0
+    for field in fields:
+        step = field.number - before
+        parts.append(bytes([step << 4 | field.kind]) if 0 < step < 16 else bytes([field.kind]) + encode_zigzag(field.number))
+        parts.append(field.value)
+        before = field.number
+    return b"".join([*parts, b"\x00"])
+
+
+def each(data: bytes, edit: Edit) -> bytes:
+    """A list of structs, each edited."""
+    cursor = Cursor(data)
+    count, _ = list_head(cursor)
+    head = data[: cursor.offset]
+    parts = []
+    for _ in range(count):
+        start = cursor.offset
+        skip(cursor, STRUCT, 0)
+        parts.append(edit(data[start : cursor.offset]))
+    cursor.expect_end("a list of a Parquet footer")
+    return head + b"".join(parts)
+
+
+def list_head(cursor: Cursor) -> tuple[int, int]:
+    """How many items a list has, and their kind; the cursor goes on to the first."""
+    head = cursor.u8()
+    return cursor.varint() if head >> 4 == 15 else head >> 4, head & 15
+
+
+def skip(cursor: Cursor, kind: int, depth: int, *, in_list: bool = False) -> None:
+    """Pass over a value.  in_list: whether it is an item, of which a boolean is a byte."""
+    if depth > DEPTH_LIMIT:
+        raise cursor.corrupt("a struct of a Parquet file is nested too deeply", expected=DEPTH_LIMIT)
+    if kind in (TRUE, FALSE):
+        cursor.skip(1 if in_list else 0)
+    elif kind == BYTE:
+        cursor.skip(1)
+    elif kind in (I16, I32, I64):
+        cursor.varint()
+    elif kind == DOUBLE:
+        cursor.skip(8)
+    elif kind == BINARY:
+        cursor.skip(cursor.varint())
+    elif kind in (LIST, SET):
+        count, item = list_head(cursor)
+        for _ in range(count):
+            skip(cursor, item, depth + 1, in_list=True)
+    elif kind == MAP:
+        if count := cursor.varint():
+            kinds = cursor.u8()
+            for _ in range(count):
+                skip(cursor, kinds >> 4, depth + 1, in_list=True)
+                skip(cursor, kinds & 15, depth + 1, in_list=True)
+    elif kind == STRUCT:
+        while (head := cursor.u8()) != STOP:
+            if not head >> 4:
+                cursor.zigzag()
+            skip(cursor, head & 15, depth + 1)
+    else:
+        raise cursor.corrupt("a struct of a Parquet file has a field of no known type", found=kind)
