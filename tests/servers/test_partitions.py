@@ -1,5 +1,8 @@
 """The network between a writer and the server of its lock is cut while it holds the lock, for longer than its lease.
 
+The session with ZooKeeper, and the lock of the Hive metastore, are ended on the server, as it ends them by itself when their
+holder was silent for too long.
+
 Others get the lock and go on.  The one behind the cut publishes nothing, whether the network stays cut or is mended before it
 goes on; its write is taken back, by itself or by the next writer.
 """
@@ -9,6 +12,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,13 +20,17 @@ from pyhudi import Table
 from pyhudi.errors import HudiError
 from pyhudi.storage.clock import Environment, ReplayEnvironment
 from pyhudi.storage.faults import Call, FaultyStorage
-from pyhudi.storage.locks import dynamodb
+from pyhudi.storage.locks import dynamodb, hive_metastore
 from pyhudi.storage.locks.dynamodb import DynamoDbLock, DynamoDbSettings
+from pyhudi.storage.locks.hive_metastore import HiveLock, HiveLockSettings
 from pyhudi.storage.locks.lease import LeaseLock
 from pyhudi.storage.locks.storage_lease import StorageLock
+from pyhudi.storage.locks.zookeeper import ZookeeperLock
 from pyhudi.storage.opening import open_storage
 from tests.conformance.moto_server import make_bucket, s3_options
+from tests.conformance.servers import Server
 from tests.servers.relay import Relay, relay_to
+from tests.servers.test_zookeeper import _PATIENT_S, lock_at
 from tests.simulation.tables import World
 from tests.simulation.test_turns_at_the_lock import OPTIONS
 
@@ -31,13 +39,17 @@ AWAY_MS = 120_000
 
 @dataclass(frozen=True)
 class Provider:
-    """A provider and its server.  make: its lock for a writer that reaches the server at a URL, who waits for so long."""
+    """A provider and its server.  make: its lock for a writer that reaches the server at a URL, who waits for so long.  lapse:
+    asked while the holder is connected, gives what makes the server take it for dead; leases by the clock run out by themselves.
+    """
 
     url: str
     make: Callable[[Environment, str, int], LeaseLock]
+    lapse: Callable[[LeaseLock], Callable[[], None]] = lambda lock: lambda: None
 
 
-def dynamo_db(endpoint: str) -> Provider:
+def dynamo_db(request: pytest.FixtureRequest) -> Provider:
+    endpoint = request.getfixturevalue("aws_endpoint")
     key = uuid.uuid4().hex
 
     def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
@@ -47,7 +59,8 @@ def dynamo_db(endpoint: str) -> Provider:
     return Provider(endpoint, make)
 
 
-def lease_on_s3(endpoint: str) -> Provider:
+def lease_on_s3(request: pytest.FixtureRequest) -> Provider:
+    endpoint = request.getfixturevalue("aws_endpoint")
     bucket = f"locks-{uuid.uuid4().hex}"
     make_bucket(endpoint, bucket)
 
@@ -57,6 +70,53 @@ def lease_on_s3(endpoint: str) -> Provider:
         return StorageLock(storage, env, wait_ms=wait_ms)
 
     return Provider(endpoint, make)
+
+
+def zookeeper_node(request: pytest.FixtureRequest) -> Provider:
+    from kazoo.client import KazooClient
+
+    server: Server = request.getfixturevalue("zookeeper")
+    path = f"/{uuid.uuid4().hex}"
+
+    def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
+        return lock_at(urlsplit(url).netloc, path, env, wait_ms=wait_ms)
+
+    def lapse(lock: LeaseLock) -> Callable[[], None]:
+        assert isinstance(lock, ZookeeperLock)
+        # kazoo tells it as long as it is connected.
+        client_id = lock._session._client.client_id
+
+        def end() -> None:
+            # Who takes a session over and closes it ends it.
+            double = KazooClient(server.address, client_id=client_id, timeout=_PATIENT_S)
+            double.start(_PATIENT_S)
+            double.stop()
+            double.close()
+
+        return end
+
+    return Provider(f"http://{server.address}", make, lapse)
+
+
+def lock_of_hive(request: pytest.FixtureRequest) -> Provider:
+    server: Server = request.getfixturevalue("metastore")
+    table = f"t{uuid.uuid4().hex}"
+
+    def make(env: Environment, url: str, wait_ms: int) -> LeaseLock:
+        return HiveLock(env, HiveLockSettings((f"thrift://{urlsplit(url).netloc}",), "lakes", table), wait_ms=wait_ms)
+
+    def lapse(lock: LeaseLock) -> Callable[[], None]:
+        assert isinstance(lock, HiveLock)
+        other = make(ReplayEnvironment(2), f"http://{server.address}", 0)
+        assert isinstance(other, HiveLock)
+        other._lock_id = lock._lock_id
+
+        def end() -> None:
+            other._give_back()
+
+        return end
+
+    return Provider(f"http://{server.address}", make, lapse)
 
 
 class Cut:
@@ -78,7 +138,12 @@ class Cut:
         self.calls += 1
         if self.calls != self._at:
             return
+        lapse = self._provider.lapse(self.lock)
         self._relay.cut()
+        lapse()
+        if isinstance(self.lock, ZookeeperLock) and not self._mends:
+            # Only where no answer can come.
+            self.lock._session._answer_timeout_s = 0.3
         self.clock.stall_ms(AWAY_MS)
         self.world.environment.advance_ms(AWAY_MS)
         other = self.other()
@@ -94,11 +159,12 @@ class Cut:
         return table
 
 
-@pytest.fixture(params=[dynamo_db, lease_on_s3], ids=["dynamodb", "s3"])
-def provider(request: pytest.FixtureRequest, aws_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Provider:
+@pytest.fixture(params=[dynamo_db, lease_on_s3, zookeeper_node, lock_of_hive], ids=["dynamodb", "s3", "zookeeper", "hive"])
+def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Provider:
     # The server answers late where the processor is withheld from it.
     monkeypatch.setattr(dynamodb, "_ANSWER_TIMEOUT_S", 1_200)
-    made: Provider = request.param(aws_endpoint)
+    monkeypatch.setattr(hive_metastore, "_ANSWER_TIMEOUT_MS", 1_200_000)
+    made: Provider = request.param(request)
     return made
 
 
@@ -110,7 +176,11 @@ def relay(provider: Provider) -> Iterator[Relay]:
 
 @pytest.mark.parametrize("mends", [True, False], ids=["mended", "cut"])
 @pytest.mark.parametrize("at", ["begins", "commits"])
-def test_who_is_cut_off_publishes_nothing(provider: Provider, relay: Relay, at: str, mends: bool) -> None:
+def test_who_is_cut_off_publishes_nothing(
+    request: pytest.FixtureRequest, provider: Provider, relay: Relay, at: str, mends: bool
+) -> None:
+    if at == "commits" and not mends and "zookeeper" in request.node.name:
+        pytest.skip("with kazoo it takes minutes; the session that ends in the middle of a commit is in test_zookeeper.py")
     made = World("cow", OPTIONS)
     made.upsert({"k0": 0, "k1": 1})
     whole = Cut(made.copy(), relay, provider, 0, mends=mends)
@@ -118,11 +188,11 @@ def test_who_is_cut_off_publishes_nothing(provider: Provider, relay: Relay, at: 
     number = 1 if at == "begins" else whole.calls - 1
     cut = Cut(made.copy(), relay, provider, number, mends=mends)
     before = cut.world.scanned()
-    with pytest.raises(HudiError):
+    with pytest.raises(HudiError) as told:
         cut.table.upsert(cut.world.table.scan().to_arrow().slice(1, 1))
     assert cut.calls >= number
     timeline = cut.world.table.timeline()
-    assert len(timeline.completed_writes()) == 2, "the first write and that of the other"
+    assert len(timeline.completed_writes()) == 2, f"the first write and that of the other: {told.value}"
     assert cut.world.scanned() == before
     relay.mend()
     last = cut.other()

@@ -147,6 +147,24 @@ def test_a_server_that_does_not_answer_proves_nothing(zookeeper: Server, path: s
         lock.check()
 
 
+def test_nobody_waits_for_a_server_that_is_silent_to_hear_of_the_end_of_a_session(
+    zookeeper: Server, path: str, env: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = lock_at(zookeeper.address, path, env)
+    lock.acquire()
+    session = lock._session
+    with zookeeper.silent():
+        # kazoo would wait for most of the session's length, which is longer than a test may last.
+        monkeypatch.setattr(session, "_answer_timeout_s", 0.3)
+        lock.release()
+        with pytest.raises(StorageUnavailable, match=r"no connection within 0\.3 s"):
+            lock.acquire(0)
+    monkeypatch.undo()
+    waiter = lock_at(zookeeper.address, f"{path}-other", env)
+    with waiter.held():
+        waiter.check()
+
+
 def test_a_node_that_nobody_knows_of_goes_with_its_session(
     zookeeper: Server, path: str, env: Environment, other: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,8 +36,16 @@ OPTIONS: dict[str, object] = {
     "hoodie.compact.inline": False,
     "hoodie.clean.commits.retained": 1,
     "hoodie.clustering.plan.strategy.sort.columns": "value",
-    "hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL",
     "pyhudi.threads": 1,
+}
+MODES: dict[str, dict[str, object]] = {
+    "optimistic": {"hoodie.write.concurrency.mode": "OPTIMISTIC_CONCURRENCY_CONTROL"},
+    "lazy": {"hoodie.clean.failed.writes.policy": "LAZY"},
+    "non-blocking": {
+        "hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL",
+        "hoodie.index.type": "BUCKET",
+        "hoodie.bucket.index.num.buckets": 2,
+    },
 }
 HOUR_MS = 3_600_000
 JUMPS = {"ahead": HOUR_MS, "back": -HOUR_MS}
@@ -114,10 +122,18 @@ def check(world: World) -> None:
     assert world.table.validate().ok
 
 
+RUNS = [
+    pytest.param(name, mode, marks=() if mode == "optimistic" or name == "upsert" else pytest.mark.wide, id=f"{name}-{mode}")
+    for name in ACTS
+    for mode in MODES
+    if mode != "non-blocking" or name in ("upsert", "compaction")
+]
+
+
 @pytest.mark.parametrize("direction", JUMPS)
-@pytest.mark.parametrize("name", ACTS)
-def test_between_any_two_steps(name: str, direction: str) -> None:
-    made = World(ACTS[name][0], OPTIONS)
+@pytest.mark.parametrize(("name", "mode"), RUNS)
+def test_between_any_two_steps(name: str, mode: str, direction: str) -> None:
+    made = World(ACTS[name][0], {**OPTIONS, **MODES[mode]})
     for number in range(3):
         made.upsert({f"k{key}": number * 100 + key for key in range(number, number + 4)})
     steps = jump(made, name, 0, 0)

@@ -39,6 +39,7 @@ from pyhudi.settings import Option, Options, options_of
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.locks import LockProvider, LockSettings, open_lock, register_lock_provider
+from pyhudi.storage.locks.registry import _FACTORIES
 from pyhudi.table.config import load_table_config
 from pyhudi.verbs import TABLE_OPTIONS, VERBS, check_given, check_standing, spark_write_verb, verb_of
 
@@ -550,3 +551,81 @@ def test_event_time_ordering_needs_an_ordering_field() -> None:
     uri = new_uri()
     Table.create(uri, record_key="id", ordering="ts", options=mode)
     assert load_table_config(open_storage(uri)).ordering_field == "ts"
+
+
+HUDI = "org.apache.hudi.client.transaction.lock."
+PROVIDERS: dict[str, tuple[dict[str, Any], str]] = {
+    "file system": ({"hoodie.write.lock.provider": f"{HUDI}FileSystemBasedLockProvider"}, ""),
+    "storage": ({"hoodie.write.lock.provider": f"{HUDI}StorageBasedLockProvider"}, ""),
+    "in process": ({"hoodie.write.lock.provider": f"{HUDI}InProcessLockProvider"}, ""),
+    "zookeeper": (
+        {
+            "hoodie.write.lock.provider": f"{HUDI}ZookeeperBasedLockProvider",
+            "hoodie.write.lock.zookeeper.url": "h:1",
+            "hoodie.write.lock.zookeeper.base_path": "/l",
+        },
+        "kazoo",
+    ),
+    "zookeeper implicit": (
+        {
+            "hoodie.write.lock.provider": f"{HUDI}ZookeeperBasedImplicitBasePathLockProvider",
+            "hoodie.write.lock.zookeeper.url": "h:1",
+        },
+        "kazoo",
+    ),
+    "dynamodb": (
+        {
+            "hoodie.write.lock.provider": "org.apache.hudi.aws.transaction.lock.DynamoDBBasedLockProvider",
+            "hoodie.write.lock.dynamodb.table": "locks",
+            "hoodie.write.lock.dynamodb.region": "eu-west-1",
+        },
+        "boto3",
+    ),
+    "dynamodb implicit": (
+        {
+            "hoodie.write.lock.provider": "org.apache.hudi.aws.transaction.lock.DynamoDBBasedImplicitPartitionKeyLockProvider",
+            "hoodie.write.lock.dynamodb.table": "locks",
+            "hoodie.write.lock.dynamodb.region": "eu-west-1",
+        },
+        "boto3",
+    ),
+    "hive": (
+        {
+            "hoodie.write.lock.provider": "org.apache.hudi.hive.transaction.lock.HiveMetastoreBasedLockProvider",
+            "hoodie.write.lock.hivemetastore.uris": "thrift://h:1",
+            "hoodie.write.lock.hivemetastore.database": "d",
+            "hoodie.write.lock.hivemetastore.table": "t",
+        },
+        "thriftpy2",
+    ),
+}
+
+
+def test_every_provider_is_tried() -> None:
+    tried = {options["hoodie.write.lock.provider"] for options, _ in PROVIDERS.values()}
+    assert {name for name in _FACTORIES if name.startswith("org.apache.hudi.")} <= tried
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_provider_is_the_same_lock_by_whichever_way_it_is_named(name: str) -> None:
+    options, package = PROVIDERS[name]
+    if package:
+        pytest.importorskip(package)
+    uri, env = new_uri(), ReplayEnvironment(5)
+    made = Table.create(uri, record_key="id", options={**QUIET, **options}, environment=env)
+    opened = Table(uri, options={**QUIET, **options}, environment=env)
+    plain = Table(uri, options=QUIET, environment=env)
+
+    def seen(lock: LockProvider) -> list[tuple[type, Any]]:
+        parts = getattr(lock, "_locks", (lock,))
+        return [(type(part), getattr(part, "_where", None)) for part in parts]
+
+    wanted = seen(made.context.lock)
+    assert seen(opened.context.lock) == wanted
+    for verb, known in VERBS.items():
+        if known.acts(HONOURED["hoodie.write.lock.provider"]):
+            assert seen(plain._open.now(plain._open.parse(known, options)).lock) == wanted, verb
+    for verb in ("upsert", "delete_partitions"):
+        with pytest.raises(Unsupported, match=r"lock provider com\.example\.NoSuchLock is not available"):
+            calls(plain)[verb](options={"hoodie.write.lock.provider": "com.example.NoSuchLock"})
+    assert not [path for path in files(plain) if path.endswith((".requested", ".inflight", ".parquet"))]

@@ -31,7 +31,7 @@ _PLAIN: dict[str, Any] = {
 class Drawn:
     """One kind of table.  options: of every writer and of the table.  keyed: key columns.  ordered: by event time, else by the
     order of commits.  moves: a record may come in another partition than it is in.  partitioned: by the column `part`.
-    soft: rows may say that they are deleted.
+    soft: rows may say that they are deleted.  late: rows may come that are older by event time than what is there.
     """
 
     kind: str
@@ -42,6 +42,7 @@ class Drawn:
     index: str
     soft: bool
     moves: bool
+    late: bool = True
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -127,6 +128,7 @@ def draw_table(rng: random.Random) -> Drawn:
         index,
         rng.random() < 0.4,
         moves,
+        not (mor and ordered) or rng.random() < 0.5,
         {name: value for name, value in options.items() if value is not False or name in _OFF},
     )
 

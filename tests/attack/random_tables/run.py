@@ -215,7 +215,9 @@ class Run:
     def fresh(self, key: str, rng: random.Random, *, newer: bool = False) -> Values:
         """A row of that key, with every column of the table."""
         held = self.rows.get(key)
-        least = max(self.buried.get(key, 0), held.values["ts"] if held and (newer or self.drawn.moves) else 0)
+        least = max(
+            self.buried.get(key, 0), held.values["ts"] if held and (newer or self.drawn.moves or not self.drawn.late) else 0
+        )
         values: Values = {name: draw_value(rng, kind) for name, kind in self.columns.items()}
         values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})
         if "no" in self.columns:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -240,7 +241,7 @@ class _Session:
         with self._mutex:
             client, self._client = self._client, None
         if client is not None:
-            _stop(client)
+            _stop(client, self._answer_timeout_s)
 
     def _started(self) -> Any:
         with self._mutex:
@@ -248,15 +249,27 @@ class _Session:
                 client = _client_class()(hosts=self._url, timeout=self._session_timeout_s)
                 client.start_async().wait(self._answer_timeout_s)
                 if not client.connected:
-                    _stop(client)
+                    _stop(client, 0)
                     raise StorageUnavailable(f"zookeeper://{self._url}: no connection within {self._answer_timeout_s:g} s")
                 self._client = client
             return self._client
 
 
-def _stop(client: Any) -> None:
-    client.stop()
-    client.close()
+def _stop(client: Any, patience_s: float) -> None:
+    """End a client, and the session where the servers can be told within the time; without them it lasts until they miss it.
+
+    kazoo waits here for an attempt to connect that is under way, to a silent server for most of the session's length.
+    """
+
+    def stop() -> None:
+        with suppress(Exception):
+            client.stop()
+            client.close()
+
+    is_connected = client.connected
+    thread = threading.Thread(target=stop, name="pyhudi-zookeeper-end", daemon=True)
+    thread.start()
+    thread.join(patience_s if is_connected else 0)
 
 
 def _check_url(url: str) -> None:
