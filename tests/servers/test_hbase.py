@@ -12,7 +12,6 @@ import pytest
 
 import pyhudi as hp
 from pyhudi.engines.local import LocalEngine
-from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.errors import InvalidRequest, StorageUnavailable, Unsupported
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
@@ -28,6 +27,7 @@ from tests.needs import WIDE
 from tests.paused_write import PausedWrite
 from tests.servers.conftest import Hbase
 from tests.spark.conftest import spark as spark
+from tests.spark.ways import go
 from tests.write_index_suite import Checked, Index, Values, row, run_beside_compactions, run_script, table_of
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def test_script(hbase: Hbase, tmp_path: Path, kind: str, moves: bool) -> None:
 def test_script_on_spark(
     hbase: Hbase, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, many: bool
 ) -> None:
-    if many:
-        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    go(monkeypatch, "many keys" if many else "few keys")
     run_script(Checked.create(tmp_path / "t", kind, index_in(hbase), spark.createDataFrame))
 
 

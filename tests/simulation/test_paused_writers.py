@@ -17,7 +17,8 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from pyhudi.engines.local import LocalEngine, LocalIncoming
+from pyhudi.engines.arrow_incoming import LocalIncoming
+from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import TableState, WriteConflict
 from pyhudi.execute.engine import PrepareRequest
 from pyhudi.operations.read.query import plan_snapshot_query

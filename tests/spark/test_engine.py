@@ -10,14 +10,18 @@ pytest.importorskip("pyspark")
 
 from pyhudi.engines.spark.engine import SparkEngine
 from tests.conformance.engine_suite import EngineSuite, ToData
+from tests.spark.ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class TestSparkEngine(EngineSuite):
-    @pytest.fixture
-    def engine(self, spark: SparkSession) -> SparkEngine:
+    @pytest.fixture(params=["few keys", "driver", pytest.param("tasks", marks=pytest.mark.wide)])
+    def engine(self, spark: SparkSession, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> SparkEngine:
+        go(monkeypatch, request.param)
+        if request.param != "few keys":
+            monkeypatch.setattr("pyhudi.engines.spark.engine.fits_driver", lambda *_: True)
         return SparkEngine(spark)
 
     @pytest.fixture

@@ -13,7 +13,9 @@ import pytest
 from tests.needs import SMALL_JVM, java_home, unavailable
 
 
-def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def started(
+    tmp_path: Path, *arguments: str, program: str = "job_program.py", **environment: str
+) -> subprocess.CompletedProcess[str]:
     home = java_home(17, 99)
     if home is None:
         unavailable("spark", "no Java >= 17; run `make setup` as root, or install one")
@@ -30,9 +32,9 @@ def started(tmp_path: Path, *arguments: str, **environment: str) -> subprocess.C
         "PATH": f"{other.parent}{os.pathsep}{os.environ['PATH']}",
         **environment,
     }
-    program = Path(__file__).with_name("job_program.py")
+    path = Path(__file__).with_name(program)
     return subprocess.run(
-        [sys.executable, program, tmp_path, *arguments], env=given, cwd=tmp_path, capture_output=True, text=True, timeout=1800
+        [sys.executable, path, tmp_path, *arguments], env=given, cwd=tmp_path, capture_output=True, text=True, timeout=1800
     )
 
 

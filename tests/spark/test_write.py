@@ -16,6 +16,7 @@ import pyhudi as hp
 from pyhudi import Table
 from pyhudi import spark as hs
 from pyhudi.engines.spark import engine as spark_engine
+from pyhudi.engines.spark import incoming as spark_incoming
 from pyhudi.engines.spark import lookup
 from pyhudi.engines.spark.engine import SparkEngine
 from pyhudi.errors import InvalidRequest, TableExists, Unsupported
@@ -26,6 +27,7 @@ from pyhudi.table.snapshot import read_commit
 from tests.needs import WIDE
 from tests.paused_write import PausedWrite
 from tests.rows import assert_same_rows, without_meta
+from tests.spark.ways import go
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,11 +42,10 @@ SCHEMA = "id string, city string, ts long, fare double"
 Row = tuple[Any, ...]
 
 
-@pytest.fixture(params=["few keys", "many keys"])
+@pytest.fixture(params=["driver", "many keys", *(pytest.param(way, marks=pytest.mark.wide) for way in ("tasks", "few keys"))])
 def lookups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to find keys: by the driver, and by a native join."""
-    if request.param == "many keys":
-        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    """All ways to find keys, of which the first and the last differ most: see `go`."""
+    go(monkeypatch, request.param)
     return str(request.param)
 
 
@@ -589,17 +590,18 @@ def test_few_and_many_keys_are_decided_by_number_and_size(
 ) -> None:
     keys = ["a" * longest, "b", "c"]
     stored(tmp_path / "t", [(key, "sf", 1, 1.0) for key in keys])
+    go(monkeypatch, "few keys")
     for name, value in limits.items():
-        monkeypatch.setattr(spark_engine, name, value)
+        monkeypatch.setattr(spark_incoming, name, value)
     ways: list[str] = []
     for taken in ("few", "many"):
-        look_up = getattr(spark_engine, f"look_up_{taken}")
+        look_up = getattr(spark_incoming, f"look_up_{taken}")
 
         def noted(*given: Any, taken: str = taken, look_up: Any = look_up) -> Any:
             ways.append(taken)
             return look_up(*given)
 
-        monkeypatch.setattr(spark_engine, f"look_up_{taken}", noted)
+        monkeypatch.setattr(spark_incoming, f"look_up_{taken}", noted)
     result = written(spark, tmp_path / "t", [(key, "sf", 2, 2.0) for key in keys])
     assert ways == [way]
     assert (result.rows_in, result.rows_updated) == (3, 3)

@@ -1,4 +1,4 @@
-"""Indexes for writing on Spark, with few keys (the driver places them) and with many (jobs do)."""
+"""Indexes for writing on Spark, with rows on the driver, with few keys (the driver places them) and with many (jobs do)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pyhudi.engines.spark import engine as spark_engine
+from tests.spark.ways import go
 from tests.write_index_suite import FILE_INDEXES, INDEXES, RINGS, Checked, row, run_beside_compactions, run_script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.mark.parametrize(("name", "table_type"), [("record index, moving", "mor"), ("bucket", "cow")])
-def test_script(spark: SparkSession, tmp_path: Path, name: str, table_type: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "table_type", "way"),
+    [
+        ("record index, moving", "mor", "tasks"),
+        pytest.param("record index, moving", "mor", "few keys", marks=pytest.mark.wide),
+        ("bucket", "cow", "driver"),
+        pytest.param("bucket", "cow", "few keys", marks=pytest.mark.wide),
+        pytest.param("global simple", "cow", "tasks", marks=pytest.mark.wide),
+    ],
+)
+def test_script(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
+) -> None:
+    go(monkeypatch, way)
     run_script(Checked.create(tmp_path / "t", table_type, INDEXES[name], spark.createDataFrame))
 
 
@@ -43,22 +55,21 @@ def test_rings_are_resized_and_written_beside(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "table_type", "many"),
+    ("name", "table_type", "way"),
     [
-        ("record index, moving", "cow", True),
-        ("record index of partitions", "mor", True),
-        pytest.param("record index of partitions", "cow", False, marks=pytest.mark.wide),
-        ("bucket", "mor", True),
-        ("bucket, counts by partition", "mor", True),
-        pytest.param("bloom", "cow", True, marks=pytest.mark.wide),
-        ("in memory", "cow", False),
+        ("record index, moving", "cow", "many keys"),
+        ("record index of partitions", "mor", "many keys"),
+        pytest.param("record index of partitions", "cow", "few keys", marks=pytest.mark.wide),
+        ("bucket", "mor", "many keys"),
+        ("bucket, counts by partition", "mor", "many keys"),
+        pytest.param("bloom", "cow", "many keys", marks=pytest.mark.wide),
+        ("in memory", "cow", "few keys"),
     ],
 )
 def test_some_writes(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, many: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, table_type: str, way: str
 ) -> None:
-    if many:
-        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    go(monkeypatch, way)
     checked = Checked.create(tmp_path / "t", table_type, INDEXES[name], spark.createDataFrame)
     first = checked.upsert(*(row(key, f"p{key % 2}", 1) for key in range(8)))
     assert (first.index, first.index_source) == (INDEXES[name].kind, INDEXES[name].source)
@@ -68,20 +79,19 @@ def test_some_writes(
 
 
 @pytest.mark.parametrize(
-    ("name", "many"),
+    ("name", "way"),
     [
         # Bloom filters take the same way, over fewer files.
-        pytest.param("simple", True, marks=pytest.mark.wide),
-        ("global simple", True),
-        pytest.param("bloom", True, marks=pytest.mark.wide),
-        ("bloom by footers", False),
-        pytest.param("global bloom", False, marks=pytest.mark.wide),
+        pytest.param("simple", "many keys", marks=pytest.mark.wide),
+        ("global simple", "many keys"),
+        pytest.param("bloom", "many keys", marks=pytest.mark.wide),
+        ("bloom by footers", "few keys"),
+        pytest.param("global bloom", "few keys", marks=pytest.mark.wide),
     ],
 )
 def test_keys_that_only_a_log_has_after_a_compaction(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, many: bool
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, way: str
 ) -> None:
-    if many:
-        monkeypatch.setattr(spark_engine, "FEW_KEYS", -1)
+    go(monkeypatch, way)
     options = {"hoodie.compact.inline": False}
     run_beside_compactions(Checked.create(tmp_path / "t", "mor", FILE_INDEXES[name], spark.createDataFrame, **options))

@@ -45,6 +45,8 @@ class PrepareRequest:
     looked_up: their keys will be looked up in the table, so an engine may take them out as it counts the rows.
     placing: partition columns of the rows that are left out of files: keys and paths are made of them, and then they go.
     marks_deletes: the rows have DELETE_COLUMN, which says of each whether it only deletes its key.
+    driver_batch_bytes: up to so many bytes of them an engine whose workers are elsewhere may take to the driver; 0 for none.
+    driver_work_bytes: what it may then read and write of the table in the driver.
     cut_nanoseconds: what is finer than microseconds in a timestamp is cut off; refused otherwise.
     """
 
@@ -62,6 +64,8 @@ class PrepareRequest:
     cut_nanoseconds: bool = False
     placing: pa.Schema = _NO_COLUMNS
     marks_deletes: bool = False
+    driver_batch_bytes: int = 0
+    driver_work_bytes: int = 0
 
     @property
     def taken_schema(self) -> pa.Schema:

@@ -12,6 +12,9 @@ Source: docs/formats/record-keys.md; docs/formats/writing.md, "Indexes used for 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,17 +23,18 @@ import pyarrow.compute as pc
 from pyhudi.errors import InvalidRequest, Unsupported, WriteConflict
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.layout import DELETE_COLUMN, as_batch
-from pyhudi.execute.read_slice import run_read
+from pyhudi.execute.read_slice import ReadSpec, run_read
 from pyhudi.format.meta_columns import without_meta_fields
 from pyhudi.records.columns import column_at
 from pyhudi.records.conform import conform, conform_table, refuse_rounding, relabel, same_type
 from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION, partition_paths
 from pyhudi.records.keys.record_keys import auto_record_keys, record_keys
-from pyhudi.records.keys.spec import partition_columns
+from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import whole
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
 from pyhudi.records.zones import refuse_cut_nanoseconds
+from pyhudi.table.slices import FileSlice
 
 Ints = npt.NDArray[np.int64]
 
@@ -132,16 +136,54 @@ def _key_rows(request: PrepareRequest, batch: pa.RecordBatch) -> pa.Table:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """The present version of some keys in a file slice, as a task.
+
+    computed: how the keys of stored rows are made, where the table keeps none; None where it does.  schema: of what is given.
+    """
+
+    reader: ReadSpec
+    slice: FileSlice
+    keys: pa.StringArray
+    computed: KeySpec | None
+    schema: pa.Schema
+
+
+ReadStored = Callable[[Sequence[StoredRows]], list[pa.Table]]
+
+
+def run_stored(task: StoredRows) -> pa.Table:
+    """A row for each key, in order; nulls where the slice has no such record."""
+    found, stored_keys = [task.schema.empty_table()], [pa.array([], pa.string())]
+    for stored in run_read(task.reader, task.slice):
+        names = whole(stored.column(RECORD_KEY)) if task.computed is None else record_keys(task.computed, as_batch(stored))
+        asked = pc.is_in(names, value_set=task.keys)
+        found.append(relabel(stored.filter(asked), task.schema))
+        stored_keys.append(names.filter(asked).cast(pa.string()))
+    at = pc.index_in(task.keys, value_set=pa.concat_arrays(stored_keys))
+    return pa.concat_tables(found).take(at)
+
+
+def _in_turn(tasks: Sequence[StoredRows]) -> list[pa.Table]:
+    return [run_stored(task) for task in tasks]
+
+
 def resolve_moves(
-    request: TagRequest, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, goes: npt.NDArray[np.bool_]
+    request: TagRequest,
+    rows: pa.Table,
+    pairs_row: Ints,
+    pairs_place: Ints,
+    goes: npt.NDArray[np.bool_],
+    read: ReadStored = _in_turn,
 ) -> tuple[pa.Table, Ints, Ints]:
     """Let records change their partition: delete at the old place, insert at the new one.  Not for partial updates, whose rows
     hold too little to be inserted: raises Unsupported.
 
     goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
     incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode the record that both
-    make together moves to the partition that its columns name; one that stays is updated at its place.  Returns the rows to write
-    and their pairs.
+    make together moves to the partition that its columns name; one that stays is updated at its place.  read: who reads what is
+    stored.  Returns the rows to write and their pairs.
     """
     if request.spec.partial is not None:
         row = int(pairs_row[goes][0])
@@ -166,7 +208,7 @@ def resolve_moves(
             raise Unsupported(
                 "a custom merge rule cannot move records between partitions; set the index's update.partition.path to false"
             )
-        older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files)
+        older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files, read)
         wins = request.rule.pick_newer(older.select(data), newer.select(data), plain)
         soft = request.rule.deletes(newer)
         if soft is not None:
@@ -213,28 +255,23 @@ def _with_rows(rows: pa.Table, at: Ints, others: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, relabel(others, rows.schema)]).take(pa.array(order))
 
 
-def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints) -> pa.Table:
+def _stored_rows(request: TagRequest, keys: pa.Array, files: Ints, read: ReadStored) -> pa.Table:
     """The present version of each key in the file slice named beside it, in order; nulls where the slice has no such record any
     more.
     """
-    spec = request.spec
-    reader = spec.reader(request.validity, rule=request.rule.with_marker(None))
-    loose = pa.schema([field.with_nullable(True) for field in spec.stored_schema])
-    found: list[pa.Table] = []
+    reader = request.spec.reader(request.validity, rule=request.rule.with_marker(None))
+    computed = None if request.spec.populate_meta_fields else request.spec.keys
+    loose = pa.schema([field.with_nullable(True) for field in request.spec.stored_schema])
+    tasks: list[StoredRows] = []
     order: list[Ints] = []
     for number in np.unique(files).tolist():
         wanted = np.flatnonzero(files == number)
         slice_ = request.places[number].slice
         assert slice_ is not None, "records are looked up in file groups that are there"
-        stored = pa.concat_tables(list(run_read(reader, slice_)))
-        stored_keys = (
-            stored.column(RECORD_KEY).combine_chunks() if spec.populate_meta_fields else record_keys(spec.keys, as_batch(stored))
-        )
-        at = pc.index_in(keys.take(pa.array(wanted)), value_set=stored_keys)
-        found.append(relabel(stored, loose).take(at))
+        tasks.append(StoredRows(reader, slice_, keys.take(pa.array(wanted)), computed, loose))
         order.append(wanted)
     positions = np.argsort(np.concatenate(order), kind="stable")
-    return pa.concat_tables(found).take(pa.array(positions))
+    return pa.concat_tables(read(tasks)).take(pa.array(positions))
 
 
 def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:

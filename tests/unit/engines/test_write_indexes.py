@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi.engines.local import LocalEngine, LocalIncoming
+from pyhudi.engines.arrow_incoming import LocalIncoming
+from pyhudi.engines.local import LocalEngine
 from pyhudi.execute.engine import PrepareRequest
 from pyhudi.operations.write.delete_where import run_delete_where
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings

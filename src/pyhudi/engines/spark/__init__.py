@@ -8,6 +8,9 @@ Spark Connect.
     keys.py       record keys and partition paths as native columns
     lookup.py     which file groups hold the keys of a DataFrame
     tasks.py      what runs on workers: streams of rows become file groups
+    preparation.py, incoming.py   the caller's rows made ready; kept, measured, looked up
+    tagged.py, routing.py         rows that know their file group; the tasks that write them
+    taken.py      small batches on the driver
     engine.py     the Engine protocol over the modules above
     read.py       file slices as a DataFrame
     source.py     `spark.read.format("pyhudi")`

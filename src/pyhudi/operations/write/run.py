@@ -261,6 +261,8 @@ class _Write:
             placing=schemas.placing,
             cut_nanoseconds=self.settings.cuts_nanoseconds,
             marks_deletes=self.marks_deletes,
+            driver_batch_bytes=self.settings.driver_batch_bytes,
+            driver_work_bytes=self.settings.driver_work_bytes,
         )
 
     def _attempt(self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int) -> WriteResult:

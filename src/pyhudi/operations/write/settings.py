@@ -177,6 +177,22 @@ _WATERMARK = Option(
 )
 OF_ROWS_AS_GIVEN = (PARTIAL_UPDATE, _DROP_DUPLICATES, _NULL_FOR_MISSING, _RECONCILE, _ALLOW_DROP)
 """What says of an upsert how its rows are meant: nothing to act on where the rows are made of those of the table."""
+DRIVER_BATCH = Option(
+    "pyhudi.spark.driver.batch.bytes",
+    int,
+    str(16 << 20),
+    "bytes of Arrow up to which the rows of a write on Spark are taken to the driver; 0: never",
+    at_least=0,
+    verbs=(*_WITH_ROWS, "delete"),
+)
+DRIVER_WORK = Option(
+    "pyhudi.spark.driver.work.bytes",
+    int,
+    str(256 << 20),
+    "bytes of the table up to which a write whose rows are on the driver reads and rewrites them there; more: on the cluster",
+    at_least=0,
+    verbs=(*_WITH_ROWS, "delete"),
+)
 _STATIC_PARTITIONS = Option(
     "hoodie.static.overwrite.partition.paths",
     str,
@@ -251,6 +267,8 @@ class WriteSettings:
         bool, Option("hoodie.allow.empty.commit", bool, "true", "a write that changes nothing commits all the same")
     ]
     memory_budget_bytes: Annotated[int, MEMORY_BUDGET]
+    driver_batch_bytes: Annotated[int, DRIVER_BATCH]
+    driver_work_bytes: Annotated[int, DRIVER_WORK]
     partitions_to_overwrite: Annotated[tuple[str, ...] | None, _STATIC_PARTITIONS]
     files: FileSettings
     sizing: SizingSettings

@@ -1,0 +1,301 @@
+"""The rows of a write on the cluster: prepared, kept, measured, looked up."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pyhudi.engines.spark.cache import PlainCache
+from pyhudi.engines.spark.convert import (
+    DataFrame,
+    SparkSession,
+    column,
+    to_arrow_schema,
+    to_spark_schema,
+)
+from pyhudi.engines.spark.hbase import ask_few_of_hbase, ask_many_of_hbase
+from pyhudi.engines.spark.jobs import parallelism, translated_errors
+from pyhudi.engines.spark.lookup import (
+    FEW_KEY_BYTES,
+    FEW_KEYS,
+    KeyTable,
+    ask_few,
+    ask_many,
+    check_groups,
+    look_up_few,
+    look_up_many,
+)
+from pyhudi.engines.spark.preparation import prepared_rows
+from pyhudi.engines.spark.progress import spark_stage
+from pyhudi.engines.spark.routing import TASKS_A_CORE, check_reachable
+from pyhudi.engines.spark.tagged import FewTagged, ManyTagged
+from pyhudi.engines.spark.tasks import (
+    FILE,
+    ORDER,
+    STATUS_SCHEMA,
+    CombineKeys,
+    WritePartitions,
+    decode_statuses,
+    wire_schema,
+)
+from pyhudi.errors import Unsupported
+from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest
+from pyhudi.execute.hbase_index import ByHbase
+from pyhudi.execute.incoming import incoming_schema
+from pyhudi.execute.tag import ByBuckets, ByKeyColumns, ByRecordIndex
+from pyhudi.execute.write_base import WriteStatus
+from pyhudi.records.conform import conform_table
+from pyhudi.records.merge import MergeRule
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+
+_LONGEST_FEW_KEY = 256
+"""Bytes of one key beyond which the keys count as many, however few they are: what comes to the driver is bounded beforehand."""
+
+_FEWEST_ROWS_A_TASK = 20_000
+_MOST_ROWS_A_TASK = 1_000_000
+
+_TASKS_SHARING_A_BUDGET = 4
+"""Tasks that one executor process is taken to run at once; each takes its share of the memory budget."""
+
+
+class FrameIncoming:
+    """Prepared rows: the incoming layout, and ORDER while duplicates are still to be combined."""
+
+    def __init__(self, session: SparkSession, frame: DataFrame, request: PrepareRequest) -> None:
+        """frame: the caller's rows."""
+        self._session = session
+        self._frame = frame
+        self._persisted: list[DataFrame] = []
+        self._plain = PlainCache(session)
+        self._take(request)
+
+    def _take(self, request: PrepareRequest) -> None:
+        """Begin with the caller's rows, prepared by a request."""
+        self._request = request
+        self._counts: dict[str, int] | None = None
+        self._few: KeyTable | None = None
+        self._measure: tuple[int, int] | None = None
+        self.rows = prepared_rows(self._frame, to_arrow_schema(self._frame.schema), request)
+        self.schema = incoming_schema(request)
+        self.combine = request.combine
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the rows."""
+        return self._session
+
+    @property
+    def rule(self) -> MergeRule:
+        """The rule between incoming records of one key."""
+        return self._request.rule
+
+    @property
+    def budget_bytes(self) -> int:
+        """Bytes of incoming rows that one task may hold in memory."""
+        return max(1 << 20, self._request.memory_budget_bytes // _TASKS_SHARING_A_BUDGET)
+
+    def measured(self) -> tuple[int, int]:
+        """How many rows there are, and how many bytes as Arrow, about.  Computes the rows and keeps them until `release`."""
+        if self._measure is None:
+            self.rows = self.keep(self.rows)
+            wide, per_row = _row_bytes(self.schema)
+            counted = self.rows.agg(F.count(F.lit(1)).alias("n"), F.sum(wide).alias("wide"))
+            with translated_errors(), spark_stage(self.session, "prepare rows"):
+                (found,) = counted.collect()
+            self._measure = int(found["n"]), int(found["wide"] or 0) + per_row * int(found["n"])
+        return self._measure
+
+    def taken(self) -> pa.Table:
+        """All rows, in their order; `measured` says how many bytes come to the driver."""
+        with translated_errors(), spark_stage(self.session, "take rows"):
+            found = self.rows.select(*_optional_parts(self.schema)).toArrow()
+        return conform_table(found, wire_schema(self.schema))
+
+    def partitions(self) -> dict[str, int]:
+        """Rows by partition path, before duplicates are combined.  Computes the rows and keeps them until `release`."""
+        if self._counts is None:
+            row_count, _ = self.measured()
+            if self._request.looked_up and row_count <= FEW_KEYS:
+                self._counts = self._take_few_keys()
+        if self._counts is None:
+            grouped = self.rows.groupBy(PARTITION_PATH).agg(F.count(F.lit(1)).alias("n"))
+            with translated_errors(), spark_stage(self.session, "prepare rows"):
+                found = grouped.collect()
+            self._counts = {row[PARTITION_PATH]: int(row["n"]) for row in found}
+        return dict(self._counts)
+
+    def _take_few_keys(self) -> dict[str, int] | None:
+        """The keys for the driver, and with them the rows by partition path; None when they are many."""
+        short = F.when(F.octet_length(RECORD_KEY) <= _LONGEST_FEW_KEY, column(RECORD_KEY)).alias(RECORD_KEY)
+        with translated_errors(), spark_stage(self.session, "prepare rows"):
+            found = self.rows.select(short, PARTITION_PATH).toArrow()
+        keys = found.column(RECORD_KEY)
+        if keys.nbytes > FEW_KEY_BYTES or keys.null_count:
+            return None
+        self._few = KeyTable.of(found)
+        return {entry["values"]: entry["counts"] for entry in pc.value_counts(found.column(PARTITION_PATH)).to_pylist()}
+
+    def tag(self, request: TagRequest) -> FewTagged | ManyTagged:
+        """Look the keys up; under a global index also decide what becomes of records whose partition changed."""
+        check_reachable(request.spec)
+        lookup = request.lookup
+        if isinstance(lookup, ByBuckets):
+            return ManyTagged.of_buckets(self, request, lookup)
+        self.partitions()
+        held = isinstance(lookup, ByKeyColumns) and lookup.held
+        if self._few is None and not held:
+            if request.global_keys:
+                self._combine_now()
+            if isinstance(lookup, ByRecordIndex):
+                hits = check_groups(self.keep(ask_many(self.session, self.rows, request, lookup)))
+            elif isinstance(lookup, ByHbase):
+                hits = self.keep(ask_many_of_hbase(self.session, self.rows, request, lookup, self.keep))
+            else:
+                hits = self.keep(look_up_many(self.session, self.rows, request))
+            return ManyTagged.of(self, request, hits)
+        keys = self._few or KeyTable.collect(self.rows)
+        if request.global_keys and self.combine and (keys.has_duplicates or not keys.keys_are_unique):
+            self._combine_now()
+            keys = KeyTable.collect(self.rows)
+        if isinstance(lookup, ByRecordIndex):
+            pair_row, pair_place = ask_few(self.session, keys, request, lookup)
+        elif isinstance(lookup, ByHbase):
+            pair_row, pair_place = ask_few_of_hbase(self.session, keys, request, lookup)
+        else:
+            pair_row, pair_place = look_up_few(self.session, keys, request)
+        return FewTagged.of(self, request, keys, pair_row, pair_place)
+
+    def untagged(self) -> ManyTagged:
+        """All rows as inserts."""
+        return ManyTagged(self, (), self.rows.withColumn(FILE, F.lit(None).cast("int")), self.partitions(), {}, not self.combine)
+
+    def write_bulk(self, plan: BulkPlan) -> list[WriteStatus]:
+        """Write all rows to new file groups."""
+        check_reachable(plan.spec)
+        if self._request.global_keys:
+            self._combine_now()
+        raw = self._raw_for_bulk(plan)
+        rows, ordered = self._sorted_for_bulk(plan) if raw is None else (raw, False)
+        job = WritePartitions(
+            plan.spec,
+            wire_schema(self.schema),
+            str(uuid.UUID(plan.new_file_id())),
+            ordered,
+            self.combine,
+            self._request.rule,
+            self.budget_bytes,
+            None if raw is None else self._request,
+        )
+        with translated_errors(), spark_stage(self.session, "write"):
+            return decode_statuses(rows.mapInArrow(job, STATUS_SCHEMA).toArrow())
+
+    def refit(self, request: PrepareRequest) -> None:
+        """Prepare the caller's rows once more."""
+        self.release()
+        self._take(request)
+
+    def release(self) -> None:
+        """Let Spark drop what was kept."""
+        for frame in self._persisted:
+            frame.unpersist()
+        self._persisted.clear()
+        self._plain.leave()
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The same rows, computed once and kept until `release`."""
+        # On Connect this already plans the query, and folding constants may come upon a refused row.
+        with translated_errors():
+            # The default level keeps columns in memory as they are, and on disk what does not fit.
+            self._plain.enter()
+            kept = frame.persist()
+        self._persisted.append(kept)
+        return kept
+
+    def task_count(self) -> int:
+        """Tasks for a shuffle of all rows whose result is kept, where Spark does not put small partitions together by itself."""
+        rows = sum(self.partitions().values())
+        return max(
+            1, -(-rows // _MOST_ROWS_A_TASK), min(TASKS_A_CORE * parallelism(self.session), -(-rows // _FEWEST_ROWS_A_TASK))
+        )
+
+    def _combine_now(self) -> None:
+        """One row for each key, whatever its partition."""
+        if not self.combine:
+            return
+        job = CombineKeys(self.schema, self._request.rule)
+        sorted_rows = self.rows.repartition(self.task_count(), RECORD_KEY).sortWithinPartitions(RECORD_KEY, ORDER)
+        self.rows = self.keep(sorted_rows.mapInArrow(job, to_spark_schema(wire_schema(self.schema))))
+        self.combine = False
+        self._counts = None
+        self._few = None
+        self._measure = None
+
+    def _raw_for_bulk(self, plan: BulkPlan) -> DataFrame | None:
+        """The caller's rows as they are, where nothing but the writing tasks needs their keys; else None."""
+        if plan.sort != "NONE" or self.combine or self._persisted or self._request.keys_only:
+            return None
+        return self._frame.coalesce(plan.parallelism) if plan.parallelism > 0 else self._frame
+
+    def _sorted_for_bulk(self, plan: BulkPlan) -> tuple[DataFrame, bool]:
+        rows = self.rows
+        some = (plan.parallelism,) if plan.parallelism > 0 else ()
+        if self.combine:
+            return rows.repartition(*some, PARTITION_PATH, RECORD_KEY).sortWithinPartitions(
+                PARTITION_PATH, RECORD_KEY, ORDER
+            ), True
+        match plan.sort:
+            case "NONE":
+                return (rows.coalesce(plan.parallelism) if some else rows), False
+            case "GLOBAL_SORT":
+                return rows.repartitionByRange(*some, PARTITION_PATH, RECORD_KEY).sortWithinPartitions(
+                    PARTITION_PATH, RECORD_KEY
+                ), True
+            case "PARTITION_SORT":
+                return rows.sortWithinPartitions(PARTITION_PATH, RECORD_KEY), True
+            case "PARTITION_PATH_REPARTITION":
+                return rows.repartition(*some, PARTITION_PATH), False
+            case "PARTITION_PATH_REPARTITION_AND_SORT":
+                return rows.repartition(*some, PARTITION_PATH).sortWithinPartitions(PARTITION_PATH), True
+            case other:
+                raise Unsupported(f"bulk insert sort mode {other}")
+
+
+def _optional_parts(schema: pa.Schema) -> list[Column]:
+    """The columns, whose parts may all be null: Spark's own way to Arrow refuses null structs with fields that may not."""
+    columns = []
+    for name, field in zip(schema.names, to_spark_schema(schema).fields, strict=True):
+        loose = _optional(field.dataType)
+        columns.append(column(name) if loose == field.dataType else column(name).cast(loose).alias(name))
+    return columns
+
+
+def _optional(kind: T.DataType) -> T.DataType:
+    if isinstance(kind, T.StructType):
+        return T.StructType([T.StructField(field.name, _optional(field.dataType)) for field in kind.fields])
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(_optional(kind.elementType))
+    if isinstance(kind, T.MapType):
+        return T.MapType(_optional(kind.keyType), _optional(kind.valueType))
+    return kind
+
+
+def _row_bytes(schema: pa.Schema) -> tuple[Column, int]:
+    """What a row takes as Arrow, about: of its columns of no fixed width, as an expression, and of the others."""
+    wide, per_row = F.lit(0), 0
+    for field in schema:
+        try:
+            per_row += 1 + field.type.bit_width // 8
+            continue
+        except ValueError:
+            per_row += 5
+        value = column(field.name)
+        if pa.types.is_nested(field.type):
+            # Text is longer than values are, except for the shortest.
+            value = F.to_json(F.struct(value))
+        wide = wide + F.coalesce(F.octet_length(value), F.lit(0))
+    return wide.cast("long"), per_row

@@ -1,0 +1,229 @@
+"""Rows to the tasks that write their file groups: groups numbered and dealt out, one shuffle, one `mapInArrow`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import functions as F
+
+from pyhudi.engines.spark.convert import (
+    DataFrame,
+    SparkSession,
+    column,
+    quoted,
+)
+from pyhudi.engines.spark.jobs import translated_errors
+from pyhudi.engines.spark.lookup import (
+    Ints,
+)
+from pyhudi.engines.spark.progress import spark_stage
+from pyhudi.engines.spark.tasks import (
+    FILE,
+    GROUP,
+    ORDER,
+    STATUS_SCHEMA,
+    WriteGroups,
+    decode_statuses,
+    wire_schema,
+)
+from pyhudi.errors import Unsupported
+from pyhudi.execute.engine import WritePlan
+from pyhudi.execute.layout import DELETE_COLUMN
+from pyhudi.execute.tag import Place
+from pyhudi.execute.write_base import WriterSpec, WriteStatus
+from pyhudi.execute.write_group import GroupTarget
+from pyhudi.records.merge import MergeRule
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+
+TASKS_A_CORE = 4
+"""Writing tasks for each core: enough to even out file groups of different sizes, few enough that starting them costs little."""
+
+
+class ClusterRows(Protocol):
+    """The rows of one write on the cluster, as its stages use them: the incoming layout, and ORDER while `combine`."""
+
+    rows: DataFrame
+    schema: pa.Schema
+    combine: bool
+
+    @property
+    def session(self) -> SparkSession:
+        """The session of the rows."""
+        ...
+
+    @property
+    def rule(self) -> MergeRule:
+        """The rule between incoming records of one key."""
+        ...
+
+    @property
+    def budget_bytes(self) -> int:
+        """Bytes of incoming rows that one task may hold in memory."""
+        ...
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The same rows, computed once and kept until the write is over."""
+        ...
+
+    def task_count(self) -> int:
+        """Tasks for a shuffle of all rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Settled moves: rows in the incoming layout with DELETE_COLUMN and FILE, and their counts."""
+
+    rows: DataFrame
+    updates: Mapping[int, int]
+    inserts: Mapping[str, int]
+
+
+class Groups:
+    """The file groups of a plan, numbered.
+
+    of_places: for each looked-up file the number of its group.  inserts: partition path -> (group, rows) of its targets, in
+    order.
+    """
+
+    def __init__(self, plan: WritePlan, places: Sequence[Place], cores: int) -> None:
+        self._cores = cores
+        self.targets: list[GroupTarget] = []
+        self._weights: list[int] = []
+        self._known: dict[tuple[str, str], int] = {}
+        self._plan = plan
+        self.of_places: Ints = np.array([self._number(place.partition, place.file_id, 0) for place in places], dtype=np.int64)
+        self.inserts: dict[str, list[tuple[int, int]]] = {
+            path: [(self._number(t.partition, t.file_id, t.row_count), t.row_count) for t in targets]
+            for path, targets in plan.inserts.items()
+            if targets
+        }
+
+    def numbers_of(self, moved: Moved | None) -> Ints:
+        """The groups that settled moves may go to."""
+        if moved is None:
+            return np.zeros(0, np.int64)
+        inserts = [number for path in moved.inserts for number, _ in self.inserts.get(path, ())]
+        updates = self.of_places[np.array(sorted(moved.updates), dtype=np.int64)]
+        return np.concatenate([updates, np.array(inserts, dtype=np.int64)])
+
+    def label(self, used: Ints) -> Ints:
+        """For each group its label, -1 for those not used.
+
+        The label modulo `task_count` is the task; heavy groups are spread first.
+        """
+        labels = np.full(len(self.targets), -1, dtype=np.int64)
+        numbers = np.unique(used)
+        tasks = self.task_count = max(1, min(len(numbers), TASKS_A_CORE * self._cores))
+        load = np.zeros(tasks, dtype=np.int64)
+        filled = np.zeros(tasks, dtype=np.int64)
+        weights = np.array(self._weights, dtype=np.int64)[numbers] if len(numbers) else numbers
+        for number in numbers[np.argsort(-weights, kind="stable")].tolist():
+            task = int(np.argmin(load))
+            labels[number] = task + tasks * filled[task]
+            filled[task] += 1
+            load[task] += self._weights[number] + 1
+        return labels
+
+    def _number(self, partition: str, file_id: str, row_count: int) -> int:
+        known = self._known.get((partition, file_id))
+        if known is not None:
+            return known
+        target = self._plan.target(partition, file_id)
+        base = target.slice.base if target.slice is not None else None
+        self._known[partition, file_id] = len(self.targets)
+        self.targets.append(target)
+        # Rewriting a byte and writing a new row of some hundred bytes cost about the same.
+        self._weights.append(base.size_bytes if base is not None else row_count * 100)
+        return len(self.targets) - 1
+
+
+def write_routed(
+    incoming: ClusterRows,
+    plan: WritePlan,
+    groups: Groups,
+    labels: Ints,
+    rows: DataFrame | None,
+    *,
+    moved: Moved | None,
+    combine: bool,
+) -> list[WriteStatus]:
+    """rows: the incoming layout, GROUP (a label), and ORDER when combining."""
+    check_reachable(plan.spec)
+    schema = incoming.schema
+    if moved is not None:
+        schema = with_delete(schema)
+        placed = with_groups(moved.rows, groups, labels)
+        names = [*schema.names, GROUP]
+        settled = placed.select(*map(quoted, names))
+        if rows is None:
+            rows = settled
+        else:
+            flagged = rows if DELETE_COLUMN in rows.columns else rows.withColumn(DELETE_COLUMN, F.lit(False))
+            rows = flagged.select(*map(quoted, names)).unionByName(settled)
+        combine = False
+    if rows is None:
+        return []
+    schema = wire_schema(schema)
+    sort = [GROUP, RECORD_KEY, ORDER] if combine else [GROUP]
+    kept = rows.select(*map(quoted, [*schema.names, GROUP, *([ORDER] if combine else [])]))
+    routed = kept.repartitionById(groups.task_count, column(GROUP)).sortWithinPartitions(*sort)
+    targets = {int(label): groups.targets[number] for number, label in enumerate(labels.tolist()) if label >= 0}
+    rule = incoming.rule if combine else None
+    job = WriteGroups(plan.writer, schema, targets, rule, incoming.budget_bytes)
+    with translated_errors(), spark_stage(incoming.session, "write"):
+        return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
+
+
+def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:
+    """Rows with FILE to rows with GROUP.
+
+    Inserts are dealt out over their targets by the hash of their key; those without a target are dropped (a delete has none).
+    """
+    session = rows.sparkSession
+    if len(groups.of_places):
+        files = pa.table(
+            {
+                FILE: pa.array(range(len(groups.of_places)), pa.int32()),
+                "#update": pa.array(labels[groups.of_places], pa.int32()),
+            }
+        )
+        rows = rows.join(F.broadcast(session.createDataFrame(files)), FILE, "left")
+        group = column("#update")
+    else:
+        group = F.lit(None).cast("int")
+    if groups.inserts:
+        ends = [np.cumsum([count for _, count in targets]) for targets in groups.inserts.values()]
+        places = pa.table(
+            {
+                PARTITION_PATH: pa.array(list(groups.inserts), pa.string()),
+                "#ends": pa.array([(end[:-1] / max(1, end[-1])).tolist() for end in ends], pa.list_(pa.float64())),
+                "#inserts": pa.array(
+                    [labels[[n for n, _ in targets]].tolist() for targets in groups.inserts.values()], pa.list_(pa.int32())
+                ),
+            }
+        )
+        rows = rows.join(F.broadcast(session.createDataFrame(places)), PARTITION_PATH, "left")
+        share = F.xxhash64(RECORD_KEY).bitwiseAND(F.lit((1 << 52) - 1)) / F.lit(float(1 << 52))
+        passed = F.size(F.filter("#ends", lambda end: end <= share))
+        insert = F.when(column(FILE).isNull() & column("#inserts").isNotNull(), F.element_at("#inserts", passed + 1))
+        group = F.coalesce(group, insert)
+    return rows.withColumn(GROUP, group).where(column(GROUP).isNotNull())
+
+
+def with_delete(schema: pa.Schema) -> pa.Schema:
+    """A layout with DELETE_COLUMN."""
+    return schema if DELETE_COLUMN in schema.names else schema.append(pa.field(DELETE_COLUMN, pa.bool_()))
+
+
+def check_reachable(spec: WriterSpec) -> None:
+    """Raises Unsupported for a table that workers cannot reach."""
+    if spec.storage.uri.startswith("memory:"):
+        raise Unsupported(
+            f"{spec.storage.uri} lives in the memory of one process, which Spark's workers cannot reach; "
+            "use a path or an object store"
+        )

@@ -1,0 +1,288 @@
+"""Rows that know the file group which takes them: by keys on the driver, or each row by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pyhudi.engines.spark.convert import (
+    DataFrame,
+    column,
+    quoted,
+    small_frame,
+    to_spark_schema,
+)
+from pyhudi.engines.spark.jobs import parallelism, translated_errors
+from pyhudi.engines.spark.lookup import (
+    HOMES,
+    Ints,
+    KeyTable,
+    cell_column,
+)
+from pyhudi.engines.spark.progress import spark_stage
+from pyhudi.engines.spark.routing import ClusterRows, Groups, Moved, with_delete, with_groups, write_routed
+from pyhudi.engines.spark.tasks import (
+    FILE,
+    FILES,
+    GROUP,
+    HOME,
+    SettleMoves,
+    wire_schema,
+)
+from pyhudi.execute.bucket_places import BucketPlaces
+from pyhudi.execute.engine import TagRequest, WritePlan
+from pyhudi.execute.tag import ByBuckets, Place
+from pyhudi.execute.write_base import WriteStatus
+from pyhudi.plan.write import WorkloadProfile, deal_inserts
+from pyhudi.records.keys.partition_paths import PLACEHOLDER_PARTITION
+from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
+
+_CELL = "#cell"
+
+
+@dataclass(frozen=True, slots=True)
+class FewTagged:
+    """Rows whose keys the driver knows.
+
+    pair_row, pair_place: a key (its number in `keys`) and the place that it goes to.  takes_home_path: such rows get the
+    partition path of their place.  inserts: keys that stand nowhere.  moved: rows that changed their partition, already settled
+    (see SettleMoves).
+    """
+
+    incoming: ClusterRows
+    places: tuple[Place, ...]
+    keys: KeyTable
+    pair_row: Ints
+    pair_place: Ints
+    takes_home_path: bool
+    inserts: Ints
+    moved: Moved | None
+
+    @classmethod
+    def of(cls, incoming: ClusterRows, request: TagRequest, keys: KeyTable, pair_row: Ints, pair_place: Ints) -> FewTagged:
+        """From the pairs that a lookup found."""
+        found = np.zeros(len(keys.keys), dtype=np.bool_)
+        found[pair_row] = True
+        inserts = np.flatnonzero(~found).astype(np.int64)
+        if not request.global_keys or not len(pair_row):
+            return cls(incoming, request.places, keys, pair_row, pair_place, False, inserts, None)
+        own = np.array(keys.paths, dtype=object)[keys.path_codes[pair_row]]
+        homes = np.array([place.partition for place in request.places], dtype=object)[pair_place]
+        away = (homes != own) & (own != PLACEHOLDER_PARTITION)
+        if not request.update_partition_path or not away.any():
+            return cls(incoming, request.places, keys, pair_row, pair_place, True, inserts, None)
+        # A record moves as a whole: with one copy elsewhere, all its copies are settled together.
+        moving_keys = np.unique(pair_row[away])
+        moving = np.isin(pair_row, moving_keys)
+        table = _files_by_key(keys, pair_row[moving], pair_place[moving])
+        moved = _settle(
+            incoming,
+            request,
+            incoming.rows.join(F.broadcast(incoming.session.createDataFrame(table)), [RECORD_KEY, PARTITION_PATH]),
+        )
+        return cls(incoming, request.places, keys, pair_row[~moving], pair_place[~moving], True, inserts, moved)
+
+    def profile(self) -> WorkloadProfile:
+        """Counts of distinct keys, so exact also before duplicates are combined."""
+        numbers, sizes = np.unique(self.pair_place, return_counts=True)
+        updates = Counter(dict(zip(numbers.tolist(), sizes.tolist(), strict=True)))
+        codes, sizes = np.unique(self.keys.path_codes[self.inserts], return_counts=True)
+        inserts = Counter({self.keys.paths[code]: size for code, size in zip(codes.tolist(), sizes.tolist(), strict=True)})
+        if self.moved is not None:
+            updates.update(self.moved.updates)
+            inserts.update(self.moved.inserts)
+        return WorkloadProfile(_by_group(self.places, updates), dict(inserts))
+
+    def without_existing(self) -> FewTagged:
+        """Only rows that stand nowhere."""
+        nothing = np.zeros(0, np.int64)
+        return replace(self, pair_row=nothing, pair_place=nothing, moved=None)
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """Each file group in one task."""
+        groups = Groups(plan, self.places, parallelism(self.incoming.session))
+        row, number = self._placed(groups)
+        labels = groups.label(np.concatenate([number, groups.numbers_of(self.moved)]))
+        rows = None
+        if len(row):
+            route = self._route(row, labels[number])
+            joined = self.incoming.rows.join(F.broadcast(route), [c for c in route.columns if c in (RECORD_KEY, PARTITION_PATH)])
+            path = column(HOME) if HOME in route.columns else column(PARTITION_PATH)
+            rows = _with_path(joined, path)
+        combine = self.incoming.combine and self.keys.has_duplicates
+        return write_routed(self.incoming, plan, groups, labels, rows, moved=self.moved, combine=combine)
+
+    def _placed(self, groups: Groups) -> tuple[Ints, Ints]:
+        """Keys and the number of the group that takes each; inserts fill their targets in order."""
+        rows, numbers = [self.pair_row], [groups.of_places[self.pair_place] if len(self.pair_place) else self.pair_place]
+        codes = self.keys.path_codes[self.inserts]
+        for code, path in enumerate(self.keys.paths):
+            targets = groups.inserts.get(path)
+            if targets is None:
+                continue
+            mine = self.inserts[codes == code]
+            which = deal_inserts([count for _, count in targets], 0, len(mine))
+            rows.append(mine)
+            numbers.append(np.array([number for number, _ in targets], dtype=np.int64)[which])
+        return np.concatenate(rows), np.concatenate(numbers)
+
+    def _route(self, row: Ints, labels: Ints) -> DataFrame:
+        at = pa.array(row)
+        columns: dict[str, pa.Array] = {RECORD_KEY: self.keys.keys.take(at)}
+        if not self.keys.keys_are_unique:
+            columns[PARTITION_PATH] = self.keys.path_array().take(at)
+        columns[GROUP] = pa.array(labels, pa.int32())
+        if self.takes_home_path:
+            homes = pa.array([place.partition for place in self.places], pa.string()).take(pa.array(self.pair_place))
+            own = self.keys.path_array().take(pa.array(row[len(self.pair_row) :]))
+            columns[HOME] = pa.concat_arrays([homes, own])
+        return self.incoming.session.createDataFrame(pa.table(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class ManyTagged:
+    """Rows that carry their place: the incoming layout, ORDER, and FILE (the number of a place), null for inserts.
+
+    insert_counts: inserts by partition path, at least as many as there are; update_counts: by number of the file.
+    """
+
+    incoming: ClusterRows
+    places: tuple[Place, ...]
+    rows: DataFrame
+    insert_counts: Mapping[str, int]
+    update_counts: Mapping[int, int]
+    exact: bool
+    moved: Moved | None = None
+
+    @classmethod
+    def of(cls, incoming: ClusterRows, request: TagRequest, hits: DataFrame) -> ManyTagged:
+        """From the hits of a lookup (see `look_up_many`)."""
+        names = [RECORD_KEY] if request.global_keys else [RECORD_KEY, PARTITION_PATH]
+        joined = incoming.rows.join(hits, names, "left")
+        moved = None
+        if request.global_keys and request.update_partition_path and request.places:
+            stays = (
+                column(FILES).isNull()
+                | (column(PARTITION_PATH) == PLACEHOLDER_PARTITION)
+                | ((F.size(HOMES) == 1) & (F.element_at(HOMES, 1) == column(PARTITION_PATH)))
+            )
+            moved = _settle(incoming, request, joined.where(~stays))
+            joined = joined.where(stays)
+        rows = joined.withColumn(FILE, F.explode_outer(FILES))
+        with translated_errors(), spark_stage(incoming.session, "find keys"):
+            # One job counts both: rows that go to a file under its number, those that stand nowhere under their partition path.
+            path = F.when(column(FILE).isNull(), column(PARTITION_PATH)).alias(PARTITION_PATH)
+            counted = rows.select(FILE, path).groupBy(FILE, PARTITION_PATH).count().collect()
+        if request.global_keys:
+            homes = pa.table(
+                {
+                    FILE: pa.array(range(len(request.places)), pa.int32()),
+                    HOME: pa.array([place.partition for place in request.places], pa.string()),
+                }
+            )
+            placed = rows.join(F.broadcast(incoming.session.createDataFrame(homes)), FILE, "left")
+            rows = placed.withColumn(PARTITION_PATH, F.coalesce(HOME, PARTITION_PATH))
+        return cls(
+            incoming,
+            request.places,
+            rows,
+            {row[PARTITION_PATH]: int(row["count"]) for row in counted if row[FILE] is None},
+            {row[FILE]: int(row["count"]) for row in counted if row[FILE] is not None},
+            not incoming.combine,
+            moved,
+        )
+
+    @classmethod
+    def of_buckets(cls, incoming: ClusterRows, request: TagRequest, lookup: ByBuckets) -> ManyTagged:
+        """Rows with the places of their buckets; the cells that occur are counted and come to the driver."""
+        bucketed = incoming.keep(incoming.rows.withColumn(_CELL, cell_column(lookup.layout, request.spec.keys)))
+        with translated_errors():
+            found = bucketed.groupBy(PARTITION_PATH, _CELL).count().collect()
+        known = BucketPlaces(request.places, lookup)
+        numbers = [known.numbers(row[PARTITION_PATH], row[_CELL]) for row in found]
+        updates: Counter[int] = Counter()
+        inserts: Counter[str] = Counter()
+        for row, at in zip(found, numbers, strict=True):
+            updates.update(dict.fromkeys(at, int(row["count"])))
+            if not at:
+                inserts[row[PARTITION_PATH]] += int(row["count"])
+        table = pa.table(
+            {
+                PARTITION_PATH: pa.array([row[PARTITION_PATH] for row in found], pa.string()),
+                _CELL: pa.array([row[_CELL] for row in found], pa.int32()),
+                FILES: pa.array([list(at) for at in numbers], pa.list_(pa.int32())),
+            }
+        )
+        routes = F.broadcast(small_frame(incoming.session, table))
+        rows = bucketed.join(routes, [PARTITION_PATH, _CELL], "left").withColumn(FILE, F.explode_outer(FILES)).drop(FILES)
+        return cls(incoming, tuple(known.places), rows.drop(_CELL), dict(inserts), dict(updates), not incoming.combine)
+
+    def profile(self) -> WorkloadProfile:
+        """Counts of rows; upper bounds while duplicates are still to be combined."""
+        updates, inserts = Counter(dict(self.update_counts)), Counter(dict(self.insert_counts))
+        if self.moved is not None:
+            updates.update(self.moved.updates)
+            inserts.update(self.moved.inserts)
+        return WorkloadProfile(_by_group(self.places, updates), dict(inserts), self.exact)
+
+    def without_existing(self) -> ManyTagged:
+        """Only rows that stand nowhere."""
+        return replace(self, rows=self.rows.where(column(FILE).isNull()), update_counts={}, moved=None)
+
+    def write(self, plan: WritePlan) -> list[WriteStatus]:
+        """Each file group in one task."""
+        groups = Groups(plan, self.places, parallelism(self.incoming.session))
+        used = [groups.of_places[np.array(sorted(self.update_counts), dtype=np.int64)]] if self.update_counts else []
+        used += [np.array([number for path in self.insert_counts for number, _ in groups.inserts.get(path, ())], dtype=np.int64)]
+        labels = groups.label(np.concatenate([*used, groups.numbers_of(self.moved)]))
+        return write_routed(
+            self.incoming,
+            plan,
+            groups,
+            labels,
+            with_groups(self.rows, groups, labels),
+            moved=self.moved,
+            combine=self.incoming.combine,
+        )
+
+
+def _settle(incoming: ClusterRows, request: TagRequest, rows: DataFrame) -> Moved:
+    """rows: the incoming layout and FILES."""
+    job = SettleMoves(request, incoming.schema)
+    spark_schema = to_spark_schema(wire_schema(with_delete(incoming.schema))).add(FILE, T.IntegerType())
+    first = F.element_at(FILES, 1)
+    by_file = rows.repartitionById(min(len(request.places), incoming.task_count()), first).sortWithinPartitions(first)
+    settled = incoming.keep(by_file.select(*map(quoted, [*incoming.schema.names, FILES])).mapInArrow(job, spark_schema))
+    with translated_errors():
+        counts = settled.groupBy(FILE, PARTITION_PATH).count().collect()
+    updates: Counter[int] = Counter()
+    inserts: Counter[str] = Counter()
+    for row in counts:
+        if row[FILE] is None:
+            inserts[row[PARTITION_PATH]] += int(row["count"])
+        else:
+            updates[row[FILE]] += int(row["count"])
+    return Moved(settled, updates, inserts)
+
+
+def _with_path(rows: DataFrame, path: Column) -> DataFrame:
+    return rows.withColumn("#path", path).drop(PARTITION_PATH).withColumnRenamed("#path", PARTITION_PATH)
+
+
+def _files_by_key(keys: KeyTable, pair_row: Ints, pair_place: Ints) -> pa.Table:
+    order = np.lexsort((pair_place, pair_row))
+    rows, starts = np.unique(pair_row[order], return_index=True)
+    files = pa.ListArray.from_arrays(pa.array(np.r_[starts, len(order)], pa.int32()), pa.array(pair_place[order], pa.int32()))
+    at = pa.array(rows)
+    return pa.table({RECORD_KEY: keys.keys.take(at), PARTITION_PATH: keys.path_array().take(at), FILES: files})
+
+
+def _by_group(places: Sequence[Place], counts: Mapping[int, int]) -> dict[tuple[str, str], int]:
+    return {(places[number].partition, places[number].file_id): count for number, count in sorted(counts.items())}

@@ -1,0 +1,28 @@
+"""Executors that end in the midst of each stage of writes and services: tables are as if they had lived."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.spark.test_job import started
+
+WRITES = [f"{way}:{part}" for way in ("driver", "cluster") for part in ("prepare", "look up", "write")]
+
+
+@pytest.mark.parametrize(
+    ("table_type", "stages"),
+    [
+        pytest.param("cow", [*WRITES, "driver:cluster"], marks=pytest.mark.wide),
+        pytest.param("mor", [*WRITES, "driver:compact", "driver:cluster"], marks=pytest.mark.wide),
+        ("mor", ["driver:write", "driver:compact"]),
+    ],
+)
+def test_executors_that_end_leave_right_tables(tmp_path: Path, table_type: str, stages: list[str]) -> None:
+    pytest.importorskip("pyspark")
+    done = started(tmp_path, table_type, *stages, program="kills_program.py")
+    assert done.returncode == 0, done.stderr[-4000:]
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert said == [{"stage": stage, "ended": True, "rows": True, "problems": [], "stray": []} for stage in stages]
