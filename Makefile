@@ -5,11 +5,12 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-writers demo docs dist clean
+.PHONY: help setup setup-hudi setup-servers test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
 	@echo 'make setup-hudi    the real Apache Hudi, for the interop tests'
+	@echo 'make setup-servers HDFS, Azurite and more S3 servers, for the wide tests'
 	@echo 'make check         ruff, vulture (dead code), deptry (dependencies), mypy --strict, layers, unit tests: a minute or so, no JVM'
 	@echo 'make test          every test but the wide combinations, in one run'
 	@echo 'make test-wide     the same with every combination and more seeds: an hour or two'
@@ -21,7 +22,7 @@ help:
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
 	@echo 'make bench-check   ten steps, before (the last published run) and now in turn: what moved by more than a quarter'
-	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo: a tour; make docs: the site'
+	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo [URI=...]: a tour, here or in a store; make docs: the site'
 	@echo 'make dist          the wheel and the source distribution, checked, and tried on each Python that is here'
 
 setup: .venv/.done
@@ -35,12 +36,16 @@ setup-hudi: setup
 	@scripts/setup.sh hudi
 	@scripts/setup.sh hudi 1.1.1
 
+setup-servers: setup
+	@scripts/setup.sh servers
+	@scripts/setup.sh versitygw
+
 # One run of pytest, so that its closing line counts everything; tests/conftest.py deals the tests out to the workers.
 test: setup setup-hudi
 	$(PY) -m pytest -n $(WORKERS) --durations=25 tests
 
 test-wide: export PYHUDI_WIDE := 1
-test-wide: test
+test-wide: setup-servers test
 
 check: lint types unit
 
@@ -101,8 +106,9 @@ bench-check: .venv/.done
 bench-writers: setup
 	$(PY) -m benchmarks.writers
 
+# make demo URI=s3://bucket/demo: there, reached as the environment says (docs/object-stores.md), or by STORAGE='key=value ...'.
 demo: setup
-	$(PY) -m scripts.demo
+	$(PY) -m scripts.demo $(if $(URI),--uri '$(URI)') $(foreach option,$(STORAGE),--storage '$(option)')
 
 docs: .venv/.done
 	scripts/setup.sh python --group docs

@@ -8,10 +8,12 @@
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
 #   scripts/setup.sh hbase    HBase 2.6.1 with its Thrift server in .hbase-jars, from Maven Central, for the tests of index HBASE
+#   scripts/setup.sh servers  .servers: HDFS for tests from Maven Central, Azurite and s3rver from npm
+#   scripts/setup.sh versitygw   .servers/bin/versitygw, an S3 server that Go builds from source: minutes
 #
 # Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
-# mirrors and proxies apply. `java` and `hudi` end well even when they cannot do their work: they say in one sentence what is missing, and
-# the tests that need it are skipped.
+# mirrors and proxies apply. `java`, `hudi` and the servers end well even when they cannot do their work: they say in one
+# sentence what is missing, and the tests that need it are skipped.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -154,7 +156,51 @@ setup_hbase() {
     mv .hbase-jars/fetching/jars/*.jar .hbase-jars/ && rm -rf .hbase-jars/fetching
 }
 
+HDFS_ARTIFACTS="org.apache.hadoop:hadoop-client-minicluster:3.3.6 org.mockito:mockito-core:2.28.2
+  ch.qos.reload4j:reload4j:1.2.25 javax.xml.bind:jaxb-api:2.3.1"
+NODE_SERVERS="azurite@3.35.0 s3rver@3.7.1"
+VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+# The mini cluster with what it needs at run time, as Maven resolves it; Mockito, log4j and JAXB are not among what it names.
+fetch_hdfs() {
+  [ -f .servers/hdfs/.done ] && return 0
+  command -v mvn >/dev/null 2>&1 || return 1
+  rm -rf .servers/hdfs
+  mkdir -p .servers/hdfs
+  {
+    echo '<project><modelVersion>4.0.0</modelVersion><groupId>none</groupId><artifactId>none</artifactId><version>1</version><dependencies>'
+    for artifact in $HDFS_ARTIFACTS; do
+      echo "$artifact" | sed 's|\(.*\):\(.*\):\(.*\)|<dependency><groupId>\1</groupId><artifactId>\2</artifactId><version>\3</version></dependency>|'
+    done
+    echo '</dependencies></project>'
+  } >.servers/hdfs/pom.xml
+  mvn -q -B -f .servers/hdfs/pom.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime \
+    -DoutputDirectory="$PWD/.servers/hdfs" >&2 && touch .servers/hdfs/.done
+}
+
+fetch_node_servers() {
+  [ -x .servers/node_modules/.bin/azurite-blob ] && [ -x .servers/node_modules/.bin/s3rver ] && return 0
+  command -v npm >/dev/null 2>&1 || return 1
+  mkdir -p .servers
+  # shellcheck disable=SC2086 # several words
+  npm install --silent --no-audit --no-fund --no-save --prefix .servers $NODE_SERVERS >&2
+}
+
+setup_servers() {
+  fetch_hdfs || echo "setup: HDFS could not be fetched with Maven, so the tests on it are skipped." >&2
+  fetch_node_servers || echo "setup: Azurite and s3rver could not be fetched with npm, so the tests on them are skipped." >&2
+}
+
+setup_versitygw() {
+  [ -x .servers/bin/versitygw ] && return 0
+  mkdir -p .servers/bin
+  { command -v go >/dev/null 2>&1 && GOBIN="$PWD/.servers/bin" go install "$VERSITYGW"; } ||
+    echo "setup: Go could not build the Versity gateway, so the tests on it are skipped." >&2
+}
+
 case "${1:-}" in
+  servers) setup_servers ;;
+  versitygw) setup_versitygw ;;
   python) shift; setup_python "$@" ;;
   java) setup_java ;;
   pyspark) setup_pyspark "$2" ;;
@@ -162,5 +208,5 @@ case "${1:-}" in
   on) setup_on "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
   hbase) setup_hbase || echo "setup: HBase could not be fetched with Maven, so the tests of index HBASE are skipped." >&2 ;;
-  *) sed -n '3,13p' "$0" >&2; exit 2 ;;
+  *) sed -n '3,15p' "$0" >&2; exit 2 ;;
 esac

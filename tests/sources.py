@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 # Specifications that everybody can read, and another docstring of the same module.
-ELSEWHERE = re.compile(r"(Avro specification|ORC specification|parquet-format|Thrift|RoaringFormatSpec|as `)")
+ELSEWHERE = re.compile(r"(Avro specification|WebHDFS REST API|ORC specification|parquet-format|Thrift|RoaringFormatSpec|as `)")
 
 
 def sources() -> Iterator[tuple[str, str]]:

@@ -1,7 +1,10 @@
-"""Run the demo: `python -m scripts.demo [--engine embedded|spark|both] [--keep FOLDER]`.
+"""Run the demo: `python -m scripts.demo [--engine embedded|spark|both] [--keep FOLDER | --uri URI [--storage KEY=VALUE ...]]`.
 
 For each engine: create a table partitioned by origin, bulk insert January, upsert the other months with late corrections of
 earlier flights, delete the cancelled flights, read back, and compare the totals with the source.
+
+At a URI of an object store or of HDFS the tables stay; what reaches it is said by `--storage`, or by the environment, as
+docs/object-stores.md lists it.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,28 +34,52 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--engine", choices=("embedded", "spark", "both"), default="both")
     parser.add_argument("--keep", type=Path, help="keep the tables in this folder")
+    parser.add_argument("--uri", help="put the tables below this URI, and keep them: s3://bucket/demo, hdfs://namenode/demo, ...")
+    parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="a storage option of that URI")
     arguments = parser.parse_args()
-    folder = arguments.keep or Path(tempfile.mkdtemp(prefix="pyhudi-demo-"))
+    if arguments.keep is not None and arguments.uri is not None:
+        parser.error("--keep names a folder and --uri a store: give one of them")
+    wrong = next((each for each in arguments.storage if "=" not in each), None)
+    if wrong is not None:
+        parser.error(f"--storage {wrong}: write KEY=VALUE")
+    storage = dict(each.split("=", 1) for each in arguments.storage)
+    scratch = Path(tempfile.mkdtemp(prefix="pyhudi-demo-")) if arguments.keep is None and arguments.uri is None else None
+    # A name of its own for each run: what an earlier one left in a store is not gone over.
+    run_name = time.strftime("flights_%Y%m%d_%H%M%S")
+    place = f"{arguments.uri.rstrip('/')}/{run_name}" if arguments.uri else str(scratch or arguments.keep)
     try:
         flights = load_flights()
         print(f"{flights.num_rows:,} flights from New York in 2013, as twelve monthly batches")
         if arguments.engine in ("embedded", "both"):
-            run("embedded", folder / "flights_embedded", flights, lambda table: lambda verb, rows: getattr(table, verb)(rows))
+            embedded = Place(f"{place}/flights_embedded", storage)
+            run("embedded", embedded, flights, lambda table: lambda verb, rows: getattr(table, verb)(rows))
         if arguments.engine in ("spark", "both"):
             if shutil.which("java") is None:
                 print("\nSpark needs Java 17 or newer: install openjdk-17-jre-headless, then run the demo again")
             else:
-                run_on_spark(folder / "flights_spark", flights)
+                run_on_spark(Place(f"{place}/flights_spark", storage), flights)
+        if arguments.uri:
+            print(f"\nthe tables stay in {place}")
     finally:
-        if arguments.keep is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if scratch is not None:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
-def run(engine: str, path: Path, flights: pa.Table, writer: Callable[[hp.Table], Write]) -> None:
+@dataclass(frozen=True)
+class Place:
+    """Where a table lies, and the storage options that reach it."""
+
+    uri: str
+    storage: dict[str, str]
+
+
+def run(engine: str, place: Place, flights: pa.Table, writer: Callable[[hp.Table], Write]) -> None:
     """The main job on one engine, with each step timed, and the check at its end."""
     print(f"\n{engine}")
     begun = time.perf_counter()
-    table = hp.Table.create(path, name="flights", record_key=KEY, partition_by="origin", ordering="updated_at")
+    table = hp.Table.create(
+        place.uri, name="flights", record_key=KEY, partition_by="origin", ordering="updated_at", storage_options=place.storage
+    )
     write = writer(table)
     expected = _Expected(flights)
     cancelled: list[pa.Table] = []
@@ -75,7 +103,7 @@ def run(engine: str, path: Path, flights: pa.Table, writer: Callable[[hp.Table],
     print(f"  the totals agree with the source: {found.num_rows:,} flights, {time.perf_counter() - begun:.1f} s in all")
 
 
-def run_on_spark(path: Path, flights: pa.Table) -> None:
+def run_on_spark(place: Place, flights: pa.Table) -> None:
     """The same job with DataFrames on local Spark."""
     from pyspark.sql import SparkSession
 
@@ -98,13 +126,17 @@ def run_on_spark(path: Path, flights: pa.Table) -> None:
         def writer(table: hp.Table) -> Write:
             def write(verb: str, rows: pa.Table) -> hp.WriteResult:
                 frame = spark.createDataFrame(rows)
-                return hs.write(frame, table.uri, options={"hoodie.datasource.write.operation": verb})
+                operation = {"hoodie.datasource.write.operation": verb}
+                return hs.write(frame, table.uri, options=operation, storage_options=place.storage)
 
             return write
 
-        run("Spark", path, flights, writer)
-        count = hs.read(spark, str(path)).where("origin = 'JFK'").count()
-        print(f"  hs.read on Spark counts {count:,} flights from JFK")
+        run("Spark", place, flights, writer)
+        # The data source reads by PyHudi's own client, so that the session needs no file system for the store.
+        hs.enable(spark)
+        reader = spark.read.format("pyhudi").options(**{f"pyhudi.storage.{key}": value for key, value in place.storage.items()})
+        count = reader.load(place.uri).where("origin = 'JFK'").count()
+        print(f"  Spark counts {count:,} flights from JFK")
     finally:
         spark.stop()
 

@@ -64,7 +64,7 @@ UNUSED_SETTINGS = (
 )
 
 
-def start_spark(jar: str, scratch: str) -> SparkSession:
+def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSession:
     spark = (
         SparkSession.builder.master("local[2]")
         .appName("real-hudi")
@@ -84,6 +84,7 @@ def start_spark(jar: str, scratch: str) -> SparkSession:
         .config("spark.kryo.registrator", "org.apache.spark.HoodieSparkKryoRegistrar")
         .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.hudi.catalog.HoodieCatalog")
+        .config(map=settings)
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
@@ -214,11 +215,11 @@ def thrown_stack(thrown: Any) -> str:
 
 
 def main() -> None:
-    jar, scratch = sys.argv[1:]
+    jar, scratch, settings = sys.argv[1:]
     # Whatever prints to standard output must not get between the answers: they have a descriptor that nobody else knows.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
-    server = Server(start_spark(jar, scratch), scratch)
+    server = Server(start_spark(jar, scratch, json.loads(settings)), scratch)
     print(json.dumps({"ready": True}), file=answers)
     for line in sys.stdin:
         print(json.dumps(server.answer(json.loads(line))), file=answers)

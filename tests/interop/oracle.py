@@ -93,10 +93,14 @@ class TimelineEntry:
 
 
 class RealHudi:
-    """One process of the real Hudi.  scratch: a folder for its files; log: what it prints is appended to this file."""
+    """One process of the real Hudi.  scratch: a folder for its files; log: what it prints is appended to this file.
 
-    def __init__(self, scratch: Path, log: Path, release: str = RELEASE) -> None:
+    settings: of its Spark, beside those that it always has.
+    """
+
+    def __init__(self, scratch: Path, log: Path, release: str = RELEASE, settings: Mapping[str, str] | None = None) -> None:
         self.release = release
+        self._settings = json.dumps(dict(settings or {}))
         self._scratch = scratch
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
@@ -271,7 +275,7 @@ class RealHudi:
         with self._log.open("ab") as log:
             # A session of its own: an interrupt from the keyboard is for the tests, and one signal reaches Python and its JVM.
             process = subprocess.Popen(
-                [PYTHON, Path(__file__).with_name("hudi_server.py"), jar_of(self.release), self._scratch],
+                [PYTHON, Path(__file__).with_name("hudi_server.py"), jar_of(self.release), self._scratch, self._settings],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

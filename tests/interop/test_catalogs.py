@@ -15,7 +15,8 @@ import pytest
 from pyhudi import Table
 from pyhudi.storage.catalogs.hive import HiveCatalog
 from tests.conformance.servers import Server, running_metastore
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
+from tests.needs import unavailable
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +113,76 @@ def test_both_register_the_same(hudi: RealHudi, metastore: Server, catalog: Hive
         assert registered(catalog, ours, name)["partitions"] == {
             values: f"file:{path}/{'/'.join(values)}" for values in [("oslo", "7"), ("rome", "7")]
         }
+
+
+@pytest.fixture(scope="module")
+def hudi_with_catalog(metastore: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHudi]:
+    """The real Hudi on a Spark whose catalog is the metastore: that is settled when a session starts."""
+    lack = missing(RELEASE)
+    if lack is not None:
+        unavailable("interop", lack)
+    settings = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": f"thrift://{metastore.address}",
+    }
+    log = ROOT / "artifacts" / "interop" / "hudi-with-catalog.log"
+    real = RealHudi(tmp_path_factory.mktemp("hudi-with-catalog"), log, RELEASE, settings)
+    yield real
+    real.close()
+
+
+def trips(ids: list[int], city: str, **more: Any) -> pa.Table:
+    count = len(ids)
+    data = {
+        "Id": pa.array(ids, pa.int64()),
+        "ts": pa.array([1] * count, pa.int64()),
+        "fare": [1.5] * count,
+        "city": [city] * count,
+    }
+    return pa.table(data | {name: [value] * count for name, value in more.items()})
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_real_hudi_reads_by_name_what_we_registered(
+    hudi_with_catalog: RealHudi, metastore: Server, tmp_path: Path, kind: str
+) -> None:
+    database = f"named_{kind}"
+    table = Table.create(tmp_path / "trips", name="trips", record_key="Id", partition_by="city", ordering="ts", table_type=kind)
+    snapshots = ["trips", "trips_rt"] if kind == "mor" else ["trips"]
+
+    def told() -> None:
+        table.sync(metastore=f"thrift://{metastore.address}", database=database)
+
+    def read(name: str, columns: str = "Id, city, fare") -> list[tuple[object, ...]]:
+        hudi_with_catalog.run("spark.catalog.refreshTable(name)", name=f"{database}.{name}")
+        found = hudi_with_catalog.sql(f"SELECT {columns} FROM {database}.{name} ORDER BY Id")
+        return [tuple(row.values()) for row in found.to_pylist()]
+
+    table.insert(trips([1, 2], "oslo"))
+    table.upsert(
+        trips(
+            [2],
+            "oslo",
+        ).set_column(2, "fare", pa.array([9.0]))
+    )
+    told()
+    for name in snapshots:
+        assert read(name) == [(1, "oslo", 1.5), (2, "oslo", 9.0)]
+    if kind == "mor":
+        assert read("trips_ro") == [(1, "oslo", 1.5), (2, "oslo", 1.5)]
+    # A column that came, a partition that came, one that went.
+    table.insert(trips([3], "rome", tip=0.5))
+    told()
+    for name in snapshots:
+        assert read(name, "Id, city, tip") == [(1, "oslo", None), (2, "oslo", None), (3, "rome", 0.5)]
+        assert read(name, "Id, _hoodie_partition_path") == [(1, "oslo"), (2, "oslo"), (3, "rome")]
+    table.delete_partitions(["oslo"])
+    told()
+    for name in (*snapshots, *(["trips_ro"] if kind == "mor" else [])):
+        assert read(name, "Id, city, tip") == [(3, "rome", 0.5)]
+    shown = hudi_with_catalog.sql(f"SHOW PARTITIONS {database}.trips").to_pylist()
+    assert shown == [{"partition": "city=rome"}]
+    # What the real one writes by the name is the table's.
+    hudi_with_catalog.sql(f"INSERT INTO {database}.trips (Id, ts, fare, tip, city) VALUES (4, 2, 3.5, 1.5, 'rome')")
+    assert sorted(table.scan(columns=["Id"]).to_arrow()["Id"].to_pylist()) == [3, 4]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.conformance.moto_server import running_s3_server
 from tests.needs import SMALL_JVM, java_home, unavailable
 
 if TYPE_CHECKING:
@@ -55,3 +56,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.sparkContext.setLogLevel("ERROR")
         yield session
         session.stop()
+
+
+@pytest.fixture(scope="session")
+def aws_endpoint() -> Iterator[str]:
+    """S3 and Glue as moto serves them."""
+    pytest.importorskip("boto3")
+    with running_s3_server() as endpoint:
+        yield endpoint

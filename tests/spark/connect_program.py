@@ -1,6 +1,8 @@
 """What test_connect.py runs in a process of its own: PyHudi in a session of Spark Connect.
 
-    connect_program.py FOLDER
+    connect_program.py FOLDER OPTIONS
+
+OPTIONS: more options of the writes of the merge-on-read table, as JSON.
 
 A process has either a classic session or a Connect session, and the tests share a classic one.
 """
@@ -29,7 +31,7 @@ def by_statements(spark: SparkSession, path: str) -> list[object]:
     return [counted[0][0], [list(row) for row in named]]
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, more: dict[str, str]) -> None:
     """Print one line of JSON: what was written to and read from one table of each type."""
     spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     found: dict[str, object] = {"session": type(spark).__module__}
@@ -42,6 +44,7 @@ def main(folder: Path) -> None:
             "hoodie.datasource.write.precombine.field": "ts",
             "hoodie.datasource.write.table.type": kind,
             "hoodie.index.bloom.num_entries": "100",
+            **(more if kind == "MERGE_ON_READ" else {}),
         }
         columns = "cast(id as string) id", "cast(id % 2 as string) city", "id * 1.5D fare"
         first = hs.write(spark.range(0, 40, 1, 2).selectExpr(*columns, "1L ts"), path, mode="append", options=options)
@@ -68,4 +71,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), json.loads(sys.argv[2]))

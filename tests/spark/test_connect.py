@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.needs import SMALL_JVM, java_home, unavailable
+from tests.spark.glue import glue_options, registered
 
 EXPECTED = {
     "inserted": [40, 20],
@@ -23,7 +24,7 @@ EXPECTED = {
 }
 
 
-def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
+def test_both_table_types_in_a_connect_session(tmp_path: Path, aws_endpoint: str) -> None:
     pytest.importorskip("grpc", reason="the extra `connect` is not installed")
     home = java_home(17, 99)
     if home is None:
@@ -40,10 +41,16 @@ def test_both_table_types_in_a_connect_session(tmp_path: Path) -> None:
     program = Path(__file__).with_name("connect_program.py")
     # The server of a local Connect session is a process of its own, which ends with its client.
     done = subprocess.run(
-        [sys.executable, program, tmp_path], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=1800
+        [sys.executable, program, tmp_path, json.dumps(glue_options(aws_endpoint, "connected"))],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert found.pop("session").startswith("pyspark.sql.connect")
     assert found.pop("sql") == [58, [[-1.0, 2]]]
+    assert registered(aws_endpoint, "connected") == {name: ["0", "1"] for name in ("trips", "trips_ro", "trips_rt")}
     assert found == {"COPY_ON_WRITE": EXPECTED, "MERGE_ON_READ": EXPECTED}

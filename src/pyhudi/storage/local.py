@@ -37,16 +37,11 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
-from pyhudi.storage.clock import SystemEnvironment
-from pyhudi.storage.processes import Process
+from pyhudi.storage.temporaries import is_of_a_dead, is_temporary, temporary_name
 from pyhudi.storage.uris import Location
 
 if sys.platform != "win32":
     import fcntl
-
-_TEMPORARY_PREFIX = ".pyhudi-"
-_TEMPORARY_SUFFIX = ".tmp"
-_UUID_LENGTH = 36
 
 # What open() says when the path is not a file; as in an object store, a folder is none.
 _NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -267,8 +262,8 @@ class LocalStorage:
         with _translated("sweep", full), absent, os.scandir(full) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
-                    if _is_temporary(entry.name) and (
-                        _is_of_a_dead(entry.name) or entry.stat().st_mtime_ns // 1_000_000 < before_ms
+                    if is_temporary(entry.name) and (
+                        is_of_a_dead(entry.name) or entry.stat().st_mtime_ns // 1_000_000 < before_ms
                     ):
                         os.unlink(entry.path)
                         removed_count += 1
@@ -404,19 +399,7 @@ def open_local(location: Location, options: dict[str, str]) -> Storage:
 
 
 def _temporary_path(folder: str) -> str:
-    # The name decides nothing about the table, so it need not come from the run's own environment.
-    name = f"{_TEMPORARY_PREFIX}{Process.current().text}-{SystemEnvironment().uuid4()}{_TEMPORARY_SUFFIX}"
-    return os.path.join(folder, name)
-
-
-def _is_temporary(name: str) -> bool:
-    return name.startswith(_TEMPORARY_PREFIX) and name.endswith(_TEMPORARY_SUFFIX)
-
-
-def _is_of_a_dead(name: str) -> bool:
-    """Whether the process that began a temporary file is known to have ended."""
-    process = Process.parse(name[len(_TEMPORARY_PREFIX) : -len(_TEMPORARY_SUFFIX) - _UUID_LENGTH - 1])
-    return process is not None and process.lives() is False
+    return os.path.join(folder, temporary_name())
 
 
 def _is_text(name: str) -> bool:
@@ -429,7 +412,7 @@ def _is_text(name: str) -> bool:
 
 
 def _is_hidden(name: str) -> bool:
-    return name.startswith(".") and (name.endswith(".crc") or _is_temporary(name))
+    return name.startswith(".") and (name.endswith(".crc") or is_temporary(name))
 
 
 def _unlink_sidecar(full: str) -> None:

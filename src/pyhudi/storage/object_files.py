@@ -1,4 +1,4 @@
-"""Files in object stores as Arrow reads and writes them: ranges with read-ahead, and multipart uploads."""
+"""Files in object stores as Arrow reads and writes them: ranges, and multipart uploads."""
 
 from __future__ import annotations
 
@@ -15,76 +15,34 @@ from obstore.exceptions import (
 
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.object_errors import store_error
+from pyhudi.storage.ranges import TAIL_BYTES
 
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
-_TAIL_BYTES = 64 * 1024
-_READ_AHEAD_BYTES = 128 * 1024
 
 
-class RangeReader(io.RawIOBase):
-    """A seekable file over ranged reads.  Arrow wraps it and never calls it from two threads at once.
-
-    It keeps the file's tail and one window: a read that neither holds costs one request.
-    """
+class ObjectRanges:
+    """The bytes of one object, for a `RangeReader`."""
 
     def __init__(self, store: Any, key: str, uri: str) -> None:
-        super().__init__()
         self._store = store
         self._key = key
         self._uri = uri
-        self._position = 0
-        self._size_bytes, self._tail = self._open()
-        self._tail_start = self._size_bytes - len(self._tail)
-        self._window = memoryview(b"")
-        self._window_start = 0
 
-    def readable(self) -> bool:
-        return True
+    def open(self) -> tuple[int, bytes]:
+        try:
+            try:
+                found = obstore.get(self._store, self._key, options={"range": {"suffix": TAIL_BYTES}})
+                return found.meta["size"], bytes(found.bytes())
+            except (FileNotFoundError, NotFoundError):
+                raise
+            except (BaseError, OSError, ValueError):
+                # An empty object has no last bytes, and Azure knows no request for them.  A real failure comes again.
+                return obstore.head(self._store, self._key)["size"], b""
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "read", self._uri) from error
 
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def size(self) -> int:
-        return self._size_bytes
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def read(self, length: int | None = -1) -> bytes:
-        remaining = max(0, self._size_bytes - self._position)
-        length = remaining if length is None or length < 0 else min(length, remaining)
-        if not length:
-            return b""
-        data = self._range(self._position, length)
-        self._position += length
-        return data
-
-    def readall(self) -> bytes:
-        return self.read(-1)
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _range(self, start: int, length: int) -> bytes:
-        if start >= self._tail_start:
-            return bytes(self._tail[start - self._tail_start :][:length])
-        offset = start - self._window_start
-        if not (offset >= 0 and offset + length <= len(self._window)):
-            if length >= _READ_AHEAD_BYTES:
-                return self._fetch(start, length)
-            self._window = memoryview(self._fetch(start, min(_READ_AHEAD_BYTES, self._size_bytes - start)))
-            self._window_start, offset = start, 0
-        return bytes(self._window[offset : offset + length])
-
-    def _fetch(self, start: int, length: int) -> bytes:
+    def fetch(self, start: int, length: int) -> bytes:
         starts = list(range(start, start + length, _PART_BYTES))
         ends = [min(begin + _PART_BYTES, start + length) for begin in starts]
         try:
@@ -96,20 +54,6 @@ class RangeReader(io.RawIOBase):
         if len(data) != length:
             raise StorageUnavailable(f"{self._uri}: asked for {length} bytes at {start}, got {len(data)}")
         return data
-
-    def _open(self) -> tuple[int, memoryview]:
-        try:
-            try:
-                found = obstore.get(self._store, self._key, options={"range": {"suffix": _TAIL_BYTES}})
-                return found.meta["size"], memoryview(bytes(found.bytes()))
-            except (FileNotFoundError, NotFoundError):
-                raise
-            except (BaseError, OSError, ValueError):
-                # An empty object has no last bytes, and Azure knows no request for them.  A real failure comes again.
-                size_bytes = obstore.head(self._store, self._key)["size"]
-                return size_bytes, memoryview(b"")
-        except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "read", self._uri) from error
 
 
 class _PartWriter(io.RawIOBase):

@@ -53,9 +53,10 @@ from pyhudi.format.paths import join_path
 from pyhudi.format.properties import HIDDEN, shown
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.object_errors import first_line, lacks_bucket, status_of, store_error
-from pyhudi.storage.object_files import ObjectOutput, RangeReader
+from pyhudi.storage.object_files import ObjectOutput, ObjectRanges
 from pyhudi.storage.object_options import ENDPOINT_OF_S3, KINDS, RETRY_TIMEOUT, store_settings, store_target
 from pyhudi.storage.option_names import CREDENTIALS, like
+from pyhudi.storage.ranges import RangeReader
 from pyhudi.storage.uris import Location
 
 _LISTINGS_AT_ONCE = 8
@@ -197,7 +198,7 @@ class ObjectStorage:
         check_path(path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.PythonFile(RangeReader(self._stores.patient, self._key(path), self.absolute(path)), mode="r")
+        return pa.PythonFile(RangeReader(ObjectRanges(self._stores.patient, self._key(path), self.absolute(path))), mode="r")
 
     def open_output(self, path: str) -> ObjectOutput:
         return ObjectOutput(self._stores.patient, self._key(path), self.absolute(path))

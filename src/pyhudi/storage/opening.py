@@ -3,6 +3,7 @@
     /path, file:/path                          local.py
     memory://name/path                         memory.py
     s3, s3a, s3n, gs, gcs, az, abfs, abfss     objects.py
+    hdfs, webhdfs                              hdfs.py
 
 A storage that carries planned faults (faults.py) keeps them: its spec names the plan, and opening the spec in the same process
 joins it.
@@ -22,6 +23,8 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.coding import checked_text
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.storage.faults import FAULT_OPTION, FaultyStorage, rejoin
+from pyhudi.storage.hdfs import HdfsStorage, open_hdfs
+from pyhudi.storage.hdfs_options import HDFS_SCHEMES
 from pyhudi.storage.local import LocalStorage, open_local
 from pyhudi.storage.memory import MemoryStorage, open_memory
 from pyhudi.storage.object_options import OBJECT_SCHEMES
@@ -32,6 +35,7 @@ _OPENERS: dict[str, Callable[[Location, dict[str, str]], Storage]] = {
     "file": open_local,
     "memory": open_memory,
     **dict.fromkeys(OBJECT_SCHEMES, open_objects),
+    **dict.fromkeys(HDFS_SCHEMES, open_hdfs),
 }
 
 
@@ -74,5 +78,5 @@ def _as_spec(storage: Any) -> tuple[Callable[[StorageSpec], Storage], tuple[Stor
     return open_storage, (storage.spec(),)
 
 
-for _kind in (LocalStorage, MemoryStorage, ObjectStorage, FaultyStorage):
+for _kind in (LocalStorage, MemoryStorage, ObjectStorage, HdfsStorage, FaultyStorage):
     copyreg.pickle(_kind, _as_spec)

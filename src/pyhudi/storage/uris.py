@@ -23,7 +23,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?=/)")
 # Names of one and the same store: a table written through one of them is found through the others.
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "wasb"}
 
-_WITHOUT_USERS = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
+_WITHOUT_USERS = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "hdfs", "webhdfs"})
 _SECRET_NAME = r"(?:sig|signature|token|[a-z-]*(?:signature|credential|security-token|secret|key))="
 # A signature or token in a query.
 _SIGNED = re.compile(rf"\?(?:.*&)?{_SECRET_NAME}", re.IGNORECASE)
@@ -92,8 +92,9 @@ def parse_uri(text: str) -> Location:
         authority = ""
     if scheme == "file" and authority:
         raise InvalidRequest(f"{text!r} names the host {authority!r}: a file URI is written file:/path or file:///path")
+    place = "host" if scheme in ("hdfs", "webhdfs") else "bucket"
     if scheme not in ("file", "memory") and not authority:
-        raise InvalidRequest(f"{text!r} names no bucket: write {scheme}://bucket/path")
+        raise InvalidRequest(f"{text!r} names no {place}: write {scheme}://{place}/path")
     parts = _parts(rest)
     if ".." in parts or "." in parts:
         raise InvalidRequest(f"{text!r} must not hold '.' or '..' parts")

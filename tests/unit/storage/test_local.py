@@ -280,8 +280,8 @@ class TestErrors:
             open_storage(tmp_path, {"sync": "sometimes"})
         with pytest.raises(InvalidRequest, match="its own options"):
             open_storage(StorageSpec(f"file:{tmp_path}"), {"sync": "all"})
-        with pytest.raises(Unsupported, match="hdfs"):
-            open_storage("hdfs://host/x")
+        with pytest.raises(Unsupported, match="wasb"):
+            open_storage("wasb://container@host/x")
 
 
 class TestSync:

@@ -70,6 +70,8 @@ from pyhudi.timeline.store import TimelineStore
 _GLOB_CHARACTERS = frozenset("{}[]*?\\")
 """Spark takes a path with one of these for a pattern."""
 
+_NO_FILE_SYSTEM = ("No FileSystem for scheme", "UnsupportedFileSystemException", "FileSystem not found")
+
 _FOOTERS_A_TASK = 64
 
 
@@ -220,7 +222,10 @@ def _scan_schema(needed: pa.Schema, stored: pa.Schema | None) -> pa.Schema | Non
 
 def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Sequence[str]) -> DataFrame:
     reader = session.read.schema(to_spark_schema(schema)).option("recursiveFileLookup", "true")
-    frame = reader.option(PAGES_COMPARED, "true").parquet(*paths)
+    try:
+        frame = reader.option(PAGES_COMPARED, "true").parquet(*paths)
+    except Exception as error:
+        raise _unreachable(error, spec.storage.uri) or error from error
     casts: dict[str, Column] = {}
     for field in schema:
         wanted = spec.table_schema.field(field.name).type
@@ -233,6 +238,18 @@ def _scanned(session: SparkSession, spec: ReadSpec, schema: pa.Schema, paths: Se
     if spec.condition is not None:
         frame = frame.where(to_spark_sql(spec.condition, spec.table_schema))
     return frame.select(*[column(name) for name in spec.output.names])
+
+
+def _unreachable(error: Exception, uri: str) -> InvalidRequest | None:
+    """Our error where Spark's session has no file system for a URI, which its own scan of base files needs; None for others."""
+    if not any(sign in str(error) for sign in _NO_FILE_SYSTEM):
+        return None
+    scheme = uri.partition(":")[0]
+    return InvalidRequest(
+        f"{uri}: Spark's session scans base files by itself, and has no file system for {scheme}://: start it with Hadoop's "
+        'package for that store and its fs.* settings (docs/object-stores.md), or read by spark.read.format("pyhudi") with the '
+        "storage options as pyhudi.storage.<name>, which reads through PyHudi's own client"
+    )
 
 
 def cast_of(value: Column, source: pa.DataType, target: pa.DataType) -> Column | None:

@@ -39,7 +39,7 @@ from pyhudi.plan.catalogs import (
     find_extractor,
     without_scheme,
 )
-from pyhudi.storage.catalogs import Catalog, CatalogPartition, CatalogTable
+from pyhudi.storage.catalogs import Catalog, CatalogPartition, CatalogTable, ChangeRefused
 from pyhudi.storage.catalogs.glue import GlueCatalog
 from pyhudi.storage.catalogs.hive import HiveCatalog
 from pyhudi.table.context import TableContext
@@ -183,7 +183,7 @@ class _Sync:
             return self._make_anew(wanted)
         try:
             return self._bring_up_to_date(known, wanted)
-        except TableState:
+        except ChangeRefused:
             if not self.settings.recreate:
                 raise
             return self._make_anew(wanted)
@@ -207,7 +207,7 @@ class _Sync:
         told = Told.by(known.parameters) if self.settings.incremental else Told()
         keys, there = ([column.name for column in table.partition_columns] for table in (wanted, known))
         if keys != there:
-            raise TableState(
+            raise ChangeRefused(
                 f"{self.catalog.name}: {known.full_name} is partitioned there by {', '.join(there) or 'nothing'}, and the "
                 f"table by {', '.join(keys) or 'nothing'}; a catalog does not change that: drop it there, or let {RECREATE} do so"
             )

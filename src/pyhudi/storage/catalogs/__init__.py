@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pyhudi.storage.catalogs.base import Catalog, CatalogColumn, CatalogPartition, CatalogTable
+from pyhudi.storage.catalogs.base import Catalog, CatalogColumn, CatalogPartition, CatalogTable, ChangeRefused
 
-__all__ = ["Catalog", "CatalogColumn", "CatalogPartition", "CatalogTable"]
+__all__ = ["Catalog", "CatalogColumn", "CatalogPartition", "CatalogTable", "ChangeRefused"]

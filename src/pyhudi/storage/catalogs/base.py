@@ -1,8 +1,9 @@
 """A catalog of tables, as Hive's metastore and AWS Glue both are: what passes through it, and what every catalog promises.
 
 Names are written in lower case by both, so a caller gives them so.  Errors are those of `pyhudi.errors`: InvalidRequest for what
-the catalog will not take (a name, credentials), TableState for a change that it refuses (a column whose type cannot become the
-other), StorageUnavailable for one that did not answer.  A catalog is used from one thread and closed by who opened it.
+the catalog will not take (a name, credentials), ChangeRefused for an entry that cannot become the other (by a column's type),
+TableState for whatever else stands in the way, StorageUnavailable for one that did not answer.  A catalog is used from one
+thread and closed by who opened it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from pyhudi.errors import TableState
+
 T = TypeVar("T")
+
+
+class ChangeRefused(TableState):
+    """An entry cannot be changed into what is asked for; dropping it and making it anew is the way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState
-from pyhudi.storage.catalogs.base import CatalogColumn, CatalogPartition, CatalogTable, batches
+from pyhudi.storage.catalogs.base import CatalogColumn, CatalogPartition, CatalogTable, ChangeRefused, batches
 from pyhudi.storage.thrift import connect_to_first, load_messages, metastore_address
 
 _ANSWER_TIMEOUT_MS = 60_000
@@ -104,7 +104,12 @@ class HiveCatalog:
         cascades = bool(table.partition_columns) and _columns(found.sd.cols) != table.columns
         _fill(found, table)
         context = _messages().EnvironmentContext(properties={"CASCADE": "true"} if cascades else {})
-        self._ask("alter_table_with_environment_context", table.database, table.name, found, context)
+        try:
+            self._ask("alter_table_with_environment_context", table.database, table.name, found, context)
+        except TableState as error:
+            if isinstance(error.__cause__, _messages().InvalidOperationException):
+                raise ChangeRefused(str(error)) from error
+            raise
 
     def drop_table(self, database: str, name: str) -> None:
         with suppress(_messages().NoSuchObjectException):

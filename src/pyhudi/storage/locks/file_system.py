@@ -13,6 +13,7 @@ from pyhudi.errors import HudiError, Internal, StorageUnavailable, Unsupported
 from pyhudi.settings import Option, Options, read_settings
 from pyhudi.storage.base import Storage
 from pyhudi.storage.clock import Environment
+from pyhudi.storage.hdfs_options import HDFS_SCHEMES
 from pyhudi.storage.locks.provider import LockProvider, Wait
 from pyhudi.storage.uris import parse_uri
 
@@ -56,7 +57,7 @@ class FileSystemLock(LockProvider):
     def __init__(
         self, storage: Storage, env: Environment, *, expire_ms: int = 0, wait_ms: int = 60_000, name: str = FILE_LOCK_NAME
     ) -> None:
-        if parse_uri(storage.uri).scheme not in ("file", "memory"):
+        if parse_uri(storage.uri).scheme not in ("file", "memory", *HDFS_SCHEMES):
             raise Unsupported(
                 f"{storage.uri}: FileSystemBasedLockProvider works on file systems only; use StorageBasedLockProvider there"
             )

@@ -116,8 +116,15 @@ def _implicit_name(storage: Storage) -> str:
 
 def _file_system(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:
     path = settings.file_system.path
-    folder = storage.child(META_FOLDER) if path is None else open_storage(path)
+    folder = storage.child(META_FOLDER) if path is None else _lock_folder(storage, path)
     return FileSystemLock(folder, env, expire_ms=settings.file_system.expire_ms, wait_ms=settings.wait_ms)
+
+
+def _lock_folder(storage: Storage, path: str) -> Storage:
+    """A folder that an option names; on the table's own server it is reached as the table is."""
+    here, there = parse_uri(storage.uri), parse_uri(path)
+    is_beside = (here.scheme, here.authority) == (there.scheme, there.authority)
+    return open_storage(path, dict(storage.spec().options) if is_beside else None)
 
 
 def _in_storage(settings: LockSettings, storage: Storage, env: Environment) -> LockProvider:

@@ -1,0 +1,198 @@
+"""HTTP as WebHDFS speaks it: connections that are kept, answers, redirections, uploads in chunks."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_IDLE_AT_MOST = 8
+_CHUNK_BYTES = 1024 * 1024
+_BYTES = {"Content-Type": "application/octet-stream"}
+
+
+class RemoteError(Exception):
+    """What HDFS answered instead of doing it.  kind: the plain name of its Java exception, '' where none is named."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message or f"HTTP status {status}")
+        self.status = status
+        self.kind = kind
+
+
+class NoAnswer(Exception):
+    """No server answered; whether the request was carried out is not known."""
+
+
+class NotSent(NoAnswer):
+    """As NoAnswer, and the request was certainly not carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """location: where the bytes are (address, target), of a redirection."""
+
+    status: int
+    data: bytes
+    location: tuple[str, str] | None = None
+
+
+class Upload:
+    """A file on its way to a DataNode, in chunks.  One thread uses it."""
+
+    def __init__(self, connection: http.client.HTTPConnection, target: str) -> None:
+        self._connection = connection
+        self._pending = bytearray()
+        try:
+            connection.putrequest("PUT", target)
+            for name, value in (*_BYTES.items(), ("Transfer-Encoding", "chunked")):
+                connection.putheader(name, value)
+            connection.endheaders()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise NoAnswer(_text(error)) from error
+
+    def write(self, data: memoryview) -> None:
+        """Raises RemoteError or NoAnswer where the DataNode takes no more."""
+        self._pending += data
+        if len(self._pending) >= _CHUNK_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Send the rest; on return the file is whole."""
+        try:
+            self._flush()
+            self._send(b"0\r\n\r\n")
+            answer = _answer_of(self._connection)
+        finally:
+            self._connection.close()
+        if answer.status >= 300:
+            raise remote_error(answer)
+
+    def abandon(self) -> None:
+        """Leave the file as it is, a part."""
+        self._connection.close()
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._send(b"%x\r\n" % len(self._pending) + self._pending + b"\r\n")
+            self._pending = bytearray()
+
+    def _send(self, data: bytes | bytearray) -> None:
+        try:
+            self._connection.send(data)
+        except (OSError, http.client.HTTPException) as error:
+            # A DataNode that refuses says why before it closes.
+            try:
+                refused = _answer_of(self._connection)
+            except NoAnswer:
+                raise NoAnswer(_text(error)) from error
+            raise remote_error(refused) from error
+
+
+class Connections:
+    """Open connections that wait for their next request.  Of one process: a child of fork begins with none."""
+
+    def __init__(self, timeout_s: float, connect_timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._mutex = threading.Lock()
+        self._process = os.getpid()
+        self._idle: dict[str, list[http.client.HTTPConnection]] = {}
+
+    def exchange(self, address: str, target: str, method: str, data: bytes | None = None) -> Answer:
+        """One request and its answer, whole.  Raises NoAnswer."""
+        connection = self._take(address) or self.fresh(address)
+        try:
+            connection.request(method, target, body=data, headers={} if data is None else _BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise NoAnswer(f"{address}: {_text(error)}") from error
+        try:
+            answer = _answer_of(connection)
+        except NoAnswer as error:
+            connection.close()
+            raise NoAnswer(f"{address}: {error}") from error
+        if connection.sock is not None:
+            self._keep(address, connection)
+        return answer
+
+    def fresh(self, address: str) -> http.client.HTTPConnection:
+        """A connection that nobody else uses.  Raises NoAnswer."""
+        connection = http.client.HTTPConnection(address, timeout=self._connect_timeout_s)
+        try:
+            connection.connect()
+        except (OSError, http.client.HTTPException) as error:
+            raise NotSent(f"{address}: {_text(error)}") from error
+        assert isinstance(connection.sock, socket.socket)
+        connection.sock.settimeout(self._timeout_s)
+        return connection
+
+    def _take(self, address: str) -> http.client.HTTPConnection | None:
+        while True:
+            with self._mutex:
+                if self._process != os.getpid():
+                    # The parent's connections; it goes on with them.
+                    self._process, self._idle = os.getpid(), {}
+                waiting = self._idle.get(address)
+                if not waiting:
+                    return None
+                connection = waiting.pop()
+            if self._is_open(connection):
+                return connection
+            connection.close()
+
+    def _is_open(self, connection: http.client.HTTPConnection) -> bool:
+        """Nothing is due on a connection that waits: what can be read is its end."""
+        waiting = connection.sock
+        if waiting is None:
+            return False
+        waiting.settimeout(0)
+        try:
+            waiting.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            waiting.settimeout(self._timeout_s)
+            return True
+        except OSError:
+            pass
+        return False
+
+    def _keep(self, address: str, connection: http.client.HTTPConnection) -> None:
+        with self._mutex:
+            waiting = self._idle.setdefault(address, [])
+            if len(waiting) < _IDLE_AT_MOST:
+                waiting.append(connection)
+                return
+        connection.close()
+
+
+def _answer_of(connection: http.client.HTTPConnection) -> Answer:
+    try:
+        response = connection.getresponse()
+        data = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise NoAnswer(_text(error)) from error
+    location = response.getheader("Location") if response.status in (301, 302, 303, 307, 308) else None
+    if location is None:
+        return Answer(response.status, data)
+    parts = urlsplit(location)
+    if parts.scheme != "http":
+        raise RemoteError(response.status, "", f"the NameNode sends to {parts.scheme}://{parts.netloc}, and TLS is not built")
+    return Answer(response.status, data, (parts.netloc, f"{parts.path}?{parts.query}"))
+
+
+def remote_error(answer: Answer) -> RemoteError:
+    """What an answer of status 400 and above says."""
+    try:
+        found = json.loads(answer.data)["RemoteException"]
+        return RemoteError(answer.status, str(found["exception"]), str(found["message"]).partition("\n")[0])
+    except (ValueError, KeyError, TypeError):
+        return RemoteError(answer.status, "", "")
+
+
+def _text(error: BaseException) -> str:
+    return str(error) or type(error).__name__

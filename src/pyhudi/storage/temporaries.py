@@ -1,0 +1,31 @@
+"""Names of files that are being written, in file systems where a file is seen before it is whole.
+
+`.pyhudi-<process>-<uuid>.tmp` stands in the folder of the file that it will become.  Real Hudi takes such a name for neither a
+data file nor a timeline file, and listings of ours never show it.  The process in the name tells who may remove it.
+"""
+
+from __future__ import annotations
+
+from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.processes import Process
+
+_PREFIX = ".pyhudi-"
+_SUFFIX = ".tmp"
+_UUID_LENGTH = 36
+
+
+def temporary_name() -> str:
+    """A new one, of this process."""
+    # The name decides nothing about the table, so it need not come from the run's own environment.
+    return f"{_PREFIX}{Process.current().text}-{SystemEnvironment().uuid4()}{_SUFFIX}"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name is one of these."""
+    return name.startswith(_PREFIX) and name.endswith(_SUFFIX)
+
+
+def is_of_a_dead(name: str) -> bool:
+    """Whether the process that began a temporary file is known to have ended."""
+    process = Process.parse(name[len(_PREFIX) : -len(_SUFFIX) - _UUID_LENGTH - 1])
+    return process is not None and process.lives() is False
