@@ -6,7 +6,7 @@ several NameNodes one is active: the others answer StandbyException, and the nex
 What is sent again: a request that was certainly not carried out (refused connection, standby, safe mode while the NameNode
 starts), and one whose repetition changes nothing.  A rename whose answer is lost is `NoAnswer`: the caller looks what happened.
 
-Source: Hadoop's "WebHDFS REST API".
+Source: WebHDFS REST API of Hadoop.
 
 What this does not do: TLS, Kerberos, delegation tokens.
 """
