@@ -328,3 +328,24 @@ def test_the_public_api_is_what_the_file_says() -> None:
         "the public API differs from tests/public_api.txt; if that is meant, run `python -m tests.public_api` and say it in "
         f"CHANGELOG.md\ngone: {gone}\nnew: {new}"
     )
+
+
+def test_the_reference_has_an_example_of_each_verb() -> None:
+    """The services and plans apart, which are listed by their own headings there and shown on the pages of services."""
+    code = "".join(snippet.text for snippet in snippets(ROOT / "docs" / "reference" / "table.md"))
+    elsewhere = {
+        "context",
+        "serve",
+        "background_services",
+        "log_compact",
+        "run_ttl",
+        "sync",
+        "write_batch",
+        "alter",
+        "plot",
+        "services",
+    }
+    verbs = {name for name in vars(hp.Table) if not name.startswith("_")} - elsewhere
+    shown = set(re.findall(r"\.([a-z_]+)\b", code))
+    planned = {name for name in verbs if "schedule" in name}
+    assert verbs - planned - shown - {"uri"} == set()

@@ -8,11 +8,12 @@ strings    record keys as `_hoodie_record_key` has them, for lookups
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.engines.arrow_rows import arrow_reader
+from pyhudi.engines.arrow_rows import arrow_reader, is_frame
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.coding import checked_text
 from pyhudi.records.keys.spec import KeySpec
@@ -41,9 +42,13 @@ def keys_to_look_up(keys: Any, spec: KeySpec) -> pa.Table | pa.StringArray:
 
 def keys_to_delete(keys: Any, spec: KeySpec) -> Any:
     """Values as rows with the key fields; rows as they are.  Raises InvalidRequest for values that cannot be the table's keys."""
+    if isinstance(keys, (str, bytes, int, float, date)):
+        raise InvalidRequest(
+            f"keys= takes a list of values, such as [{keys!r:.80}], or rows; a condition on the rows to delete is where="
+        )
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
         return _columns([keys], spec)
-    if not isinstance(keys, _COLLECTIONS) or any(isinstance(key, Mapping) for key in keys):
+    if not isinstance(keys, _COLLECTIONS) or any(isinstance(key, Mapping) or is_frame(key) for key in keys):
         return keys
     given = list(keys)
     count = len(spec.record_fields)

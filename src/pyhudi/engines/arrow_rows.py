@@ -5,7 +5,8 @@
     Polars LazyFrame       collected
     columns                a mapping of names to values
     rows                   a list of mappings: a row that lacks a name has null there
-    a generator            of mappings, which are gathered before anything is written; or of tables and batches, one at a time
+    a generator            of mappings, which are gathered before anything is written; or of tables and frames, one at a time
+    a list of frames       tables, batches and frames with equal columns, one after the other
 
 Values of Python get the types that Arrow finds for all values of a column together.
 """
@@ -91,7 +92,9 @@ def _of_columns(columns: Mapping[Any, Any]) -> pa.RecordBatchReader:
 
 
 def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
-    """Rows as mappings of names to values."""
+    """Rows as mappings of names to values, or tables and frames one after the other."""
+    if rows and is_frame(rows[0]):
+        return _one_by_one(rows[0], iter(rows[1:]))
     for number, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InvalidRequest(
@@ -105,20 +108,38 @@ def _of_rows(rows: Sequence[Any]) -> pa.RecordBatchReader:
 
 
 def _generated(items: Iterator[Any]) -> pa.RecordBatchReader:
-    """Rows that come one after the other, or tables and batches that do."""
+    """Rows that come one after the other, or tables and frames that do."""
     first = next(items, None)
-    if isinstance(first, (pa.Table, pa.RecordBatch)):
-        schema = first.schema
-        return pa.RecordBatchReader.from_batches(schema, _batches(chain([first], items), schema))
+    if is_frame(first):
+        return _one_by_one(first, items)
     return _of_rows([] if first is None else [first, *items])
 
 
-def _batches(parts: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for number, part in enumerate(parts):
-        if not isinstance(part, (pa.Table, pa.RecordBatch)) or not part.schema.equals(schema):
-            found = str(part.schema) if isinstance(part, (pa.Table, pa.RecordBatch)) else type(part).__name__
-            raise InvalidRequest(f"item {number} of the generator does not have the columns of the first one: {found}")
-        yield from part.to_batches() if isinstance(part, pa.Table) else [part]
+def is_frame(item: Any) -> bool:
+    """Whether an item holds rows and columns of its own: a table, a batch, a dataset, a frame of Polars or pandas."""
+    lazy = type(item).__module__.partition(".")[0] == "polars" and type(item).__name__ == "LazyFrame"
+    return lazy or any(hasattr(item, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "scanner"))
+
+
+def _one_by_one(first: Any, others: Iterator[Any]) -> pa.RecordBatchReader:
+    """Tables and frames, each read when those before it are written."""
+    opened = arrow_reader(first)
+    return pa.RecordBatchReader.from_batches(opened.schema, _batches(opened, others))
+
+
+def _batches(first: pa.RecordBatchReader, others: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+    yield from first
+    for number, part in enumerate(others, 1):
+        if not is_frame(part):
+            raise InvalidRequest(
+                f"item {number} (counted from 0) of the data is no table or frame as the first one: {type(part)}"
+            )
+        opened = arrow_reader(part)
+        if not opened.schema.equals(first.schema):
+            raise InvalidRequest(
+                f"item {number} (counted from 0) of the data does not have the columns of the first one: {opened.schema}"
+            )
+        yield from opened
 
 
 def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:

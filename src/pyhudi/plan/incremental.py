@@ -103,5 +103,8 @@ def _parse_ends(start: str, end: str | None) -> tuple[str, str | None]:
 def _digits(text: str, role: str) -> str:
     stripped = text.strip()
     if not (stripped.isascii() and stripped.isdigit()):
-        raise InvalidRequest(f"the {role} of an incremental query is a time in digits (yyyyMMddHHmmssSSS), not {text!r}")
+        raise InvalidRequest(
+            f"the {role} of an incremental query is a datetime, a date, ISO text or a time in digits (yyyyMMddHHmmssSSS), not "
+            f"{text!r}"
+        )
     return stripped

@@ -88,6 +88,15 @@ def test_tables_that_generate_keys_take_rows() -> None:
         table.delete([1])
 
 
+@pytest.mark.parametrize("key", [1, "n0", b"x", 1.5, True])
+def test_a_key_alone_is_told_from_a_list_of_them(key: object) -> None:
+    table = made()
+    with pytest.raises(InvalidRequest, match=r"list of values, such as \[.*where="):
+        table.delete(key)
+    with pytest.raises(InvalidRequest, match="list of values"):
+        table.lookup(key)
+
+
 def test_some_rows() -> None:
     table = made(partition_by="city")
     assert [table.scan(["id"]).head(limit).num_rows for limit in (0, 1, 4, 6, 60)] == [0, 1, 4, 6, 6]
