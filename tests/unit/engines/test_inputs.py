@@ -66,7 +66,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "reader": lambda: ROWS.to_reader(max_chunksize=1),
     "list of tables": lambda: [ROWS.slice(0, 1), ROWS.slice(1)],
     "generator of frames of Polars": lambda: (pl.from_arrow(ROWS.slice(row, 1)) for row in range(3)),
-    "generator of lazy frames": lambda: (pl.from_arrow(ROWS.slice(row, 1)).lazy() for row in range(3)),
+    "generator of lazy frames": lambda: (pl.LazyFrame(ROWS.slice(row, 1)) for row in range(3)),
     "tuple of frames of pandas": lambda: (ROWS.slice(0, 2).to_pandas(), ROWS.slice(2).to_pandas()),
     "list of a dataset and a batch": lambda: [dataset(ROWS.slice(0, 2)), ROWS.slice(2).to_batches()[0]],
     "reader of a generator": lambda: pa.RecordBatchReader.from_batches(ROWS.schema, batches()),
