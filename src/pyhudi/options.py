@@ -81,11 +81,10 @@ HONOURED: Mapping[str, Option] = {
 MOOT: dict[str, str] = {
     "hoodie.embed.timeline.server": "PyHudi runs no timeline server",
     "hoodie.embed.timeline.server.async": "PyHudi runs no timeline server",
-    "hoodie.write.markers.type": "markers are always written directly; other forms are read",
     "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": "markers of others are looked through at each file",
     "hoodie.write.concurrency.async.conflict.detector.period_ms": "markers of others are looked through at each file",
-    "hoodie.markers.timeline_server_based.batch.num_threads": "PyHudi runs no timeline server",
-    "hoodie.markers.timeline_server_based.batch.interval_ms": "PyHudi runs no timeline server",
+    "hoodie.markers.timeline_server_based.batch.num_threads": "each marker is a list of its own, and is written at once",
+    "hoodie.markers.timeline_server_based.batch.interval_ms": "each marker is a list of its own, and is written at once",
     "hoodie.datasource.write.row.writer.enable": "there is one writer, and it works on Arrow columns",
     "hoodie.bootstrap.parallelism": "the engine chooses",
     "hoodie.rollback.parallelism": "deletions of a rollback run on a fixed pool",

@@ -7,13 +7,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pyhudi.engines.local import LocalEngine
 from pyhudi.format.instants import Action, State
+from pyhudi.operations.write.run import run_write
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.faults import Call, Fault, FaultyStorage, SimulatedCrash
+from pyhudi.storage.locks.in_process import InProcessLock
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
 from tests.needs import WIDE
@@ -79,6 +87,36 @@ def dead_write(pair: Pair) -> str:
     assert {row["id"]: row for row in pair.table.scan().to_arrow().to_pylist()} == pair.rows
     pair.check_by_listing()
     return pending[0].request_time
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_the_real_one_undoes_a_write_of_ours_by_its_lists(grown: Make, tmp_path: Path, kind: str) -> None:
+    """A write that marked its files as a timeline server does, and died before its commit."""
+    pair = grown(tmp_path / "t", kind)
+    before = data_files(pair.path)
+
+    def watch(_: int, call: Call) -> Fault | None:
+        last = call.path.endswith((".commit", ".deltacommit")) and "/.hoodie/metadata/" not in call.path
+        return Fault(1) if last and call.writes else None
+
+    options = {**pair.options, "hoodie.write.markers.type": "TIMELINE_SERVER_BASED"}
+    settings = WriteSettings.of(parse_options(options), WriteOperation.UPSERT)
+    context = pair.table.context
+    dying = replace(
+        context, storage=FaultyStorage(context.storage, watch=watch), lock=InProcessLock(str(pair.path), SystemEnvironment())
+    )
+    with pytest.raises(SimulatedCrash):
+        run_write(dying, LocalEngine(1), make(range(5, 40), 3), settings)
+    (dead,) = pair.table.timeline().pending_writes()
+    left = {path.name for path in (pair.path / ".hoodie" / ".temp" / dead.request_time).rglob("*")}
+    assert "MARKERS.type" in left and len(left) > 2 and all(name.startswith("MARKERS") for name in left)
+    lost = data_files(pair.path) - before
+    assert lost
+    pair.theirs("upsert", make(range(3), 4))
+    assert not lost & data_files(pair.path)
+    assert not [i for i in pair.table.timeline().instants if i.request_time == dead.request_time]
+    goes_on(pair, dead.request_time)
 
 
 def data_files(path: Path) -> set[Path]:

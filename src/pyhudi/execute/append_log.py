@@ -119,9 +119,8 @@ def run_append(spec: WriterSpec, task: AppendTask, incoming: pa.Table, rule: Mer
     rows, deletes, positions = _in_row_order(storage, spec, task, rows, deletes)
     blocks = _blocks(spec, file_id, task.token, rows, deletes, positions=positions)
     limit_bytes = spec.files.log_file_size_bytes
-    written = write_log_files(
-        storage, partition, first, blocks, limit_bytes, LogWriting(spec.indexing, spec.early, event_time=spec.event_time)
-    )
+    how = LogWriting(spec.indexing, spec.early, None, spec.event_time, spec.files.marker_lists)
+    written = write_log_files(storage, partition, first, blocks, limit_bytes, how)
     logs = tuple(_log_of(status.stat) for status in written)
     if spec.changes is not None:
         ends = [replace(task.slice, logs=(*task.slice.logs, *logs[: number + 1])) for number in range(len(logs))]
@@ -174,7 +173,7 @@ def _write_copies(
             name,
             blocks,
             spec.files.log_file_size_bytes,
-            LogWriting(spec.indexing, spec.early, spec.instant_time, spec.event_time),
+            LogWriting(spec.indexing, spec.early, spec.instant_time, spec.event_time, spec.files.marker_lists),
         )
 
 

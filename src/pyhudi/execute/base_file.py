@@ -39,6 +39,7 @@ from pyhudi.records.event_times import EventTimes
 from pyhudi.records.meta_fields import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY
 from pyhudi.records.text import java_order, text_in_java_order
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage import markers
 from pyhudi.storage.base import Storage
 
 AVRO_SCHEMA_KEY = "parquet.avro.schema"
@@ -66,7 +67,10 @@ USE_POSITIONS = Option(
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How base files and log files come out, and how they are put together.  Sizes in bytes."""
+    """How base files and log files come out, and how they are put together.  Sizes in bytes.
+
+    marker_lists: they are marked in lists, see `storage.markers`.
+    """
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
     block_size_bytes: Annotated[int, Option("hoodie.parquet.block.size", int, "125829120", "bytes of a row group", at_least=1)]
@@ -141,11 +145,12 @@ class FileSettings:
     orc_stripe_bytes: Annotated[
         int, Option("hoodie.orc.stripe.size", int, "67108864", "bytes of a stripe of ORC base files", at_least=1)
     ]
+    marker_lists: Annotated[bool, markers.TYPE] = False
 
     @classmethod
     def of(cls, options: Options) -> FileSettings:
         """From checked options."""
-        return read_settings(cls, options)
+        return read_settings(cls, options, marker_lists=options.word(markers.TYPE) != "DIRECT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def run_skeleton(spec: WriterSpec, task: BootstrapTask) -> WriteStatus:
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
     path = join_path(task.partition, name.text)
     ensure_partition(storage, task.partition, spec.instant_time)
-    Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
     bare = replace(spec, data_schema=pa.schema([]))
     heads = {field.split(".")[0] for field in (*spec.keys.record_fields, *partition_columns(spec.keys), *task.required)}
     needed = pa.schema([field for field in spec.data_schema if field.name in heads])

@@ -43,12 +43,14 @@ class ChangeLogSpec:
     """How the writing tasks of one commit keep change logs.
 
     mode: which images are stored.  table_schema: the Avro schema of the table without meta columns, as the commit carries it.
-    only_deletes: the operation deletes by key; then a file without rows tells by itself what was deleted.
+    only_deletes: the operation deletes by key; then a file without rows tells by itself what was deleted.  marker_lists: as of
+    `FileSettings`.
     """
 
     mode: CdcMode
     table_schema: str
     only_deletes: bool
+    marker_lists: bool = False
 
 
 class ChangeLog:
@@ -145,7 +147,8 @@ class ChangeLog:
 
     def _flush(self) -> None:
         if self._sink is None:
-            Markers(self._storage, self._name.instant_time).create(self._path, MarkerType.CREATE)
+            markers = Markers(self._storage, self._name.instant_time, in_lists=self._spec.marker_lists)
+            markers.create(self._path, MarkerType.CREATE)
             self._sink = self._stack.enter_context(self._storage.open_output(self._path))
         content = encode_avro(self._schema, self._pending)
         headers = {HeaderKey.INSTANT_TIME: self._name.instant_time, HeaderKey.SCHEMA: self._schema}

@@ -199,7 +199,7 @@ def _write_output(
         name = BaseFileName(format_file_id(prefix, index), str(task.token), spec.instant_time, spec.extension)
         path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
-        Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
         changes = KeyChanges(spec.key_shards)
         with BaseFileWriter(
             storage,

@@ -104,7 +104,7 @@ def run_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus | Non
     if first is None:
         return None
     kind = MarkerType.CREATE if slice_.base is None else MarkerType.MERGE
-    Markers(storage, spec.instant_time).create(path, kind)
+    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, kind)
     meta = spec.reader.populate_meta_fields
     keyed = meta and spec.files.bloom_enabled
     inherited = None if slice_.base is None or not keyed else _old_filter(storage, slice_.base, spec.files)

@@ -83,7 +83,8 @@ def run_log_compact(spec: CompactionSpec, task: CompactionTask) -> WriteStatus |
     name = LogFileName(task.file_id, spec.instant_time, LOG_FILE_VERSION, str(task.token))
     merged = _merged_blocks(spec, task, scan.records, instants)
     # However large: what stands for the blocks of a slice is one file, so that a reader finds all of it or nothing.
-    (status,) = write_log_files(storage, task.partition, name, merged, None, LogWriting(spec.indexing))
+    how = LogWriting(spec.indexing, marker_lists=spec.files.marker_lists)
+    (status,) = write_log_files(storage, task.partition, name, merged, None, how)
     deleted = int(np.count_nonzero(scan.records.deleted))
     live = len(scan.records.keys) - deleted
     stat = replace(status.stat, num_writes=live, num_update_writes=live, num_deletes=deleted)

@@ -42,12 +42,14 @@ class LogWriting:
 
     indexing: for the metadata table, None without one.  early: what stops the write before its end.  written_by: the instant that
     writes, where names bear another.  event_time: the column that tells when events happened, None where nobody asks.
+    marker_lists: as of `FileSettings`.
     """
 
     indexing: FileIndexing | None = None
     early: EarlyConflicts | None = None
     written_by: str | None = None
     event_time: str | None = None
+    marker_lists: bool = False
 
 
 def write_log_files(
@@ -63,7 +65,7 @@ def write_log_files(
     limit_bytes: a file that has so many takes no further block, and the next block begins the file's next version; None: one file
     takes them all.
     """
-    markers, statuses = Markers(storage, how.written_by or first.instant_time), []
+    markers, statuses = Markers(storage, how.written_by or first.instant_time, in_lists=how.marker_lists), []
     remaining, name = iter(blocks), first
     block = next(remaining, None)
     while block is not None:

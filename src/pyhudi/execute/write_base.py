@@ -198,7 +198,7 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
         )
         path = join_path(task.partition, name.text)
         ensure_partition(storage, task.partition, spec.instant_time)
-        Markers(storage, spec.instant_time).create(path, MarkerType.CREATE)
+        Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
         if spec.early is not None:
             spec.early.check_new(storage, task.partition, name.file_id)
         changes = KeyChanges(spec.key_shards)
@@ -238,7 +238,7 @@ def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: Merge
         raise CorruptData(f"{task.base_path} is not a base file name")
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
     path = join_path(task.partition, name.text)
-    Markers(storage, spec.instant_time).create(path, MarkerType.MERGE)
+    Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.MERGE)
     if spec.early is not None:
         spec.early.check(storage, [(task.partition, task.file_id)])
     counts = _MergeCounts()

@@ -5,8 +5,13 @@ Below `.hoodie/.temp/<request time>/` there is one of two layouts:
     direct            <partition>/<data file name>.marker.<CREATE|MERGE|APPEND>      empty files, one a data file
     timeline server   MARKERS.type and MARKERS0, MARKERS1, ...                       lists with one marker a line
 
-PyHudi writes the direct layout and reads both.  A marker comes before its data file: a data file without a marker outlives
-the rollback of its write, and is later taken for committed data by real Hudi.
+PyHudi reads both, and writes the direct one, or with `hoodie.write.markers.type=TIMELINE_SERVER_BASED` the lists.  A server
+holds the lists of a write in memory and writes them anew; here tasks of many processes create markers, and none knows of the
+others.  So each marker is a list of its own, numbered by a hash of its line: whoever repeats it writes the same file.  The type
+file comes first, from whoever begins the action.
+
+A marker comes before its data file: a data file without a marker outlives the rollback of its write, and is later taken for
+committed data by real Hudi.
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 
@@ -17,21 +22,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import xxhash
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.names import MarkerType, decode_marker_list, format_marker, parse_marker
 from pyhudi.format.paths import MARKER_FOLDER, file_name_of, folder_of, join_path
+from pyhudi.settings import Option
 from pyhudi.storage.base import Storage
 
 _TYPE_FILE = "MARKERS.type"
+_LISTS = b"TIMELINE_SERVER_BASED"
 _LIST_FILE = re.compile(r"MARKERS\d+")
+_READ_AT_ONCE = 16
+
+
+TYPE = Option(
+    "hoodie.write.markers.type",
+    ("DIRECT", "TIMELINE_SERVER_BASED"),
+    "DIRECT",
+    "how a write marks its data files: by a file each, or by lines of lists, as Hudi's timeline server does",
+)
 
 
 class Markers:
-    """The markers of one instant.  Thread-safe, and tasks on several machines may each have one."""
+    """The markers of one instant.  Thread-safe, and tasks on several machines may each have one.
 
-    def __init__(self, storage: Storage, request_time: str) -> None:
+    in_lists: those that are created are lines of lists.  Whoever creates markers of an instant does it in one way, and `begin`
+    was called before where it is this one.
+    """
+
+    def __init__(self, storage: Storage, request_time: str, *, in_lists: bool = False) -> None:
         self._storage = storage
+        self._in_lists = in_lists
         self._folder = join_path(MARKER_FOLDER, request_time)
 
     @property
@@ -39,9 +63,24 @@ class Markers:
         """The folder of this instant's markers, relative to the table."""
         return self._folder
 
+    def begin(self) -> None:
+        """Say how markers of the instant are kept, where that has to be said."""
+        if self._in_lists:
+            self._storage.put_if_absent(join_path(self._folder, _TYPE_FILE), _LISTS)
+
     def create(self, data_path: str, kind: MarkerType) -> None:
         """Record that the data file is about to be created.  A marker that is there already is not an error."""
-        self._storage.put_if_absent(join_path(self._folder, format_marker(data_path, kind)), b"")
+        marker = format_marker(data_path, kind)
+        if not self._in_lists:
+            self._storage.put_if_absent(join_path(self._folder, marker), b"")
+            return
+        line = f"{marker}\n".encode()
+        number = xxhash.xxh64_intdigest(line)
+        path = join_path(self._folder, f"MARKERS{number}")
+        while not self._storage.put_if_absent(path, line) and self._storage.read(path) != line:
+            # Two lines of one hash.
+            number += 1
+            path = join_path(self._folder, f"MARKERS{number}")
 
     def list(self, *, under_way: bool = False) -> tuple[tuple[str, MarkerType], ...]:
         """The data files that were recorded, with their kind, ascending and without duplicates; empty without a folder.
@@ -93,8 +132,13 @@ class Markers:
     def _listed(self, paths: Sequence[str], *, cut: bool = False) -> Sequence[tuple[str, MarkerType]]:
         """The markers that stand in lists.  cut: whole lines count, and a last one that is not is passed over."""
         found: list[tuple[str, MarkerType]] = []
-        for path in paths:
-            data = self._storage.read(path) or b""
+        if len(paths) > 1:
+            with ThreadPoolExecutor(min(len(paths), _READ_AT_ONCE)) as pool:
+                contents = list(pool.map(self._storage.read, paths))
+        else:
+            contents = [self._storage.read(path) for path in paths]
+        for path, content in zip(paths, contents, strict=True):
+            data = content or b""
             try:
                 found.extend(decode_marker_list(data[: data.rfind(b"\n") + 1] if cut else data))
             except CorruptData as error:

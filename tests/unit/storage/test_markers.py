@@ -55,6 +55,34 @@ def test_instants_are_kept_apart(storage: Storage) -> None:
     assert Markers(storage, T).list() == ((BASE, MarkerType.CREATE),)
 
 
+def test_lists_hold_one_marker_each(storage: Storage) -> None:
+    """Tasks of many processes create them, some of them twice."""
+    markers = Markers(storage, T, in_lists=True)
+    markers.begin()
+    for _ in range(2):
+        Markers(storage, T, in_lists=True).create(BASE, MarkerType.MERGE)
+    markers.create(LOG, MarkerType.CREATE)
+    found = paths(storage)
+    assert len(found) == 3 and found[0] == f".hoodie/.temp/{T}/MARKERS.type"
+    assert sorted(storage.read(path) or b"" for path in found[1:]) == [
+        f"{LOG}.marker.CREATE\n".encode(),
+        f"{BASE}.marker.MERGE\n".encode(),
+    ]
+    assert Markers(storage, T).list() == ((LOG, MarkerType.CREATE), (BASE, MarkerType.MERGE))
+    markers.delete()
+    assert paths(storage) == []
+
+
+def test_two_markers_of_one_hash(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyhudi.storage.markers.xxhash.xxh64_intdigest", lambda line: 7)
+    markers = Markers(storage, T, in_lists=True)
+    markers.begin()
+    for path in (BASE, LOG, BASE, LOG):
+        markers.create(path, MarkerType.CREATE)
+    assert markers.list() == ((LOG, MarkerType.CREATE), (BASE, MarkerType.CREATE))
+    assert len(paths(storage)) == 3
+
+
 def test_a_timeline_servers_lists_are_read(storage: Storage) -> None:
     folder = f".hoodie/.temp/{T}"
     storage.put(f"{folder}/MARKERS.type", b"TIMELINE_SERVER_BASED")

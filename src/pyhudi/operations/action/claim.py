@@ -22,6 +22,7 @@ from pyhudi.operations.action.transaction import Transaction, check_may_begin, c
 from pyhudi.storage import liveness
 from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite
+from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
 from pyhudi.table.rings import partitions_with_rings
 from pyhudi.table.snapshot import load_rollback_targets
@@ -85,6 +86,7 @@ def claim(
         with started(held, heartbeat):
             held.timeline.start_or_join(pending[0], content)
             inflight_ms = _proven(held, request_time, action)
+            Markers(context.storage, request_time, in_lists=settings.marker_lists).begin()
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 
@@ -107,6 +109,7 @@ def plan_and_claim(
     with started(held, heartbeat):
         held.timeline.start(held.timeline.request(request_time, action, plan), content)
         inflight_ms = _proven(held, request_time, action)
+        Markers(context.storage, request_time, in_lists=settings.marker_lists).begin()
     return Transaction(context, settings, request_time, action, heartbeat, inflight_ms=inflight_ms)
 
 

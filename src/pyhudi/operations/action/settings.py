@@ -8,6 +8,7 @@ from typing import Annotated
 from pyhudi.errors import InvalidRequest
 from pyhudi.records.merge import DeleteMarker
 from pyhudi.settings import Option, Options, read_settings
+from pyhudi.storage import markers
 from pyhudi.storage.hbase import HbaseSettings
 from pyhudi.storage.heartbeats import HeartbeatSettings
 from pyhudi.storage.locks import LOCK_WAIT
@@ -72,6 +73,7 @@ class CommitSettings:
     the timeline, so the wait is only for writers that do not look there; it is 0 unless the option asks for it.
     time_generator: the name of that which instant times come from.
     hbase: the index that actions tell what they do, None for another than HBASE.
+    marker_lists: data files are marked in lists, see `storage.markers`.
     """
 
     failed_writes: Annotated[str, FAILED_WRITES, CONCURRENCY]
@@ -92,6 +94,7 @@ class CommitSettings:
     commit_metadata_prefix: Annotated[str, METADATA_PREFIX]
     time_generator: Annotated[str, TIME_GENERATOR] = OWN
     hbase: Annotated[HbaseSettings | None, INDEX_TYPE] = None
+    marker_lists: Annotated[bool, markers.TYPE] = False
 
     @classmethod
     def of(cls, options: Options) -> CommitSettings:
@@ -111,6 +114,7 @@ class CommitSettings:
             failed_writes=given or ("EAGER" if mode == "SINGLE_WRITER" else "LAZY"),
             is_non_blocking=mode == NON_BLOCKING,
             clock_skew_ms=int(options.text(CLOCK_SKEW) or 0),
+            marker_lists=options.word(markers.TYPE) != "DIRECT",
             hbase=HbaseSettings.of(options) if options.word(INDEX_TYPE) == "HBASE" else None,
         )
 

@@ -181,6 +181,7 @@ class Transaction:
                 heartbeat = RunningWrite(context.storage, context.env, time, settings.heartbeats)
                 heartbeat.start()
                 held.timeline.request(time, action, requested)
+                Markers(context.storage, time, in_lists=settings.marker_lists).begin()
         except BaseException as error:
             if heartbeat is not None:
                 # Where the store did not answer, the requested file may stand there; its rollback removes the heartbeat too.

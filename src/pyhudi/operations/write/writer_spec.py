@@ -45,6 +45,7 @@ def writer_spec(
         check_event_time(settings.event_time, schemas.data_schema)
     # What stands before a log is told by when others complete, where they append to the same file groups.
     keeps_changes = config.cdc_enabled and not shape.shares_groups
+    changes = ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes, files.marker_lists)
     return WriterSpec(
         storage=context.storage.spec(),
         instant_time=transaction.instant_time,
@@ -55,7 +56,7 @@ def writer_spec(
         populate_meta_fields=config.populate_meta_fields,
         rule=schemas.stored_rule,
         indexing=with_keys(indexing_of(context, settings.metadata, schemas.data_schema, stored), settings.commit.hbase),
-        changes=ChangeLogSpec(config.cdc_mode, schemas.schema_text, shape.deletes) if keeps_changes else None,
+        changes=changes if keeps_changes else None,
         partial=_partial_update(shape, schemas, config.name),
         early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
         ids=ids,
