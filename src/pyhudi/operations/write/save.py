@@ -25,6 +25,7 @@ from pyhudi.execute.engine import Engine
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
 from pyhudi.operations.admin.opening import make_table, named_settings, open_context
+from pyhudi.operations.sync.run import check_sync
 from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
 from pyhudi.operations.write.run import run_write
@@ -95,6 +96,7 @@ class Save:
         settings = WriteSettings.of(options, operation)
         if there is not None and mode == "ignore":
             return cls(uri, storage_options, options, None, settings, True)
+        check_sync(settings.sync)
         if mode != "append" and operation in (WriteOperation.DELETE, WriteOperation.DELETE_PARTITION):
             raise InvalidRequest(f"{operation} needs mode append, not {mode}")
         if there is None:
