@@ -84,6 +84,7 @@ def taking_options(owner: type) -> dict[str, Callable[..., Any]]:
 
 
 ARGUMENTS: dict[str, Any] = {
+    "properties": {},
     "data": rows(),
     "source": rows(),
     "on": "id",
