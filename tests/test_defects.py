@@ -25,6 +25,11 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         f"{OWN}::test_nulls_of_dates_beside_statistics",
     ),
     "soft deletes with a date as ordering field: the write fails": (f"{OWN}::test_deletes_hold_what_the_real_reader_compares",),
+    "a key that a log deleted and an insert brought back elsewhere: an upsert changes both places, and it stands twice": (
+        f"{REAL}::test_a_key_that_an_insert_brought_back_elsewhere",
+        "unit/operations/test_places_of_keys.py"
+        "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
+    ),
     "compactions by path merge without the ordering field: late rows win, and deletes with a value end them": (
         f"{REAL}::test_a_compaction_by_path_does_not_know_the_ordering_field",
     ),

@@ -6,6 +6,7 @@ Each test shows the defect too, so that it says when a later version of Hudi no 
 from __future__ import annotations
 
 import datetime
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -303,3 +304,22 @@ def test_a_column_that_came_after_a_partition_was_written(hudi: RealHudi, tmp_pa
     assert hudi.read(path, where="more is null and ts = 1", **READ).num_rows == 1
     for where in ("more is null", "more is null and ts = 1", "more is null and id = 'b'"):
         assert Table(path).scan(["id"], filter=where).to_arrow()["id"].to_pylist() == ["b"]
+
+
+def test_a_key_that_an_insert_brought_back_elsewhere(hudi: RealHudi, tmp_path: Path) -> None:
+    """Its upsert goes to the base file whose log deleted the key, too; ours, on a copy of the same table, to the row alone."""
+    path, copy = tmp_path / "t", tmp_path / "copy"
+    options: dict[str, Any] = {
+        **MOR,
+        "hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING",
+        "hoodie.index.type": "SIMPLE",
+    }
+    hudi.write(made("ab", 1), path, **(options | {OPERATION: "insert"}))
+    hudi.write(made("a", 1), path, **(options | {OPERATION: "delete"}))
+    hudi.write(made("a", 2), path, **(options | {OPERATION: "bulk_insert"}))
+    shutil.copytree(path, copy)
+    hudi.write(made("a", 3), path, **(options | {OPERATION: "upsert"}))
+    assert sorted(hudi.read(path, **READ)["id"].to_pylist()) == ["a", "a", "b"]
+    Table(copy, options=options).upsert(made("a", 3))
+    for found in (hudi.read(copy, **READ), Table(copy).scan().to_arrow()):
+        assert sorted(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == [("a", 3), ("b", 1)]

@@ -17,6 +17,7 @@ from pyhudi.execute.bucket_places import BucketPlaces
 from pyhudi.execute.engine import BulkPlan, PrepareRequest, TagRequest
 from pyhudi.execute.hbase_index import ByHbase, find_in_hbase
 from pyhudi.execute.incoming import StoredRows, check_refits, incoming_schema, refitted_rows, resolve_moves, run_stored
+from pyhudi.execute.live_places import LiveTask, keep_live, run_live
 from pyhudi.execute.spill import RowBuffer
 from pyhudi.execute.tag import (
     ByBuckets,
@@ -277,7 +278,10 @@ class LocalIncoming:
                     np.concatenate(groups) if groups else np.zeros(0, np.int64),
                 )
             )
-        return combined
+        return keep_live(request, [bucket.keys for bucket in buckets], combined, self._read_live)
+
+    def _read_live(self, tasks: Sequence[LiveTask]) -> list[pa.Array]:
+        return self._workers.spread(run_live, tasks, [task.slice.size_bytes for task in tasks])
 
     def _settle_partitions(
         self, rows: pa.Table, pairs_row: Ints, pairs_place: Ints, request: TagRequest

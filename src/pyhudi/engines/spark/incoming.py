@@ -20,6 +20,7 @@ from pyhudi.engines.spark.convert import (
 )
 from pyhudi.engines.spark.hbase import ask_few_of_hbase, ask_many_of_hbase
 from pyhudi.engines.spark.jobs import parallelism, translated_errors
+from pyhudi.engines.spark.live_hits import live_hits
 from pyhudi.engines.spark.lookup import (
     FEW_KEY_BYTES,
     FEW_KEYS,
@@ -154,9 +155,10 @@ class FrameIncoming:
             if isinstance(lookup, ByRecordIndex):
                 hits = check_groups(self.keep(ask_many(self.session, self.rows, request, lookup)))
             elif isinstance(lookup, ByHbase):
-                hits = self.keep(ask_many_of_hbase(self.session, self.rows, request, lookup, self.keep))
+                asked = self.keep(ask_many_of_hbase(self.session, self.rows, request, lookup, self.keep))
+                hits = live_hits(self.session, asked, request, self.keep)
             else:
-                hits = self.keep(look_up_many(self.session, self.rows, request))
+                hits = live_hits(self.session, self.keep(look_up_many(self.session, self.rows, request)), request, self.keep)
             return ManyTagged.of(self, request, hits)
         keys = self._few or KeyTable.collect(self.rows)
         if request.global_keys and self.combine and (keys.has_duplicates or not keys.keys_are_unique):

@@ -31,6 +31,7 @@ from pyhudi.engines.spark.jobs import parallelism, run_tasks, task_rows, transla
 from pyhudi.engines.spark.keys import key_column
 from pyhudi.engines.spark.tasks import FILE, FILE_ID, FILES, HOME, AskRecordIndex
 from pyhudi.execute.engine import TagRequest
+from pyhudi.execute.live_places import keep_live, run_live
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import ReadSpec, read_live_keys
 from pyhudi.execute.tag import (
@@ -162,7 +163,8 @@ def look_up_few(session: SparkSession, keys: KeyTable, request: TagRequest) -> t
     in_this_process = isinstance(request.lookup, ByKeyColumns) and request.lookup.held
     found = [_run_lookups(task) for task in tasks] if in_this_process else run_tasks(session, _run_lookups, tasks)
     nothing = np.zeros(0, np.int64)
-    return np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+    pairs = np.concatenate([nothing, *(f[0] for f in found)]), np.concatenate([nothing, *(f[1] for f in found)])
+    return keep_live(request, [keys.keys], [pairs], functools.partial(run_tasks, session, run_live))[0]
 
 
 def ask_few(session: SparkSession, keys: KeyTable, request: TagRequest, lookup: ByRecordIndex) -> tuple[Ints, Ints]:
@@ -321,8 +323,8 @@ def stored_keys(session: SparkSession, request: TagRequest, numbers: Sequence[in
     if not of_orc:
         return scanned
     spec = request.spec
-    tasks = [_PlaceTask(number, request.places[number]) for number in of_orc]
-    read = task_rows(session, _BaseKeys(spec.storage, spec.keys, spec.populate_meta_fields), tasks, _KEY_ROWS)
+    tasks = [PlaceTask(number, request.places[number]) for number in of_orc]
+    read = task_rows(session, _BaseKeys(spec.storage, spec.keys, spec.populate_meta_fields), tasks, KEY_ROWS)
     return read if scanned is None else scanned.unionByName(read)
 
 
@@ -361,16 +363,16 @@ def log_keys(session: SparkSession, request: TagRequest) -> DataFrame | None:
     numbered = [number for number, place in enumerate(request.places) if place.logs]
     if not numbered:
         return None
-    tasks = [_PlaceTask(number, request.places[number]) for number in numbered]
-    return task_rows(session, _LogKeys(request.log_reader), tasks, _KEY_ROWS)
+    tasks = [PlaceTask(number, request.places[number]) for number in numbered]
+    return task_rows(session, _LogKeys(request.log_reader), tasks, KEY_ROWS)
 
 
-_KEY_ROWS = ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
+KEY_ROWS = ddl(("#stored_key", "string"), (HOME, "string"), (FILE, "int"))
 """Stored keys with their place, as tasks give them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _PlaceTask:
+class PlaceTask:
     """A place whose keys are read.  number: its number in the request."""
 
     number: int
@@ -383,10 +385,10 @@ class _LogKeys:
 
     reader: ReadSpec
 
-    def __call__(self, _: int, task: _PlaceTask) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _: int, task: PlaceTask) -> Iterator[pa.RecordBatch]:
         for keys in read_live_keys(self.reader, task.place.log_slice):
             if len(keys):
-                yield _key_rows(task, keys)
+                yield key_rows(task, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,14 +399,15 @@ class _BaseKeys:
     keys: KeySpec
     populate_meta_fields: bool
 
-    def __call__(self, _: int, task: _PlaceTask) -> Iterator[pa.RecordBatch]:
+    def __call__(self, _: int, task: PlaceTask) -> Iterator[pa.RecordBatch]:
         path = task.place.base.path
-        yield _key_rows(
+        yield key_rows(
             task, read_keys(open_storage(self.storage), path, self.keys, populate_meta_fields=self.populate_meta_fields)
         )
 
 
-def _key_rows(task: _PlaceTask, keys: pa.Array) -> pa.RecordBatch:
+def key_rows(task: PlaceTask, keys: pa.Array) -> pa.RecordBatch:
+    """Keys of a place, in the columns of KEY_ROWS."""
     home = pa.repeat(pa.scalar(task.place.partition, pa.string()), len(keys))
     number = pa.repeat(pa.scalar(task.number, pa.int32()), len(keys))
     return pa.record_batch([keys.cast(pa.string()), home, number], names=["#stored_key", HOME, FILE])
