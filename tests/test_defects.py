@@ -30,6 +30,10 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "unit/operations/test_places_of_keys.py"
         "::test_an_upsert_of_a_key_that_came_back_by_an_insert_changes_its_living_row_alone",
     ),
+    "partial updates after a late row: the columns that they lack come from the late row, for good": (
+        "interop/test_partial_updates.py::test_a_partial_update_after_a_late_row",
+        "unit/operations/test_partial_updates.py::test_a_late_row_in_the_logs_gives_a_partial_update_nothing",
+    ),
     "compactions by path merge without the ordering field: late rows win, and deletes with a value end them": (
         f"{REAL}::test_a_compaction_by_path_does_not_know_the_ordering_field",
     ),

@@ -166,3 +166,25 @@ def test_log_compactions_of_partial_updates(hudi: RealHudi, tmp_path: Path, who:
     assert again.num_rows == before.num_rows
     Table(path, options=options).compact()
     assert_same_rows(both_read(hudi, path), again, ignoring=("_hoodie_file_name",))
+
+
+def test_a_partial_update_after_a_late_row(hudi: RealHudi, tmp_path: Path) -> None:
+    """The real Hudi's takes what it lacks from the late row, in both readers and in its compaction; ours is written whole."""
+    path, copy = tmp_path / "late_news", tmp_path / "ours"
+    options = {**OPTIONS, "hoodie.table.name": "late_news"}
+    hudi.write(whole(range(2), 5), path, **options, **{OPERATION: "insert"})
+    hudi.sql(f"CREATE TABLE late_news USING hudi LOCATION '{path}'")
+    hudi.write(whole(range(1), 3), path, **options, **{OPERATION: "upsert"})
+    shutil.copytree(path, copy)
+    theirs_updates(hudi, "late_news", range(1), 6, "a")
+    Table(copy, options=options).upsert(whole(range(1), 6).select(["id", "part", "ts", "a"]), partial=True)
+
+    def seen(table: pa.Table) -> list[tuple[Any, ...]]:
+        return [(row["ts"], row["a"], row["b"]) for row in sorted(table.to_pylist(), key=lambda row: row["id"])]
+
+    other = (5, "a5-1", 105)
+    for where, row in ((path, (6, "a6-0", 3)), (copy, (6, "a6-0", 5))):
+        assert seen(hudi.read(where, **READ)) == seen(Table(where).scan().to_arrow()) == [row, other]
+    Table(copy, options=options).compact()
+    assert seen(hudi.read(copy, **READ)) == [(6, "a6-0", 5), other]
+    hudi.sql("DROP TABLE late_news")

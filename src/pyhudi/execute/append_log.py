@@ -34,7 +34,7 @@ from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.log_files import LogWriting, RowsOfBlock, write_log_files
 from pyhudi.execute.log_scan import InstantValidity
-from pyhudi.execute.read_slice import ReadSpec, read_live_keys, run_read
+from pyhudi.execute.read_slice import ReadSpec, merge_columns, merge_slice, read_live_keys, run_read, told_by_path, with_constants
 from pyhudi.execute.tag import read_keys
 from pyhudi.execute.write_base import (
     WriterSpec,
@@ -61,7 +61,7 @@ from pyhudi.plan.rings import RingLayout
 from pyhudi.records.keys.record_keys import record_keys
 from pyhudi.records.merge import IS_DELETED, MergeRule, PickByEventTime
 from pyhudi.records.meta_fields import FILE_NAME, RECORD_KEY, constant
-from pyhudi.records.ordering import BoolMask, Ordering
+from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage
 from pyhudi.table.slices import FileSlice, LogFile
@@ -256,6 +256,32 @@ def _live_keys(reader: ReadSpec, slice_: FileSlice, keys: pa.Array) -> pa.Array:
     return pc.unique(pa.concat_arrays([keys.slice(0, 0), *found]))
 
 
+def _live_and_lost(spec: WriterSpec, task: AppendTask, keys: pa.Array) -> tuple[pa.Array, bool]:
+    """Those of some keys that have a record in a slice, and whether the logs hold, of any of them, one that lost to the base row.
+
+    Readers merge logs with each other first: a partial update takes what it lacks from such a record, and beats the base row.
+    """
+    slice_, reader = task.slice, key_reader(spec, task.validity)
+    if slice_.base is None and not slice_.logs:
+        return keys.slice(0, 0), False
+    wanted = merge_columns(reader)
+    constants = told_by_path(reader, slice_.partition, wanted)
+    needed = pa.schema([field for field in wanted if field.name not in constants])
+    scan, parts = merge_slice(open_storage(spec.storage), reader, slice_, needed)
+    records, ordering = scan.records, reader.rule.ordering
+    found, lost = [keys.slice(0, 0)], False
+    for part in parts:
+        rows = with_constants(part.rows, constants, wanted)
+        rows = rows.filter(pc.is_in(_record_keys(spec, rows), value_set=keys))
+        live = _record_keys(spec, rows)
+        found.append(live)
+        at = pc.index_in(live, value_set=records.keys)
+        if part.from_base and ordering and records.ordering is not None and at.null_count < len(at):
+            stands = ordering.values(rows.filter(at.is_valid()))
+            lost = lost or not newer_or_equal(stands, records.ordering.take(at.drop_null())).all()
+    return pc.unique(pa.concat_arrays(found)), lost
+
+
 def key_reader(spec: WriterSpec, validity: InstantValidity) -> ReadSpec:
     """Reads the keys of the records that a slice holds, and what merging them needs."""
     return spec.reader(validity, columns=(RECORD_KEY, *_key_fields(spec)), rule=spec.rule.with_marker(None))
@@ -341,8 +367,9 @@ def _of_partial_update(spec: WriterSpec, task: AppendTask, incoming: pa.Table, r
     if not (every or rule.by_commit_time or rule.filling is not None or IS_DELETED in spec.data_schema.names):
         if slice_.base is not None and not slice_.logs and not task.new_keys:
             return spec, incoming
-        live = _live_keys(key_reader(spec, task.validity), slice_, keys)
-        return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))
+        live, lost = _live_and_lost(spec, task, keys)
+        if not lost:
+            return spec, incoming.filter(pc.is_in(incoming.column(RECORD_KEY), value_set=live))
     reader = replace(key_reader(spec, task.validity), output=spec.stored_schema)
     stored = [rows.filter(pc.is_in(_record_keys(spec, rows), value_set=keys)) for rows in run_read(reader, slice_)]
     present = pa.concat_tables([spec.stored_schema.empty_table(), *stored])

@@ -104,6 +104,7 @@ class Run:
             self.columns[DELETED] = pa.bool_()
         self.by_ids = False
         self.cleaned = False
+        self.partly = False
         self.refusals: list[str] = []
         Table.create(
             self.uri,
@@ -216,7 +217,8 @@ class Run:
         """A row of that key, with every column of the table."""
         held = self.rows.get(key)
         least = max(
-            self.buried.get(key, 0), held.values["ts"] if held and (newer or self.drawn.moves or not self.drawn.late) else 0
+            self.buried.get(key, 0),
+            held.values["ts"] if held and (newer or self.drawn.moves or self.partly or not self.drawn.late) else 0,
         )
         values: Values = {name: draw_value(rng, kind) for name, kind in self.columns.items()}
         values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})

@@ -308,3 +308,30 @@ def test_what_is_refused() -> None:
     empty = Table.create(f"memory://partial-{next(_names)}", name="t", record_key="id", partition_by="part", ordering="ts")
     with pytest.raises(TableState, match="nothing to update"):
         update(empty, {"id": "w", "ts": 6, "a": "n"})
+
+
+@pytest.mark.parametrize("after", ["", "compact", "log_compact"])
+@pytest.mark.parametrize("late", ["whole", "partial"])
+def test_a_late_row_in_the_logs_gives_a_partial_update_nothing(late: str, after: str) -> None:
+    """It lost to the row of the base file, and readers merge logs before they look at that: so the update is written whole."""
+    table = made("mor", **{"hoodie.log.compaction.blocks.threshold": 2})
+    if late == "whole":
+        table.upsert(pa.Table.from_pylist([{"id": "w", "part": "p", "ts": 3, "a": "late", "b": 33, "c": [33]}]))
+    else:
+        update(table, {"id": "w", "ts": 3, "b": 33})
+    assert seen(table)["w"] == (5, "a-w", 0, [0])
+    update(table, {"id": "w", "ts": 5, "a": "new"}, {"id": "x", "ts": 6, "a": "new"})
+    if after:
+        getattr(table, after)()
+    assert seen(table) == {"w": (5, "new", 0, [0]), "x": (6, "new", 1, [1]), "y": (5, "a-y", 2, [2]), "z": (5, "a-z", 3, [3])}
+    update(table, {"id": "w", "ts": 7, "b": 70})
+    assert seen(table)["w"] == (7, "new", 70, [0])
+
+
+def test_beside_rows_that_won_partial_updates_hold_the_given_columns() -> None:
+    table = made()
+    update(table, {"id": "w", "ts": 6, "a": "new"})
+    table.upsert(pa.Table.from_pylist([{"id": "y", "part": "p", "ts": 3, "a": "late", "b": 33, "c": [33]}]))
+    update(table, {"id": "w", "ts": 7, "b": 70})
+    assert len(partial_blocks(table)) == 2
+    assert seen(table)["w"] == (7, "new", 70, [0])
