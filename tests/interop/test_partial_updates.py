@@ -172,9 +172,9 @@ def test_a_partial_update_after_a_late_row(hudi: RealHudi, tmp_path: Path) -> No
     """The real Hudi's takes what it lacks from the late row, in both readers and in its compaction; ours is written whole."""
     path, copy = tmp_path / "late_news", tmp_path / "ours"
     options = {**OPTIONS, "hoodie.table.name": "late_news"}
-    hudi.write(whole(range(2), 5), path, **options, **{OPERATION: "insert"})
+    hudi.write(whole(range(2), 5), path, **(options | {OPERATION: "insert"}))
     hudi.sql(f"CREATE TABLE late_news USING hudi LOCATION '{path}'")
-    hudi.write(whole(range(1), 3), path, **options, **{OPERATION: "upsert"})
+    hudi.write(whole(range(1), 3), path, **(options | {OPERATION: "upsert"}))
     shutil.copytree(path, copy)
     theirs_updates(hudi, "late_news", range(1), 6, "a")
     Table(copy, options=options).upsert(whole(range(1), 6).select(["id", "part", "ts", "a"]), partial=True)

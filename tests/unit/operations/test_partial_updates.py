@@ -314,7 +314,8 @@ def test_what_is_refused() -> None:
 @pytest.mark.parametrize("late", ["whole", "partial"])
 def test_a_late_row_in_the_logs_gives_a_partial_update_nothing(late: str, after: str) -> None:
     """It lost to the row of the base file, and readers merge logs before they look at that: so the update is written whole."""
-    table = made("mor", **{"hoodie.log.compaction.blocks.threshold": 2})
+    options: dict[str, Any] = {"hoodie.log.compaction.blocks.threshold": 2}
+    table = made(**options)
     if late == "whole":
         table.upsert(pa.Table.from_pylist([{"id": "w", "part": "p", "ts": 3, "a": "late", "b": 33, "c": [33]}]))
     else:
