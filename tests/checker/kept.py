@@ -167,6 +167,15 @@ KEPT: dict[str, Kept] = {
         ),
         "no order of the operations explains",
     ),
+    "a compaction that slept while its newest write was archived": Kept(
+        Schedule(
+            "mor kept",
+            {"A": "upsert a3", "B": "insert bB11", "C": "services"},
+            ["A 1: list .hoodie/timeline 1: C", "C 1: list b 1: freeze 400000"],
+            seed=44,
+        ),
+        "SnapshotOutdated",
+    ),
 }
 
 

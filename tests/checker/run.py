@@ -32,6 +32,7 @@ from pyhudi.errors import (
     InstantNotFound,
     Internal,
     ServiceFailed,
+    SnapshotOutdated,
     StorageUnavailable,
     TableState,
     WriteConflict,
@@ -620,7 +621,9 @@ def _is_documented(done: _Done, all_done: list[_Done]) -> bool:
     if isinstance(error, StorageUnavailable | TableState):
         return (_BYGONES if done.text in ("travel", "restore", "savepoint") else _MEETINGS).search(str(error)) is not None
     if isinstance(error, _ServicesFailed):
-        return all(_MEETINGS.search(text) is not None or "WriteConflict" in text for text in error.args[0].values())
+        # A plan that slept until its lease was over finds the state outdated, which is a conflict as any other.
+        lost = (WriteConflict.__name__, SnapshotOutdated.__name__)
+        return all(_MEETINGS.search(text) or any(name in text for name in lost) for text in error.args[0].values())
     if isinstance(error, ServiceFailed):
         cause = error.__cause__
         return isinstance(cause, WriteConflict | StorageUnavailable) or "did not finish; run it again" in str(cause)

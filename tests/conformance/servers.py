@@ -174,6 +174,8 @@ def running_hbase(folder: Path) -> Iterator[tuple[Server, int]]:
         "hbase.master.info.port": -1,
         "hbase.regionserver.info.port": -1,
         "hbase.thrift.info.port": -1,
+        # Each table's first entry would take 2 MB of the little memory that is there, and a hundred tables all of it.
+        "hbase.hregion.memstore.mslab.enabled": "false",
     }
     properties = "".join(f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items())
     (folder / "hbase-site.xml").write_text(f"<configuration>{properties}</configuration>")
