@@ -180,7 +180,7 @@ def test_who_is_cut_off_publishes_nothing(
     request: pytest.FixtureRequest, provider: Provider, relay: Relay, at: str, mends: bool
 ) -> None:
     if at == "commits" and not mends and "zookeeper" in request.node.name:
-        pytest.skip("it does not end, for a reason not found yet; the session that ends in the middle of a commit is in test_zookeeper.py")
+        pytest.skip("it does not end, for a reason not found yet; test_zookeeper.py has a session that ends within a commit")
     made = World("cow", OPTIONS)
     made.upsert({"k0": 0, "k1": 1})
     whole = Cut(made.copy(), relay, provider, 0, mends=mends)
