@@ -102,8 +102,7 @@ def test_what_is_known_before_the_lock_is_not_read_again_under_it() -> None:
     table.upsert(scanned)
     newest = max(path for path, _ in reads)
     assert {path for path, held in reads if not held and path != newest}
-    # The newest write tells the columns that the table has by now.
-    assert {path for path, held in reads if held} == {newest}
+    assert not [path for path, held in reads if held]
     assert world.table.validate().ok
 
 

@@ -269,7 +269,9 @@ class _Write:
         snapshot = before = self._without_stale_indexes(snapshot)
         looked = None
         if number == 0:
-            looked = check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
+            # Files that a clean took meanwhile tell nothing of options: the state that `begin` finds is looked at in its place.
+            with suppress(SnapshotOutdated):
+                looked = check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
         with taken_back_on_error(transaction):
