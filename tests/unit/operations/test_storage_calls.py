@@ -168,5 +168,5 @@ def test_calls_do_not_grow_with_the_history(table_type: str) -> None:
 def test_calls_of_10_100_and_300_commits(table_type: str) -> None:
     forget_memory("storage-calls")
     ten, hundred, most = grown("memory://storage-calls", table_type, (10, 100, 300), 10)
-    # Until a hundred commits the timelines grow to the length that archival keeps.
-    assert most.total() <= 1.05 * hundred.total() and hundred.total() <= 2 * ten.total()
+    # The first ten have nothing to clean; until a hundred the timelines grow to the length that archival keeps.
+    assert most.total() <= 1.05 * hundred.total() and hundred.total() <= 2.5 * ten.total()

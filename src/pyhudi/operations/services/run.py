@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pyhudi.errors import HudiError, InvalidRequest, ServiceFailed
 from pyhudi.execute.engine import Engine
 from pyhudi.format.instants import Action, Instant, State
-from pyhudi.operations.action.outcome import Failed, Outcome
+from pyhudi.operations.action.outcome import Failed, NotDue, Outcome
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.services import registry
 from pyhudi.operations.services.registry import Asked, Part, Service, Visit
@@ -76,7 +76,7 @@ def run_services(
     """Run what is due after a commit.
 
     timeline: with the commit, possibly not the newest; metadata_timeline: the same of the metadata table, None where it is to be
-    loaded.
+    loaded, as it is by what follows a service that committed.
     """
     outcomes: dict[str, Outcome] = {}
     for service, part in _parts(context, settings, Asked.AFTER_WRITE):
@@ -97,6 +97,8 @@ def run_services(
                 ) from error
             _LOG.warning("%s after %s of %s failed: %s", service.name, done.request_time, context.storage.uri, error)
             outcomes[service.name] = Failed(str(error))
+        if not isinstance(outcomes[service.name], NotDue):
+            metadata_timeline = None
     return outcomes
 
 
