@@ -6,11 +6,11 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from pyhudi import Table
 from tests.conformance.cloud_servers import Hdfs, running_hdfs
+from tests.conformance.cloud_tables import batch, rows_of
 from tests.interop.oracle import RealHudi
 
 pytestmark = pytest.mark.wide
@@ -26,21 +26,6 @@ LOCK = {
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     with running_hdfs(tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
-
-
-def batch(ids: range, ts: int) -> pa.Table:
-    count = len(ids)
-    return pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "ts": pa.array([ts] * count, pa.int64()),
-            "city": [f"city {number % 2}" for number in ids],
-        }
-    )
-
-
-def rows_of(rows: pa.Table) -> dict[int, int]:
-    return dict(zip(rows["id"].to_pylist(), rows["ts"].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize("kind", ["COPY_ON_WRITE", "MERGE_ON_READ"])

@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
 import pyhudi as hp
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
 from tests.conformance.cloud_servers import Hdfs, running_hdfs
+from tests.conformance.cloud_tables import batch, rows_of
 from tests.conformance.moto_server import make_bucket, s3_options
 
 if TYPE_CHECKING:
@@ -36,21 +36,6 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
 def in_s3(aws_endpoint: str) -> dict[str, str]:
     make_bucket(aws_endpoint, "tables")
     return s3_options(aws_endpoint)
-
-
-def batch(ids: range, ts: int) -> pa.Table:
-    count = len(ids)
-    return pa.table(
-        {
-            "id": pa.array(ids, pa.int64()),
-            "ts": pa.array([ts] * count, pa.int64()),
-            "city": [f"city {number % 2}" for number in ids],
-        }
-    )
-
-
-def rows_of(rows: pa.Table) -> dict[int, int]:
-    return dict(zip(rows["id"].to_pylist(), rows["ts"].to_pylist(), strict=True))
 
 
 def test_a_table_in_s3(spark: SparkSession, in_s3: dict[str, str]) -> None:

@@ -28,8 +28,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from types import TracebackType
 
 import pyarrow as pa
@@ -39,14 +37,14 @@ from pyhudi.format.paths import file_name_of, folder_of, join_path
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.hdfs_client import FileStatus, HdfsClient, is_absence
 from pyhudi.storage.hdfs_errors import hdfs_error
-from pyhudi.storage.hdfs_files import UploadWriter
 from pyhudi.storage.hdfs_http import NoAnswer, RemoteError, Upload
 from pyhudi.storage.hdfs_options import hdfs_settings
+from pyhudi.storage.located import Located, files_below
 from pyhudi.storage.ranges import TAIL_BYTES, RangeReader
+from pyhudi.storage.sinks import UploadSink
 from pyhudi.storage.temporaries import is_of_a_dead, is_temporary, temporary_name
 from pyhudi.storage.uris import Location
 
-_LISTINGS_AT_ONCE = 8
 _WRITE_ATTEMPTS = 3
 _RENAME_ATTEMPTS = 5
 
@@ -58,23 +56,16 @@ _CLAIM_PATIENCE_S = 3.0
 _CLAIM_PAUSE_S = 0.02
 
 
-class HdfsStorage:
+class HdfsStorage(Located):
     """A folder of HDFS; it need not exist before something is written."""
 
-    __slots__ = ("_client", "_location", "_options", "_root")
+    __slots__ = ("_client", "_options", "_root")
 
     def __init__(self, location: Location, options: tuple[tuple[str, str], ...], client: HdfsClient) -> None:
-        self._location = location
+        super().__init__(location)
         self._options = options
         self._client = client
         self._root = f"/{location.path}" if location.path else ""
-
-    def __repr__(self) -> str:
-        return f"HdfsStorage({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self._location.uri
 
     @property
     def has_folders(self) -> bool:
@@ -85,9 +76,6 @@ class HdfsStorage:
 
     def child(self, path: str) -> HdfsStorage:
         return HdfsStorage(self._location.child(check_path(path)), self._options, self._client)
-
-    def absolute(self, path: str) -> str:
-        return self._location.child(check_path(path)).uri
 
     def read(self, path: str) -> bytes | None:
         full = self._full(check_file_path(path))
@@ -125,13 +113,7 @@ class HdfsStorage:
         return Listing(tuple(sorted(files, key=lambda info: info.path)), tuple(sorted(folders)))
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
-        level: tuple[str, ...] = (check_path(folder),)
-        with ThreadPoolExecutor(_LISTINGS_AT_ONCE, "pyhudi-list") as pool:
-            while level:
-                listings = list(pool.map(self.list, level))
-                for listing in listings:
-                    yield from listing.files
-                level = tuple(path for listing in listings for path in listing.folders)
+        return files_below(folder, self.list)
 
     def is_second_way(self, folder: str, mark: str) -> bool:
         check_path(folder)
@@ -370,9 +352,13 @@ class _HdfsOutput:
         storage, path = self._storage, self._path
         with storage._translated("write", path):
             self._upload = storage._client.begin(storage._full(self._temporary))
-        writer = UploadWriter(self._upload, partial(storage._translated, "write", path))
-        self._sink = pa.PythonFile(writer, mode="w")
+        self._sink = pa.PythonFile(UploadSink(self._send), mode="w")
         return self._sink
+
+    def _send(self, block: memoryview) -> None:
+        assert self._upload is not None
+        with self._storage._translated("write", self._path):
+            self._upload.write(block)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._sink is not None and self._upload is not None

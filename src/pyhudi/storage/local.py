@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, StorageFull, StorageUnavailable, TableState, Unsupported
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
+from pyhudi.storage.located import Located
 from pyhudi.storage.temporaries import is_of_a_dead, is_temporary, temporary_name
 from pyhudi.storage.uris import Location
 
@@ -74,27 +75,20 @@ class Sync(StrEnum):
     NONE = "none"
 
 
-class LocalStorage:
+class LocalStorage(Located):
     """A folder of the local file system; it need not exist before something is written.
 
     location: of scheme "file".
     """
 
-    __slots__ = ("_location", "_root", "_sync")
+    __slots__ = ("_root", "_sync")
 
     def __init__(self, location: Location, sync: Sync = Sync.DOCUMENTS) -> None:
         if location.scheme != "file":
             raise InvalidRequest(f"{location.uri} is not on the local file system")
-        self._location = location
+        super().__init__(location)
         self._root = location.file_path
         self._sync = sync
-
-    def __repr__(self) -> str:
-        return f"LocalStorage({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self._location.uri
 
     @property
     def has_folders(self) -> bool:
@@ -106,9 +100,6 @@ class LocalStorage:
 
     def child(self, path: str) -> LocalStorage:
         return LocalStorage(self._location.child(check_path(path)), self._sync)
-
-    def absolute(self, path: str) -> str:
-        return self._location.child(check_path(path)).uri
 
     def read(self, path: str) -> bytes | None:
         with _translated("read", self._full(check_file_path(path))) as full:

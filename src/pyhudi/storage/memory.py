@@ -20,6 +20,7 @@ from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.paths import join_path
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
 from pyhudi.storage.clock import Environment, SystemEnvironment
+from pyhudi.storage.located import Located
 from pyhudi.storage.uris import Location, parse_uri
 
 
@@ -44,30 +45,23 @@ _stores: dict[str, _Contents] = {}
 _stores_mutex = threading.Lock()
 
 
-class MemoryStorage:
+class MemoryStorage(Located):
     """A prefix of a named in-memory store.
 
     uri: `memory://name` or `memory://name/path`; environment: gives the modification times, and decides only when this is
     the first to open the name.
     """
 
-    __slots__ = ("_contents", "_location")
+    __slots__ = ("_contents",)
 
     def __init__(self, uri: str = "memory://", environment: Environment | None = None) -> None:
-        self._location = parse_uri(uri)
+        super().__init__(parse_uri(uri))
         if self._location.scheme != "memory":
             raise InvalidRequest(f"{uri} is not of the form memory://name/path")
         with _stores_mutex:
             self._contents = _stores.setdefault(
                 self._location.authority, _Contents(environment if environment is not None else SystemEnvironment())
             )
-
-    def __repr__(self) -> str:
-        return f"MemoryStorage({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self._location.uri
 
     @property
     def has_folders(self) -> bool:
@@ -78,9 +72,6 @@ class MemoryStorage:
 
     def child(self, path: str) -> MemoryStorage:
         return MemoryStorage(self._location.child(check_path(path)).uri)
-
-    def absolute(self, path: str) -> str:
-        return self._location.child(check_path(path)).uri
 
     def read(self, path: str) -> bytes | None:
         found = self._find(path)

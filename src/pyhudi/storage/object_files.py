@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from types import TracebackType
 from typing import Any
 
@@ -16,6 +15,7 @@ from obstore.exceptions import (
 from pyhudi.errors import StorageUnavailable
 from pyhudi.storage.object_errors import store_error
 from pyhudi.storage.ranges import TAIL_BYTES
+from pyhudi.storage.sinks import UploadSink
 
 _PART_BYTES = 8 * 1024 * 1024
 _PARTS_AT_ONCE = 4
@@ -56,32 +56,6 @@ class ObjectRanges:
         return data
 
 
-class _PartWriter(io.RawIOBase):
-    """What Arrow writes into: hands bytes on to the upload, and leaves its end to `ObjectOutput`."""
-
-    def __init__(self, upload: Any, uri: str) -> None:
-        super().__init__()
-        self._upload = upload
-        self._uri = uri
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any) -> int:
-        # Arrow's buffers say that they hold signed bytes, which the upload does not take.
-        block = memoryview(data).cast("B")
-        try:
-            self._upload.write(block)
-        except (BaseError, OSError, ValueError) as error:
-            raise store_error(error, "write", self._uri) from error
-        self._position += block.nbytes
-        return block.nbytes
-
-
 class ObjectOutput:
     """The `with` block of `open_output`: a multipart upload that is completed at a clean end only."""
 
@@ -94,8 +68,14 @@ class ObjectOutput:
 
     def __enter__(self) -> pa.NativeFile:
         self._upload = obstore.open_writer(self._store, self._key, buffer_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
-        self._sink = pa.PythonFile(_PartWriter(self._upload, self._uri), mode="w")
+        self._sink = pa.PythonFile(UploadSink(self._send), mode="w")
         return self._sink
+
+    def _send(self, block: memoryview) -> None:
+        try:
+            self._upload.write(block)
+        except (BaseError, OSError, ValueError) as error:
+            raise store_error(error, "write", self._uri) from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         assert self._sink is not None

@@ -32,7 +32,6 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -52,6 +51,7 @@ from pyhudi.errors import InvalidRequest, StorageUnavailable, TableState, Unsupp
 from pyhudi.format.paths import join_path
 from pyhudi.format.properties import HIDDEN, shown
 from pyhudi.storage.base import FileInfo, Listing, Storage, StorageSpec, check_file_path, check_path, check_range
+from pyhudi.storage.located import Located, files_below
 from pyhudi.storage.object_errors import first_line, lacks_bucket, status_of, store_error
 from pyhudi.storage.object_files import ObjectOutput, ObjectRanges
 from pyhudi.storage.object_options import ENDPOINT_OF_S3, KINDS, RETRY_TIMEOUT, store_settings, store_target
@@ -59,7 +59,6 @@ from pyhudi.storage.option_names import CREDENTIALS, like
 from pyhudi.storage.ranges import RangeReader
 from pyhudi.storage.uris import Location
 
-_LISTINGS_AT_ONCE = 8
 _DELETE_BATCH = 1000
 
 # Conditional writes are repeated by us, not by the client.
@@ -70,22 +69,15 @@ _PROBE_NAME = ".pyhudi-probe-"
 _TAKEN_IN_AZURE = "<Code>BlobAlreadyExists</Code>"
 
 
-class ObjectStorage:
+class ObjectStorage(Located):
     """A prefix of a bucket or container."""
 
-    __slots__ = ("_location", "_options", "_stores")
+    __slots__ = ("_options", "_stores")
 
     def __init__(self, location: Location, options: tuple[tuple[str, str], ...], stores: _Stores) -> None:
-        self._location = location
+        super().__init__(location)
         self._options = options
         self._stores = stores
-
-    def __repr__(self) -> str:
-        return f"ObjectStorage({self.uri!r})"
-
-    @property
-    def uri(self) -> str:
-        return self._location.uri
 
     @property
     def has_folders(self) -> bool:
@@ -96,9 +88,6 @@ class ObjectStorage:
 
     def child(self, path: str) -> ObjectStorage:
         return ObjectStorage(self._location.child(check_path(path)), self._options, self._stores)
-
-    def absolute(self, path: str) -> str:
-        return self._location.child(check_path(path)).uri
 
     def read(self, path: str) -> bytes | None:
         found = self._get(path)
@@ -143,13 +132,7 @@ class ObjectStorage:
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         # A flat listing would be fewer requests, but shows Hadoop's `folder/` objects as if they were files.
-        level: tuple[str, ...] = (check_path(folder),)
-        with ThreadPoolExecutor(_LISTINGS_AT_ONCE, "pyhudi-list") as pool:
-            while level:
-                listings = list(pool.map(self.list, level))
-                for listing in listings:
-                    yield from listing.files
-                level = tuple(path for listing in listings for path in listing.folders)
+        return files_below(folder, self.list)
 
     def is_second_way(self, folder: str, mark: str) -> bool:
         check_path(folder)
