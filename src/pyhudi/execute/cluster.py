@@ -19,15 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyhudi.errors import TableState
-from pyhudi.execute.base_file import BaseFileWriter
-from pyhudi.execute.indexing import KeyChanges
 from pyhudi.execute.log_scan import InstantValidity
 from pyhudi.execute.open_base import MAX_KEY, MIN_KEY, footer_text, open_base_file
 from pyhudi.execute.read_slice import merge_slice
 from pyhudi.execute.spill import store_rows
-from pyhudi.execute.write_base import WriterSpec, WriteStatus, create_stat, ensure_partition, stored_keys, with_keys
-from pyhudi.format.names import BaseFileName, MarkerType, WriteToken, format_file_id
-from pyhudi.format.paths import join_path
+from pyhudi.execute.write_base import NewFile, WriterSpec, WriteStatus, stored_keys
+from pyhudi.format.names import WriteToken, format_file_id
 from pyhudi.format.rings import Ring
 from pyhudi.plan.buckets import HASH_FIELDS
 from pyhudi.plan.clustering import SliceRange
@@ -38,7 +35,6 @@ from pyhudi.records.curves import dense_ranks, hilbert_keys, linear_order, z_ord
 from pyhudi.records.stats import footer_ranges
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
-from pyhudi.storage.markers import Markers
 from pyhudi.table.slices import FileSlice
 
 _CHUNK_ROWS = 65536
@@ -196,28 +192,14 @@ def _write_output(
     spec = task.spec
     index = 0
     while start < end:
-        name = BaseFileName(format_file_id(prefix, index), str(task.token), spec.instant_time, spec.extension)
-        path = join_path(task.partition, name.text)
-        ensure_partition(storage, task.partition, spec.instant_time)
-        Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
-        changes = KeyChanges(spec.key_shards)
-        with BaseFileWriter(
-            storage,
-            path,
-            spec.stored_schema,
-            spec.avro_schema,
-            spec.files,
-            populate_meta_fields=spec.populate_meta_fields,
-            indexing=spec.indexing,
-        ) as writer:
+        file = NewFile.begin(storage, spec, task.partition, format_file_id(prefix, index), task.token)
+        with file.writer as writer:
             while start < end and writer.estimated_size_bytes < spec.files.max_file_size_bytes:
                 stop = min(start + _CHUNK_ROWS, end)
                 chunk = rows.slice(start, stop - start) if order is None else rows.take(pa.array(order[start:stop]))
                 writer.write(chunk)
                 if spec.key_shards:
-                    changes.add(stored_keys(spec, chunk))
+                    file.changes.add(stored_keys(spec, chunk))
                 start = stop
-        assert writer.result is not None, "the writer's block ended without an error, so there is a file"
-        indexed = with_keys(writer.result.indexed, changes.store(storage, spec.instant_time, name.text))
-        yield WriteStatus(create_stat(task.partition, name, writer.result), indexed)
+        yield file.status(storage)
         index += 1

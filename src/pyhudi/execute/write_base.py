@@ -193,16 +193,43 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
     first = next(pending, None)
     sequence = 0
     while first is not None:
-        name = BaseFileName(
-            format_file_id(task.file_id_prefix, len(statuses)), str(task.token), spec.instant_time, spec.extension
-        )
-        path = join_path(task.partition, name.text)
-        ensure_partition(storage, task.partition, spec.instant_time)
+        file = NewFile.begin(storage, spec, task.partition, format_file_id(task.file_id_prefix, len(statuses)), task.token)
+        with file.writer as writer:
+            while first is not None:
+                writer.write(stored_rows(spec, first, task.token.partition, sequence))
+                file.changes.add(first.column(RECORD_KEY))
+                sequence += first.num_rows
+                full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes
+                first = next(pending, None)
+                if full:
+                    break
+        statuses.append(file.status(storage))
+    return tuple(statuses)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """The base file of a new file group, from its marker to its statistics.
+
+    writer: the block that writes it.  changes: takes the record keys that it receives, where the spec has `key_shards`.
+    """
+
+    spec: WriterSpec
+    partition: str
+    name: BaseFileName
+    writer: BaseFileWriter
+    changes: KeyChanges
+
+    @classmethod
+    def begin(cls, storage: Storage, spec: WriterSpec, partition: str, file_id: str, token: WriteToken) -> NewFile:
+        """Mark the file.  Raises as `ensure_partition` and as early conflict detection does."""
+        name = BaseFileName(file_id, str(token), spec.instant_time, spec.extension)
+        path = join_path(partition, name.text)
+        ensure_partition(storage, partition, spec.instant_time)
         Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
         if spec.early is not None:
-            spec.early.check_new(storage, task.partition, name.file_id)
-        changes = KeyChanges(spec.key_shards)
-        with BaseFileWriter(
+            spec.early.check_new(storage, partition, name.file_id)
+        writer = BaseFileWriter(
             storage,
             path,
             spec.stored_schema,
@@ -211,19 +238,14 @@ def run_create(spec: WriterSpec, task: CreateTask, rows: Iterable[pa.Table]) -> 
             populate_meta_fields=spec.populate_meta_fields,
             indexing=spec.indexing,
             event_time=spec.event_time,
-        ) as writer:
-            while first is not None:
-                writer.write(stored_rows(spec, first, task.token.partition, sequence))
-                changes.add(first.column(RECORD_KEY))
-                sequence += first.num_rows
-                full = writer.estimated_size_bytes >= spec.files.max_file_size_bytes
-                first = next(pending, None)
-                if full:
-                    break
-        written = _finished(writer)
-        indexed = with_keys(written.indexed, changes.store(storage, spec.instant_time, name.text))
-        statuses.append(WriteStatus(create_stat(task.partition, name, written), indexed))
-    return tuple(statuses)
+        )
+        return cls(spec, partition, name, writer, KeyChanges(spec.key_shards))
+
+    def status(self, storage: Storage) -> WriteStatus:
+        """Once the writer's block has ended."""
+        written = _finished(self.writer)
+        indexed = with_keys(written.indexed, self.changes.store(storage, self.spec.instant_time, self.name.text))
+        return WriteStatus(create_stat(self.partition, self.name, written), indexed)
 
 
 def run_merge(spec: WriterSpec, task: MergeTask, incoming: pa.Table, rule: MergeRule) -> WriteStatus:
