@@ -8,6 +8,7 @@ import pytest
 
 from tests.attack.random_tables.drawn import draw_table
 from tests.attack.random_tables.explore import carry_out, plan_of, report, shrink
+from tests.attack.random_tables.rules import RULES
 from tests.checker.quick import quickly
 from tests.needs import WIDE
 
@@ -25,5 +26,6 @@ def test_every_property_is_drawn() -> None:
     for name in ("kind", "version", "keyed", "partitioned", "ordered", "soft", "moves", "has_cdc", "has_metadata"):
         assert len({getattr(each, name) for each in drawn}) == 2, name
     assert {each.index for each in drawn} == {
-        *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "RECORD_INDEX", "BUCKET", "INMEMORY"),
+        *("SIMPLE", "GLOBAL_SIMPLE", "BLOOM", "GLOBAL_BLOOM", "RECORD_INDEX", "RECORD_LEVEL_INDEX", "BUCKET", "INMEMORY"),
     }
+    assert {each.merges for each in drawn} == set(RULES)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyhudi import Table
+from pyhudi import Table, register_merger
 from tests.interop.oracle import RealHudi
 from tests.rows import assert_same_rows
 
@@ -155,3 +155,32 @@ def test_from_version_6_at_once(hudi: RealHudi, newer_hudi: RealHudi, tmp_path: 
     for path in (ours, theirs):
         assert_same_rows(Table(path).scan().to_arrow(), before)
         assert_same_rows(Table(path).scan(["*"]).to_arrow(), newer_hudi.read(path))
+
+
+@pytest.mark.wide
+def test_a_merger_of_ones_own_stays(newer_hudi: RealHudi, tmp_path: Path) -> None:
+    """Up and down: the properties name it as before; every table of version 8 names a payload class beside it."""
+    strategy = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Newest.strategy_id}
+    register_merger(Newest())
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    table = Table.create(ours, record_key="id", ordering="ts", options={**strategy, "hoodie.metadata.enable": False})
+    table.upsert(rows(("a", 5, "x", "I")))
+    shutil.copytree(ours, theirs)
+    newer_hudi.register(theirs, "own_merger")
+    for version, name in ((9, "NINE"), (8, "EIGHT")):
+        procedure = "upgrade_table" if version == 9 else "downgrade_table"
+        assert newer_hudi.call(procedure, table="own_merger", to_version=name).to_pylist() == [{"result": True}]
+        change = Table(ours).upgrade if version == 9 else Table(ours).downgrade
+        assert change(version).after == version
+        assert properties(ours) == properties(theirs)
+        assert properties(ours)["hoodie.record.merge.strategy.id"] == Newest.strategy_id
+        assert_same_rows(Table(theirs).scan().to_arrow(), Table(ours).scan().to_arrow())
+
+
+class Newest:
+    """The newer row stays."""
+
+    strategy_id = "6f1e3a52-0d1c-4a44-8f5a-7f2f0f7a9d10"
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, None]:
+        return newer, None

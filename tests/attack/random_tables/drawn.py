@@ -6,6 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.attack.random_tables.rules import RULES, Rule, options_of
+
 PARTITIONS = ("a", "b", "c")
 KEYS = tuple(f"k{number}" for number in range(8))
 ANYWHERE = ("GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX")
@@ -31,7 +33,8 @@ _PLAIN: dict[str, Any] = {
 class Drawn:
     """One kind of table.  options: of every writer and of the table.  keyed: key columns.  ordered: by event time, else by the
     order of commits.  moves: a record may come in another partition than it is in.  partitioned: by the column `part`.
-    soft: rows may say that they are deleted.  late: rows may come that are older by event time than what is there.
+    soft: rows may say that they are deleted.  late: rows may come that are older by event time than what is there.  rule: of
+    merging.
     """
 
     kind: str
@@ -44,6 +47,11 @@ class Drawn:
     moves: bool
     late: bool = True
     options: dict[str, Any] = field(default_factory=dict)
+    merges: str = "by commit"
+
+    @property
+    def rule(self) -> Rule:
+        return RULES[self.merges]
 
     @property
     def is_mor(self) -> bool:
@@ -71,20 +79,26 @@ def draw_table(rng: random.Random) -> Drawn:
     kind = rng.choice(("cow", "mor", "mor"))
     mor = kind == "mor"
     version = rng.choice((8, 8, 9))
-    ordered = rng.random() < 0.5
+    rules = [name for name, rule in RULES.items() if not (rule.only_8 and version == 9)]
+    merges = rng.choice(["by commit", "by event"] if rng.random() < 0.4 else rules)
+    rule = RULES[merges]
+    partitioned = rng.random() < 0.85
     indexes = ["SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "GLOBAL_BLOOM", "RECORD_INDEX", "BUCKET", "INMEMORY"]
+    if version == 9 and partitioned:
+        indexes += ["RECORD_LEVEL_INDEX"]
     index = rng.choice(indexes)
     options = dict(_PLAIN)
-    metadata = index == "RECORD_INDEX" or rng.random() < 0.6
+    metadata = index.startswith("RECORD") or rng.random() < 0.6
     options["hoodie.metadata.enable"] = metadata
     options["hoodie.index.type"] = index
     if version == 9:
         options["hoodie.write.table.version"] = 9
-    options["hoodie.write.record.merge.mode"] = "EVENT_TIME_ORDERING" if ordered else "COMMIT_TIME_ORDERING"
+    options.update(options_of(rule))
     if metadata:
         options["hoodie.metadata.index.column.stats.enable"] = rng.random() < 0.7
         options["hoodie.metadata.index.bloom.filter.enable"] = rng.random() < 0.3
-        options["hoodie.metadata.record.index.enable"] = index == "RECORD_INDEX" or rng.random() < 0.3
+        if index != "RECORD_LEVEL_INDEX":
+            options["hoodie.metadata.record.index.enable"] = index == "RECORD_INDEX" or rng.random() < 0.3
         options["hoodie.bloom.index.use.metadata"] = rng.random() < 0.5
     if index == "BUCKET":
         options["hoodie.bucket.index.num.buckets"] = 2
@@ -123,13 +137,14 @@ def draw_table(rng: random.Random) -> Drawn:
         kind,
         version,
         ("id", "no") if rng.random() < 0.2 else ("id",),
-        rng.random() < 0.85,
-        ordered,
+        partitioned,
+        rule.ordered,
         index,
         rng.random() < 0.4,
         moves,
-        not (mor and ordered) or rng.random() < 0.5,
+        not (mor and (rule.ordered or not rule.associative)) or (rule.associative and rng.random() < 0.5),
         {name: value for name, value in options.items() if value is not False or name in _OFF},
+        merges,
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from pyhudi.errors import HudiError
 from tests.attack.random_tables.drawn import Drawn, draw_table
-from tests.attack.random_tables.looks import look
+from tests.attack.random_tables.looks import Held, look
 from tests.attack.random_tables.run import Run, Step
 from tests.attack.random_tables.steps import WEIGHTS
 from tests.checker.quick import quickly
@@ -63,7 +63,9 @@ def carry_out(plan: Plan, refusals: Counter[str] | None = None) -> Failure | Non
     try:
         run = Run(plan.drawn, plan.seed)
         for step in plan.steps:
+            held = Held(run, random.Random(step.seed + 2))
             run.take(step)
+            held.look()
             look(run, random.Random(step.seed + 1))
         look(run, random.Random(plan.seed), all_of_them=True)
     except Exception as error:

@@ -22,8 +22,8 @@ from pyhudi.storage.clock import ReplayEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, SimulatedCrash
 from pyhudi.storage.memory import MemoryStorage, forget_memory
 from tests.attack.random_tables.drawn import KEYS, PARTITIONS, Drawn
+from tests.attack.random_tables.rules import DELETED, UNAVAILABLE
 
-DELETED = "_hoodie_is_deleted"
 REFUSED = (TableState, InvalidRequest, Unsupported, WriteConflict)
 _names = itertools.count()
 Values = dict[str, Any]
@@ -100,22 +100,29 @@ class Run:
             "d": pa.date32(),
             "n": pa.struct([("a", pa.int32()), ("b", pa.string())]),
         }
-        if self.drawn.soft:
+        self.rule = self.drawn.rule
+        self.columns.update({name: pa.string() for name, _ in self.rule.columns})
+        if self.rule.ordering != "ts":
+            self.columns[self.rule.ordering] = pa.int64()
+        if self.drawn.soft and not self.rule.columns:
             self.columns[DELETED] = pa.bool_()
         self.by_ids = False
         self.cleaned = False
         self.partly = False
+        self.version = self.drawn.version
         self.refusals: list[str] = []
         Table.create(
             self.uri,
             record_key=list(self.drawn.keyed),
             partition_by="part" if self.drawn.partitioned else None,
-            ordering="ts",
+            ordering=self.rule.ordering,
             table_type=self.drawn.kind,
             options=self.options,
             environment=self.environment,
             schema=pa.schema(list(self.columns.items())),
         )
+        # Who keeps one object for as long as the table lives, beside those who open it anew.
+        self.kept = self.table
 
     def close(self) -> None:
         forget_memory(self.uri.removeprefix("memory://"))
@@ -139,6 +146,9 @@ class Run:
         known = self._writes()
         self.did.append(f"{step.name} {deed.text}")
         table = self.table
+        if not step.crash and step.seed % 4 == 0:
+            self.did[-1] += " (kept)"
+            table = self.kept
         storage = None
         if step.crash:
             plan = Fault(step.crash, Moment(step.moment))
@@ -220,13 +230,30 @@ class Run:
             self.buried.get(key, 0),
             held.values["ts"] if held and (newer or self.drawn.moves or self.partly or not self.drawn.late) else 0,
         )
-        values: Values = {name: draw_value(rng, kind) for name, kind in self.columns.items()}
+        values: Values = {name: self.value(name, rng) for name in self.columns}
         values.update({"id": key, "part": self.part_of(key, rng), "ts": max(least, rng.randint(0, 9))})
+        if self.drawn.is_mor and key in self.buried:
+            # What a log says after a delete meets the base row of before, gaps and all.
+            values = self.rule.made_whole(values, rng, self.value)
+        values.update(dict(self.rule.columns))
+        if self.rule.ordering != "ts":
+            values[self.rule.ordering] = values["ts"]
         if "no" in self.columns:
             values["no"] = int(key[1:])
         if DELETED in self.columns:
             values[DELETED] = rng.choice((None, False))
         return values
+
+    def value(self, name: str, rng: random.Random) -> Any:
+        """A value of a column."""
+        kind = self.columns[name]
+        if name == "v":
+            # Whole numbers whatever the column's type has become.
+            number = draw_value(rng, pa.int32())
+            return number if number is None or pa.types.is_integer(kind) else float(number)
+        if UNAVAILABLE in self.rule.fills and pa.types.is_string(kind) and rng.random() < 0.3:
+            return UNAVAILABLE
+        return draw_value(rng, kind)
 
     def data(self, rows: list[Values], names: list[str] | None = None) -> pa.Table:
         chosen = list(self.columns) if names is None else names
@@ -236,22 +263,18 @@ class Run:
         found = list(KEYS) if among is None else among
         return sorted(rng.sample(found, min(len(found), rng.randint(1, most)))) if found else []
 
-    def is_newer(self, values: Values, held: Row) -> bool:
-        return not self.drawn.ordered or values["ts"] >= held.values["ts"]
-
     def hold(self, values: Values, instant: str) -> None:
         """An upsert of one row."""
         held = self.rows.get(values["id"])
-        if held is not None and not self.is_newer(values, held):
+        if held is None:
+            if not self.rule.deletes(values):
+                self.rows[values["id"]] = Row(dict(values), instant)
             return
-        if values.get(DELETED):
-            if held is not None:
-                self.bury(values["id"], values["ts"])
-            return
-        if held is not None and self.drawn.is_global and not self.drawn.moves:
-            # It stays where it is; the column says what the row says.
-            pass
-        self.rows[values["id"]] = Row(dict(values), instant)
+        outcome, is_new = self.rule.meet(values, held.values, self.version)
+        if outcome is None:
+            self.bury(values["id"], values["ts"])
+        else:
+            self.rows[values["id"]] = Row(dict(outcome), instant if is_new else held.instant)
 
     def bury(self, key: str, order: int | None = None) -> None:
         row = self.rows.pop(key, None)
@@ -265,6 +288,7 @@ class Run:
         completed = self.states[at].completed
         self.rows, self.columns = dict(self.states[at].rows), dict(self.states[at].columns)
         self.states = [state for state in self.states if state.completed <= completed]
+        self.version = int(self.table.config.version)
         self.savepoints = {one for one in self.savepoints if one <= instant}
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyhudi import Table
 from pyhudi.format.instants import Action
 from tests.attack.random_tables.drawn import KEYS, PARTITIONS
-from tests.attack.random_tables.run import DELETED, Deed, Row, Run, Values, draw_value
+from tests.attack.random_tables.rules import DELETED
+from tests.attack.random_tables.run import Deed, Row, Run, Values, draw_value
 
 Maker = Callable[[Run, random.Random], Deed | None]
 
@@ -22,7 +23,10 @@ def upsert(run: Run, rng: random.Random) -> Deed:
         # Beside partial updates in a log a delete removes the base row whatever its ordering value is.
         for number, row in enumerate(rows):
             if rng.random() < 0.25:
-                rows[number] = {**run.fresh(row["id"], rng, newer=run.drawn.is_mor), "part": row["part"], DELETED: True}
+                gone = {**run.fresh(row["id"], rng, newer=run.drawn.is_mor), "part": row["part"]}
+                rows[number] = run.rule.deleting(gone)
+    if rng.random() < 0.2:
+        rows += _again(run, rng, rows)
     data, options = run.data(rows), write_options(run, rng)
 
     def change(instant: str) -> None:
@@ -30,6 +34,24 @@ def upsert(run: Run, rng: random.Random) -> Deed:
             run.hold(row, instant)
 
     return Deed(lambda table: table.upsert(data, options=options), change, text=show(rows))
+
+
+def _again(run: Run, rng: random.Random, rows: list[Values]) -> list[Values]:
+    """A row of the batch a second time with later values: no more of the first one is left than its values for gaps, of rules
+    which fill those of a batch, too, and that is what a second upsert would do.
+    """
+    once = [row for row in rows if not run.rule.deletes(row)]
+    if not once or (run.rule.fills and not _fills_in_batch(run)) or run.rule.name == "highest":
+        return []
+    row = rng.choice(once)
+    later = {**run.fresh(row["id"], rng), "part": row["part"], "ts": row["ts"] + rng.randint(1, 3)}
+    if run.rule.ordering != "ts":
+        later[run.rule.ordering] = later["ts"]
+    return [later]
+
+
+def _fills_in_batch(run: Run) -> bool:
+    return run.version == 9 or run.rule.name == "partial"
 
 
 def write_options(run: Run, rng: random.Random) -> dict[str, Any]:
@@ -112,19 +134,19 @@ def delete_where(run: Run, rng: random.Random) -> Deed:
 def update(run: Run, rng: random.Random) -> Deed:
     text, test = condition(run, rng)
     name = rng.choice(_plain(run))
-    value = draw_value(rng, run.columns[name])
+    value = run.value(name, rng)
 
     def change(instant: str) -> None:
-        for key, row in list(run.rows.items()):
+        for row in list(run.rows.values()):
             if test(row.values):
-                run.rows[key] = Row({**row.values, name: value}, instant)
+                run.hold({**row.values, name: value}, instant)
 
     given = f"'{value.replace(chr(39), chr(39) * 2)}'" if isinstance(value, str) else value
     return Deed(lambda table: table.update({name: given}, where=text), change, text=f"{name}={value!r} where {text}")
 
 
 def _plain(run: Run) -> list[str]:
-    fixed = {*run.drawn.keyed, "part", "ts", DELETED, "n"}
+    fixed = {*run.drawn.keyed, "part", "ts", DELETED, "n", run.rule.ordering, *dict(run.rule.columns)}
     return [name for name in run.columns if name not in fixed]
 
 
@@ -147,10 +169,8 @@ def merge(run: Run, rng: random.Random) -> Deed:
                 run.rows[key] = Row(row, instant)
             elif key == gone:
                 run.bury(key)
-            elif everything:
-                run.rows[key] = Row(row, instant)
             else:
-                run.rows[key] = Row({**held.values, name: row[name]}, instant)
+                run.hold(row if everything else {**held.values, name: row[name]}, instant)
         if absent:
             for key in before:
                 if key not in {row["id"] for row in rows} and (before[key].values["v"] or 0) > 2:
@@ -175,14 +195,14 @@ def partial(run: Run, rng: random.Random) -> Deed | None:
         if key in run.rows:
             row["part"] = run.rows[key].values["part"]
         rows.append(row)
-    given = [*run.drawn.keyed, "part", "ts", *names]
+    given = list(dict.fromkeys([*run.drawn.keyed, "part", "ts", run.rule.ordering, *names]))
     data = run.data(rows, given)
 
     def change(instant: str) -> None:
         for row in rows:
             held = run.rows.get(row["id"])
-            if held is not None and run.is_newer(row, held):
-                run.rows[row["id"]] = Row({**held.values, **{name: row[name] for name in given}}, instant)
+            if held is not None:
+                run.hold({**held.values, **{name: row[name] for name in given}}, instant)
 
     # In one log a late row fills what a partial update before it lacks, as by the real Hudi: from here on there are none.
     run.partly = run.partly or (run.drawn.is_mor and run.drawn.ordered)
@@ -246,6 +266,58 @@ def new_column(run: Run, rng: random.Random) -> Deed | None:
     return Deed(lambda table: table.upsert(data), change, text=f"{name} {kind} {show(rows)}")
 
 
+def evolve(run: Run, rng: random.Random) -> Deed | None:
+    """What a write changes of columns where it may: whole numbers become floating point."""
+    if not pa.types.is_integer(run.columns.get("v", pa.null())):
+        return None
+    kind = rng.choice((pa.float32(), pa.float64()))
+    columns = {**run.columns, "v": kind}
+    rows = [run.fresh(key, rng) for key in run.some(rng)]
+    rows = [{**row, "v": None if row["v"] is None else float(row["v"])} for row in rows]
+    data = pa.table({n: pa.array([row[n] for row in rows], k) for n, k in columns.items()})
+
+    def change(instant: str) -> None:
+        run.columns = columns
+        held = {key: Row({**row.values, "v": None if row.values["v"] is None else float(row.values["v"])}, row.instant)
+                for key, row in run.rows.items()}  # fmt: skip
+        run.rows = held
+        for row in rows:
+            run.hold(row, instant)
+
+    return Deed(lambda table: table.upsert(data, schema_mode="evolve"), change, text=f"v {kind} {show(rows)}")
+
+
+def deeper(run: Run, rng: random.Random) -> Deed | None:
+    """A new field inside of a struct."""
+    if run.columns["n"].num_fields > 3 or run.by_ids:
+        return None
+    kind = pa.struct([*run.columns["n"], (f"c{run.columns['n'].num_fields}", rng.choice((pa.string(), pa.float64())))])
+    added = kind.field(kind.num_fields - 1).name
+    columns = {**run.columns, "n": kind}
+    rows = [{**run.fresh(key, rng), "n": draw_value(rng, kind)} for key in run.some(rng)]
+    if run.rule.fills and run.drawn.is_mor:
+        rows = [row for row in rows if row["id"] not in run.buried]
+    if not rows:
+        return None
+    data = pa.table({n: pa.array([row[n] for row in rows], k) for n, k in columns.items()})
+
+    def change(instant: str) -> None:
+        run.columns = columns
+        for key, held in list(run.rows.items()):
+            if held.values["n"] is not None:
+                run.rows[key] = Row({**held.values, "n": {**held.values["n"], added: None}}, held.instant)
+        for row in rows:
+            run.hold(row, instant)
+
+    return Deed(lambda table: table.upsert(data), change, text=f"n.{added} {show(rows)}")
+
+
+def empty(run: Run, rng: random.Random) -> Deed:
+    """A write without rows."""
+    data, verb = run.data([]), rng.choice(("upsert", "insert", "bulk_insert", "delete"))
+    return Deed(lambda table: getattr(table, verb)(data), lambda instant: None, text=verb)
+
+
 def wider(run: Run, rng: random.Random) -> Deed | None:
     if run.columns.get("v") != pa.int32():
         return None
@@ -262,10 +334,12 @@ def wider(run: Run, rng: random.Random) -> Deed | None:
     return Deed(lambda table: table.upsert(data), change, text=show(rows))
 
 
-def missing(run: Run, rng: random.Random) -> Deed:
+def missing(run: Run, rng: random.Random) -> Deed | None:
     """A batch that lacks a column: null in what it writes."""
     name = rng.choice([name for name in _plain(run)])
-    rows = [{**run.fresh(key, rng), name: None} for key in run.some(rng)]
+    rows = [{**run.fresh(key, rng), name: None} for key in run.some(rng) if key not in run.buried or not run.rule.fills]
+    if not rows:
+        return None
     data = run.data(rows, [each for each in run.columns if each != name])
 
     def change(instant: str) -> None:
@@ -488,6 +562,7 @@ def change_version(run: Run, rng: random.Random) -> Deed:
         run.options.pop("hoodie.write.table.version", None)
         if up:
             run.options["hoodie.write.table.version"] = 9
+        run.version = 9 if up else 8
 
     return Deed(act, again=True, text="up" if up else "down")
 
@@ -565,6 +640,9 @@ WEIGHTS: dict[Maker, int] = {
     delete_partitions: 2,
     new_column: 2,
     wider: 1,
+    evolve: 1,
+    deeper: 2,
+    empty: 1,
     missing: 2,
     alter: 2,
     compact: 3,

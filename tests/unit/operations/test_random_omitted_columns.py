@@ -112,8 +112,8 @@ class Run:
 
     def save(self) -> None:
         if self.saved is None:
-            self.table.savepoint()
-            self.saved = (self.past[-1][0], dict(self.rows))
+            # That of the newest write, which may be a clustering.
+            self.saved = (self.table.savepoint().instant, dict(self.rows))
 
     def restore(self) -> None:
         if self.saved is not None:

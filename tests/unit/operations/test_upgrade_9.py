@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import pyhudi as hp
 from pyhudi.errors import InvalidRequest, TableState, Unsupported
 from pyhudi.format.instants import Action
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE
+from pyhudi.records.merge import choose_rows
 from pyhudi.table.config import load_table_config, store_table_config
 from pyhudi.table.metadata.definitions import load_index_definitions
 from tests.golden_tables import open_golden
@@ -299,3 +301,37 @@ def test_what_the_real_hudi_left_of_event_time_payloads_is_read(tmp_path: Path) 
     table = hp.Table(tmp_path / "t")
     table.upsert(rows(0))
     assert sorted(table.scan().to_arrow()["ts"].to_pylist()) == [1, 2, 2]
+
+
+class Highest:
+    """The row with the larger `ts` stays by a merger of one's own; a tie keeps the older one, which no mode does."""
+
+    strategy_id = "6f1e3a52-0d1c-4a44-8f5a-7f2f0f7a9d09"
+
+    def merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, None]:
+        return choose_rows(older, newer, pc.greater(newer["ts"], older["ts"]).to_numpy()), None
+
+
+@pytest.mark.parametrize("payload", [None, f"{MODEL}PartialUpdateAvroPayload"])
+@pytest.mark.parametrize("kind", ["cow", "mor"])
+def test_a_merger_of_ones_own_stays_what_merges(kind: str, payload: str | None, tmp_path: Path) -> None:
+    """The real 1.1.1 leaves the properties alone, too, where the table names no payload class; beside one it drops the merger."""
+    hp.register_merger(Highest())
+    options = {"hoodie.write.record.merge.mode": "CUSTOM", "hoodie.write.record.merge.strategy.id": Highest.strategy_id}
+    if payload is not None:
+        options["hoodie.datasource.write.payload.class"] = payload
+    table = grown(tmp_path / "t", kind, 2, "ts", **options)
+    before, expected = properties(table), table.scan().to_arrow()
+    named = payload or f"{MODEL}DefaultHoodieRecordPayload"
+    assert before[PAYLOAD] == named
+    table.upgrade(9)
+    upgraded = changed(before, {"hoodie.table.version": "9", PAYLOAD: None, OLD: None, LEGACY: named, NEW: "ts"})
+    assert properties(table) == upgraded
+    table = hp.Table(tmp_path / "t", options=OPTIONS)
+    tie = rows(2, "b").set_column(3, "name", pa.array(["a tie"]))
+    table.upsert(tie)
+    assert_same_rows(table.scan().to_arrow(), expected)
+    table.downgrade(8)
+    assert {**properties(table), NEW: "ts"} == {**before, NEW: "ts"}
+    hp.Table(tmp_path / "t", options={**OPTIONS, **options}).upsert(tie)
+    assert_same_rows(hp.Table(tmp_path / "t").scan().to_arrow(), expected)

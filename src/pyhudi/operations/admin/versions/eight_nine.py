@@ -19,6 +19,7 @@
     AWSDms                          commit time                    Op = D
     debezium.PostgresDebezium       event time   FILL_UNAVAILABLE  _change_operation_type   _event_lsn
     debezium.MySqlDebezium          event time                     _change_operation_type   _event_bin_file, _event_pos
+    beside a merger of its own      as it is, and its strategy id
 
 Instants, data files and the records of the metadata table stay as they are.  A crash leaves a table of the one version or the
 other; one of version 9 may then have a metadata table that says version 8, which readers and writers of version 9 take as it is.
@@ -259,7 +260,12 @@ def _payload_of(config: TableConfig) -> str:
 
 
 def _translation(config: TableConfig) -> Translation | None:
-    return TRANSLATIONS.get(_payload_of(config))
+    return None if _has_merger(config) else TRANSLATIONS.get(_payload_of(config))
+
+
+def _has_merger(config: TableConfig) -> bool:
+    """Whether a merger of its own decides: the payload class beside it, which every table of version 8 names, has no say."""
+    return config.merge.mode is MergeMode.CUSTOM and not config.merge.by_payload
 
 
 def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mapping[str, str | None]:
@@ -271,6 +277,8 @@ def _properties_of_9(config: TableConfig, marker: DeleteMarker | None) -> Mappin
     elif translation is not None:
         strategy = STRATEGY_OF_MODE[translation.mode]
         changes |= {MODE_PROPERTY: str(translation.mode), STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
+    elif _has_merger(config):
+        changes |= {LEGACY_PAYLOAD: _payload_of(config) or None, PAYLOAD_PROPERTY: None}
     own: Mapping[str, str] = {} if marker is None else {MARKER_FIELD: marker.field, MARKER_TEXT: marker.text}
     ordering = config.ordering_fields
     if translation is not None:
@@ -300,6 +308,8 @@ def _properties_of_8(config: TableConfig) -> Mapping[str, str | None]:
             strategy = PAYLOAD_STRATEGY
             changes[MODE_PROPERTY] = str(MergeMode.CUSTOM)
         changes |= {STRATEGY_PROPERTY: strategy, STRATEGY_ALIAS: strategy}
+    elif _has_merger(config):
+        changes |= {PAYLOAD_PROPERTY: payload or DEFAULT_PAYLOAD, LEGACY_PAYLOAD: None}
     # The payload class says these itself; a delete marker of the table's own stays, though writers look for it in options alone.
     said = translation.properties if translation is not None else ()
     return {**changes, **{MERGE_PROPERTY + name: None for name, _ in said}}
