@@ -1,4 +1,4 @@
-"""Making a table over Parquet files that are there already: `pyhudi.bootstrap`."""
+"""Making a table over Parquet or ORC files that are there already: `pyhudi.bootstrap`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def bootstrap(
     spark: SparkSession | None = None,
     environment: Environment | None = None,
 ) -> BootstrapResult:
-    """Make a table over the Parquet files below a folder.
+    """Make a table over the Parquet files below a folder, or, with `hoodie.table.base.file.format=ORC`, the ORC files.
 
     The files stay as they are.  By default their rows stay there too: the table has small files with keys beside them, and reads
     both.  The first change of a file group writes it whole.  A file that is changed afterwards by others is found out when it is
@@ -77,7 +77,7 @@ def bootstrap(
         TableExists: There is a table at the target.
         InvalidRequest: The files cannot be a table: keys that are null, types that Hudi cannot hold, folders that do not fit the
             partition columns.  Nothing is left at the target.
-        Unsupported: The files are not Parquet, or the options ask for what is not built.
+        Unsupported: There are files of another format, or the options ask for what is not built.
     """
     storage, env = open_storage(target, storage_options), environment or SystemEnvironment()
     base_path = _absolute(source)

@@ -1,6 +1,7 @@
 """Tasks of a bootstrap, one for each source file: look at it, then write the base file that stands beside it, or its rows anew.
 
     run_look       columns and row count, from the footer
+    run_same       whether it is still the file that was looked at
     run_skeleton   METADATA_ONLY: a base file of meta columns alone, whose row n belongs to row n of the source file
     run_full       FULL_RECORD: new file groups with the rows
 
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.base_file import BaseFileWriter
-from pyhudi.execute.joined import JoinedColumns, source_rows
+from pyhudi.execute.joined import JoinedColumns, check_same, source_rows
 from pyhudi.execute.layout import as_batch
 from pyhudi.execute.open_base import open_base_file
 from pyhudi.execute.write_base import CreateTask, WriterSpec, WriteStatus, create_stat, ensure_partition, stored_rows
@@ -75,11 +76,16 @@ class BootstrapTask:
 
 
 def run_look(task: LookTask) -> Looked:
-    """Raises CorruptData for what is not Parquet, TableState for a file that is gone."""
+    """Raises CorruptData for what is not of the format that the file's name says, TableState for a file that is gone."""
     storage = open_storage(StorageSpec(folder_of(task.source.uri), task.table.options))
     with open_base_file(storage, file_name_of(task.source.uri)) as file:
-        assert isinstance(file, pq.ParquetFile), "sources of other formats were refused by their names"
-        return Looked(file.metadata.num_rows, _with_moments(file))
+        schema = _with_moments(file) if isinstance(file, pq.ParquetFile) else file.schema_arrow
+        return Looked(file.metadata.num_rows, schema)
+
+
+def run_same(task: LookTask) -> None:
+    """Raises as `joined.check_same`."""
+    check_same(task.table, task.source)
 
 
 def run_skeleton(spec: WriterSpec, task: BootstrapTask) -> WriteStatus:

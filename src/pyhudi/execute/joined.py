@@ -90,12 +90,25 @@ def joined_rows(
 def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
     """A source file to read from during a `with` block.  table: where the table lies, whose options open the source too.
 
-    Raises TableState when the file is gone, CorruptData when it is not the one that the table was made over: rows of another
-    file would stand beside the keys of this one.
+    Raises as `check_same`, before and after: rows of another file would stand beside the keys of this one.
     """
+    check_same(table, source)
     storage = open_storage(StorageSpec(folder_of(source.uri), table.options))
-    name = file_name_of(source.uri)
-    info = storage.stat(name)
+    try:
+        with open_base_file(storage, file_name_of(source.uri)) as file:
+            yield file
+    except CorruptData:
+        # What another process does to the file while it is read looks like damage.
+        check_same(table, source)
+        raise
+    check_same(table, source)
+
+
+def check_same(table: StorageSpec, source: SourceFile) -> None:
+    """Raises TableState when a source file is gone, CorruptData when it has another length or time than it had when the table
+    was made over it.  table: as of `open_source`.
+    """
+    info = open_storage(StorageSpec(folder_of(source.uri), table.options)).stat(file_name_of(source.uri))
     if info is None:
         raise TableState(f"{source.uri} is gone, and it holds rows of the table, which was bootstrapped over it: put it back")
     if (info.size_bytes, info.modified_ms) != (source.size_bytes, source.modified_ms):
@@ -105,8 +118,6 @@ def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
             found=f"{info.size_bytes} bytes of {info.modified_ms} ms",
             path=source.uri,
         )
-    with open_base_file(storage, name) as file:
-        yield file
 
 
 def _joined(heads: Iterable[pa.Table], rows: Iterable[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -151,11 +151,6 @@ class TableVersion(IntEnum):
         return self >= TableVersion.NINE
 
     @property
-    def is_bootstrapped(self) -> bool:
-        """Tables over files that are there already are made with this version."""
-        return self is TableVersion.EIGHT
-
-    @property
     def has_open_ranges(self) -> bool:
         """Incremental queries leave out what completed at their start; without it they take it in."""
         return self >= TableVersion.NINE

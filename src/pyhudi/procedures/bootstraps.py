@@ -5,14 +5,13 @@ from __future__ import annotations
 from pyhudi.bootstrapping import bootstrap
 from pyhudi.errors import InvalidRequest, TableState
 from pyhudi.format.bootstrap import IndexedGroup
-from pyhudi.operations.admin.create import TABLE_TYPE
+from pyhudi.operations.admin.create import BASE_FORMAT, TABLE_TYPE
 from pyhudi.plan.bootstrap import SELECTOR
 from pyhudi.procedures.registry import Call, Parameter, Procedure, Rows, schema
 from pyhudi.table.bootstrap import load_index
 
 _COLUMNS = ("partition", "file_id", "source_base_path", "source_partition", "source_file")
 _ONLY = {
-    "base_file_format": "PARQUET",
     "bootstrap_index_class": "org.apache.hudi.common.bootstrap.index.hfile.HFileBootstrapIndex",
     "full_bootstrap_input_provider": "org.apache.hudi.bootstrap.SparkParquetBootstrapDataProvider",
     "schema_provider_class": "",
@@ -24,22 +23,24 @@ _CLASSES = {
     "selector_class": SELECTOR.key,
     "key_generator_class": "hoodie.datasource.write.keygenerator.class",
     "payload_class": "hoodie.datasource.write.payload.class",
+    "base_file_format": BASE_FORMAT.key,
 }
-"""Arguments that name a class, and the options that do."""
+"""Arguments that name a class or a format, and the options that do."""
 
 _DEFAULTS = {
     "selector_class": "org.apache.hudi.client.bootstrap.selector.MetadataOnlyBootstrapModeSelector",
     "key_generator_class": "org.apache.hudi.keygen.SimpleKeyGenerator",
     "payload_class": "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload",
+    "base_file_format": "PARQUET",
 }
 
 
 def run_bootstrap(call: Call) -> Rows:
-    """Make a table over Parquet files; `status` is 0, and what stands in the way is raised."""
+    """Make a table over files; `status` is 0, and what stands in the way is raised."""
     for name, allowed in _ONLY.items():
         if call.text(name) not in (allowed, ""):
             raise InvalidRequest(
-                f"{name}={call.text(name)} of run_bootstrap: a bootstrap reads Parquet files and writes an HFile index"
+                f"{name}={call.text(name)} of run_bootstrap: a bootstrap reads the files by itself and writes an HFile index"
             )
     for name in ("enable_hive_sync", "bootstrap_overwrite"):
         if call.flag(name):
@@ -107,7 +108,7 @@ PROCEDURES = (
             Parameter("bootstrap_path", required=True),
             Parameter("base_path", required=True),
             Parameter("rowKey_field", required=True),
-            Parameter("base_file_format", default="PARQUET"),
+            Parameter("base_file_format", default=_DEFAULTS["base_file_format"]),
             Parameter("partition_path_field", default=""),
             Parameter("bootstrap_index_class", default=_ONLY["bootstrap_index_class"]),
             Parameter("selector_class", default=_DEFAULTS["selector_class"]),
@@ -123,7 +124,7 @@ PROCEDURES = (
         ),
         schema("status int"),
         run_bootstrap,
-        "Make a table over Parquet files that are there already.",
+        "Make a table over Parquet or ORC files that are there already.",
         makes_table=True,
     ),
     Procedure(

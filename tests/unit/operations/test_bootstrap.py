@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
 
 import pyhudi as hp
 from pyhudi import Table, procedures
+from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import CorruptData, HudiError, InvalidRequest, TableExists, TableState, Unsupported
+from pyhudi.execute.bootstrap import run_look, run_skeleton
+from pyhudi.execute.joined import JoinedColumns, source_rows
 from pyhudi.format.actions.commit import CommitMetadata
-from pyhudi.format.bootstrap import INDEX_FILE_NAME
-from pyhudi.options import HONOURED
+from pyhudi.format.bootstrap import INDEX_FILE_NAME, SourceFile
+from pyhudi.operations.admin.bootstrap import BootstrapSettings, BootstrapTarget, run_bootstrap
+from pyhudi.options import HONOURED, parse_options
+from pyhudi.storage import open_storage
+from pyhudi.storage.clock import SystemEnvironment
+from pyhudi.storage.locks import InProcessLock
 from pyhudi.verbs import VERBS
 from tests.bootstrapped import INDEX
 
@@ -37,14 +45,21 @@ def row(number: int, ts: int = 1) -> dict[str, Any]:
     return {"id": f"k{number:02}", "ts": ts, "fare": number / 2, "p": number % 3}
 
 
-def source_at(folder: Path, *, column: bool = False) -> Path:
+FORMAT, VERSION = "hoodie.table.base.file.format", "hoodie.write.table.version"
+
+
+def source_at(folder: Path, *, column: bool = False, form: str = "PARQUET") -> Path:
     """Three partitions of two files each, cut into other row groups than those of the table."""
     for p in range(3):
         own = [row(number) for number in range(COUNT) if number % 3 == p]
         rows = pa.Table.from_pylist(own).select(["id", "ts", "fare", *(["p"] if column else [])])
         (folder / f"p={p}").mkdir(parents=True)
-        pq.write_table(rows.slice(0, 3), folder / f"p={p}" / "a.parquet", row_group_size=2)
-        pq.write_table(rows.slice(3), folder / f"p={p}" / "b.snappy.parquet")
+        if form == "ORC":
+            po.write_table(rows.slice(0, 3), str(folder / f"p={p}" / "a.orc"))
+            po.write_table(rows.slice(3), str(folder / f"p={p}" / "b.snappy.orc"), compression="snappy")
+        else:
+            pq.write_table(rows.slice(0, 3), folder / f"p={p}" / "a.parquet", row_group_size=2)
+            pq.write_table(rows.slice(3), folder / f"p={p}" / "b.snappy.parquet")
         (folder / f"p={p}" / "_SUCCESS").touch()
     return folder
 
@@ -53,7 +68,7 @@ def made(tmp_path: Path, kind: str = "cow", mode: str = "metadata_only", options
     """A table over a source, opened."""
     more = REGEX if mode == "regex" else {}
     hp.bootstrap(
-        source_at(tmp_path / "source"),
+        source_at(tmp_path / "source", form=str((options or {}).get(FORMAT, "PARQUET"))),
         tmp_path / "t",
         record_key="id",
         partition_by="p",
@@ -81,20 +96,19 @@ def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(p.relative_to(folder)): (p.read_bytes(), p.stat().st_mtime_ns) for p in folder.rglob("*") if p.is_file()}
 
 
+KINDS = [(kind, mode) for kind in ("cow", "mor") for mode in ("metadata_only", "full_record", "regex")]
+EARLY = [("cow", "metadata_only", "PARQUET", 8), ("mor", "regex", "PARQUET", 8), ("mor", "regex", "ORC", 9)]
+EVERY = [(*kinds, form, version) for kinds in KINDS for form in ("PARQUET", "ORC") for version in (8, 9)]
+
+
 @pytest.mark.parametrize(
-    ("kind", "mode"),
-    [
-        ("cow", "metadata_only"),
-        ("mor", "regex"),
-        *(
-            pytest.param(kind, mode, marks=pytest.mark.wide)
-            for kind, mode in (("mor", "metadata_only"), ("cow", "full_record"), ("mor", "full_record"), ("cow", "regex"))
-        ),
-    ],
+    ("kind", "mode", "form", "version"),
+    [*EARLY, *(pytest.param(*case, marks=pytest.mark.wide) for case in EVERY if case not in EARLY)],
 )
-def test_a_table_is_made_written_and_serviced(tmp_path: Path, kind: str, mode: str) -> None:
+def test_a_table_is_made_written_and_serviced(tmp_path: Path, kind: str, mode: str, form: str, version: int) -> None:
     """The rows are right after each step, and the source files stay as they are."""
-    table = made(tmp_path, kind, mode)
+    table = made(tmp_path, kind, mode, {FORMAT: form, VERSION: version})
+    assert (int(table.config.version), table.config.base_file_format) == (version, form)
     source = contents(tmp_path / "source")
     expected = {row(number)["id"]: row(number) for number in range(COUNT)}
     assert found(table) == expected and table.scan().count() == COUNT
@@ -189,6 +203,114 @@ def test_a_source_file_that_changed_ends_what_would_read_it(tmp_path: Path, serv
     os.utime(file, ns=(held.st_atime_ns, held.st_mtime_ns))
     run()
     assert len(found(table)) == COUNT and len(table.timeline().completed_writes()) == len(before) + 1
+
+
+class Interrupted(LocalEngine):
+    """Threads that let something happen once they have carried out a list of tasks.  after: of which function."""
+
+    def __init__(self, after: Callable[..., object], happens: Callable[[], object]) -> None:
+        super().__init__(1)
+        self._after, self._happens = after, happens
+
+    def map(self, run: Any, tasks: Any, *arguments: Any, **more: Any) -> Any:
+        done = super().map(run, tasks, *arguments, **more)
+        if getattr(run, "func", run) is self._after:
+            self._happens()
+        return done
+
+
+@pytest.mark.parametrize("after", [run_look, run_skeleton])
+@pytest.mark.parametrize("what", ["another time", "another length", "gone"])
+def test_a_source_file_that_changes_meanwhile_ends_the_bootstrap(tmp_path: Path, after: Callable[..., object], what: str) -> None:
+    """Between any two of its steps: whoever reads the table would be refused.  Nothing is left of it, and the next call goes."""
+    source = source_at(tmp_path / "source")
+    file = source / "p=1" / "a.parquet"
+    changes: dict[str, Callable[[], object]] = {
+        "another time": lambda: os.utime(file, ns=(0, file.stat().st_mtime_ns + 5_000_000)),
+        "another length": lambda: pq.write_table(pq.read_table(file).slice(1), file),
+        "gone": file.unlink,
+    }
+    env = SystemEnvironment()
+    options = parse_options(
+        {
+            **SMALL,
+            "hoodie.table.name": "t",
+            "hoodie.datasource.write.recordkey.field": "id",
+            "hoodie.datasource.write.partitionpath.field": "p",
+        }
+    )
+    target = BootstrapTarget(open_storage(tmp_path / "t"), env, InProcessLock(str(tmp_path), env), options)
+    engine = Interrupted(after, changes[what])
+    with pytest.raises((CorruptData, TableState), match=r"p=1/a\.parquet"):
+        run_bootstrap(target, open_storage(source), str(source), engine, BootstrapSettings.of(options))
+    assert not Table.exists(tmp_path / "t") and not list((tmp_path / "t").rglob("*.parquet"))
+    assert hp.bootstrap(source, tmp_path / "t", record_key="id", partition_by="p", options=SMALL).rows < COUNT + (what[0] == "a")
+
+
+def test_a_source_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    """What was read so far may be of another file than what comes: the reader is told."""
+    source = source_at(tmp_path / "source") / "p=0" / "a.parquet"
+    held = source.stat()
+    table = Table.create(tmp_path / "t", record_key="id", partition_by="p").context
+    file = SourceFile(f"file:{source}", held.st_size, held.st_mtime_ns // 1_000_000)
+    columns = JoinedColumns(table.storage.spec(), table.config.keys, "p=0")
+    rows = source_rows(file, pa.schema([("id", pa.string())]), columns)
+    assert next(rows).num_rows == 2
+    os.utime(source, ns=(held.st_atime_ns, held.st_mtime_ns + 5_000_000))
+    with pytest.raises(CorruptData, match="has changed since"):
+        list(rows)
+
+
+def test_orc_files_of_all_types(tmp_path: Path) -> None:
+    """Times of ORC are moments, small numbers are whole numbers of 32 bits; both formats give the same table."""
+    moments = [datetime.datetime(2024, 5, 6, 7, 8, 9, 123456), None]
+    rows = pa.table(
+        {
+            "id": ["a", "b"],
+            "at": pa.array(moments, pa.timestamp("ns")),
+            "small": pa.array([1, None], pa.int16()),
+            "day": pa.array([datetime.date(2024, 2, 29), None], pa.date32()),
+            "sum": pa.array([None, 123], pa.decimal128(20, 2)),
+            "place": pa.array(
+                [{"lat": 1.5, "words": ["x", None]}, None], pa.struct({"lat": pa.float64(), "words": pa.list_(pa.string())})
+            ),
+            "named": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+        }
+    )
+    tables = {}
+    for form in ("ORC", "PARQUET"):
+        source = tmp_path / form
+        source.mkdir()
+        if form == "ORC":
+            po.write_table(rows, str(source / "a.orc"))
+        else:
+            pq.write_table(rows.set_column(1, "at", rows["at"].cast(pa.timestamp("us", "UTC"))), source / "a.parquet")
+        hp.bootstrap(source, tmp_path / f"t-{form}", record_key="id", options={**SMALL, FORMAT: form})
+        table = Table(tmp_path / f"t-{form}")
+        table.upsert(table.scan(filter="id = 'b'").to_arrow())
+        tables[form] = table.scan().to_arrow().sort_by("id")
+    assert tables["ORC"].schema == tables["PARQUET"].schema
+    assert tables["ORC"].to_pylist() == tables["PARQUET"].to_pylist()
+
+
+def test_columns_come_after_a_bootstrap(tmp_path: Path) -> None:
+    """New and wider ones, over rows that lie outside; then everything is rewritten, and taken back."""
+    table = made(tmp_path, "mor", options={"hoodie.metadata.record.index.enable": True})
+    wider = upsert_of({**row(1, 2), "fare": 9.0}).append_column("more", pa.array(["new"]))
+    first = table.upsert(wider)
+    expected = {row(number)["id"]: {**row(number), "more": None} for number in range(COUNT)}
+    expected["k01"] = {**row(1, 2), "fare": 9.0, "more": "new"}
+    assert found(table) == expected
+    assert found(table, filter="more = 'new'").keys() == {"k01"} and len(found(table, filter="more is null")) == COUNT - 1
+    table.savepoint(str(first.instant))
+    table.cluster()
+    assert found(table) == expected
+    table.upsert(wider.set_column(1, "ts", pa.array([3])), options={"hoodie.index.type": "RECORD_INDEX"})
+    table.compact(options={"hoodie.compact.inline.max.delta.commits": "1"})
+    assert found(table) == expected | {"k01": {**expected["k01"], "ts": 3}}
+    table.restore(str(first.instant))
+    assert found(table) == expected
+    assert table.lookup(["k01", "k02"]).to_arrow().num_rows == 2 and table.validate(keys=True).ok
 
 
 def test_incremental_queries_and_change_data(tmp_path: Path) -> None:
@@ -304,7 +426,9 @@ WRONG: dict[str, Wrong] = {
     "no partition column": (lambda s: None, {"partition_by": None}, InvalidRequest, "not partitioned"),
     "too many partition columns": (lambda s: None, {"partition_by": "p,q"}, InvalidRequest, "2 fields"),
     "a column that is not there": (lambda s: None, {"ordering": "when"}, InvalidRequest, "'when' is not a column"),
-    "a file of another format": (lambda s: (s / "p=0" / "x.orc").write_bytes(b"ORC"), {}, Unsupported, "x.orc is no Parquet"),
+    "a file of another format": (lambda s: (s / "p=0" / "x.orc").write_bytes(b"ORC"), {}, Unsupported, "x.orc is no PARQUET"),
+    "a file of a format that is none": (lambda s: (s / "p=0" / "x.csv").touch(), {}, Unsupported, "PARQUET or ORC alone"),
+    "HFiles": (lambda s: None, {"options": {FORMAT: "HFILE"}}, Unsupported, "HFILE: tables are made"),
     "a file that is damaged": (lambda s: (s / "p=0" / "x.parquet").write_bytes(b"PAR1"), {}, CorruptData, "x.parquet"),
     "paths of another style": (
         lambda s: None,
@@ -312,7 +436,6 @@ WRONG: dict[str, Wrong] = {
         InvalidRequest,
         "would be there twice",
     ),
-    "version 9": (lambda s: None, {"options": {"hoodie.write.table.version": 9}}, Unsupported, "version 8"),
     "without meta columns": (lambda s: None, {"options": {"hoodie.populate.meta.fields": False}}, Unsupported, "meta columns"),
     "a selector of a user": (lambda s: None, {"options": {SELECTOR: "org.example.Mine"}}, Unsupported, "classes of users"),
     "a broken expression": (lambda s: None, {"options": {**REGEX, f"{SELECTOR}.regex": "("}}, InvalidRequest, "no regular expr"),
@@ -343,7 +466,7 @@ def test_source_and_table_lie_apart(tmp_path: Path) -> None:
     for target in (source / "t", tmp_path, source):
         with pytest.raises(InvalidRequest, match="lie apart"):
             hp.bootstrap(source, target, record_key="id", partition_by="p", options=SMALL)
-    with pytest.raises(InvalidRequest, match="no Parquet files with rows"):
+    with pytest.raises(InvalidRequest, match="no PARQUET files with rows"):
         hp.bootstrap(tmp_path / "none", tmp_path / "t", record_key="id", options=SMALL)
 
 
@@ -388,7 +511,7 @@ def test_procedures(tmp_path: Path) -> None:
     other = str(tmp_path / "u")
     with pytest.raises(InvalidRequest, match="base_path"):
         procedures.call("run_bootstrap", path=other, base_path=path, **given)
-    with pytest.raises(InvalidRequest, match="base_file_format"):
+    with pytest.raises(Unsupported, match="is no ORC file"):
         procedures.call("run_bootstrap", path=other, base_path=other, **given, base_file_format="ORC")
     with pytest.raises(InvalidRequest, match="bootstrap_overwrite"):
         procedures.call("run_bootstrap", path=other, base_path=other, **given, bootstrap_overwrite=True)

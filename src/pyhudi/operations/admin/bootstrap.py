@@ -1,10 +1,10 @@
-"""Making a table over Parquet files that are there already: bootstrap.
+"""Making a table over Parquet or ORC files that are there already: bootstrap.
 
     1. list the source; its partitions get their modes; footers tell columns and rows
     2. what a bootstrap that died left is removed, and of one that is half there the half; the table is created
     3. instant 00000000000001 for the partitions without their rows, 00000000000002 for those with them; requested, inflight
     4. a task for each source file: a base file of meta columns beside it, or its rows in new file groups
-    5. the bootstrap index, in two HFiles; then both instants complete
+    5. the bootstrap index, in two HFiles; then, if the source files are still those of step 1, both instants complete
     6. the metadata table, from what is there
 
 Nothing counts before step 5, and a crash leaves a pending instant whose rollback removes base files and index.  A crash between
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound, TableState, Unsupported
 from pyhudi.execute.base_file import FileSettings
-from pyhudi.execute.bootstrap import BootstrapTask, Looked, LookTask, run_full, run_look, run_skeleton
+from pyhudi.execute.bootstrap import BootstrapTask, Looked, LookTask, run_full, run_look, run_same, run_skeleton
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY, Operation
@@ -32,7 +32,7 @@ from pyhudi.format.arrow_to_avro import arrow_to_avro
 from pyhudi.format.bootstrap import INDEX_FILE_NAME, IndexedGroup, SourceFile, encode_file_ids, encode_partitions
 from pyhudi.format.instants import FULL_BOOTSTRAP_INSTANT_TIME, METADATA_BOOTSTRAP_INSTANT_TIME, Action
 from pyhudi.format.meta_columns import is_meta_field, with_meta_fields
-from pyhudi.format.names import WriteToken
+from pyhudi.format.names import BASE_EXTENSIONS, WriteToken
 from pyhudi.format.paths import BOOTSTRAP_FILE_IDS_FOLDER, BOOTSTRAP_PARTITIONS_FOLDER, META_FOLDER, file_name_of, join_path
 from pyhudi.operations.action.attempt import taken_back_on_error
 from pyhudi.operations.action.observe import observed
@@ -41,9 +41,11 @@ from pyhudi.operations.action.rollback import rollback_failed_writes, rollback_i
 from pyhudi.operations.action.settings import CommitSettings
 from pyhudi.operations.action.transaction import Transaction, commit_metadata
 from pyhudi.operations.admin.create import (
+    BASE_FORMAT,
     BOOTSTRAP_BASE_PATH,
     BOOTSTRAP_INDEX_TYPE,
     TableSettings,
+    check_base_format,
     check_columns,
     discard_new_table,
     new_table_properties,
@@ -57,6 +59,7 @@ from pyhudi.records.schema_evolution import SchemaMode, evolve
 from pyhudi.records.zones import WithoutZone, with_zones
 from pyhudi.settings import Options, read_settings
 from pyhudi.storage import FileInfo, Storage
+from pyhudi.storage.base import StorageSpec
 from pyhudi.storage.clock import Environment
 from pyhudi.storage.locks import LockProvider
 from pyhudi.table.bootstrap import remove_bootstrap_index
@@ -67,7 +70,6 @@ _TIMES = {
     BootstrapMode.METADATA_ONLY: METADATA_BOOTSTRAP_INSTANT_TIME,
     BootstrapMode.FULL_RECORD: FULL_BOOTSTRAP_INSTANT_TIME,
 }
-_SUFFIX = ".parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class _Plan:
 def run_bootstrap(
     target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, settings: BootstrapSettings
 ) -> BootstrapResult:
-    """Make a table over the Parquet files of a folder.
+    """Make a table over the files of a folder, which are in the format that the base files of the table are to have.
 
     source: the folder, whose files stay as they are; base_path: how the table's properties name it.
     Raises InvalidRequest for a source that cannot be a table (nothing is left of it), TableExists where there is one already,
@@ -149,7 +151,9 @@ def run_bootstrap(
 
 def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engine, rules: BootstrapRules) -> _Plan:
     _check_apart(target.storage, source)
-    listed = list(_files_below(source, ""))
+    form = TableSettings.of(target.options).base_file_format
+    check_base_format(form)
+    listed = list(_files_below(source, "", form))
     tasks = [LookTask(target.storage.spec(), SourceFile(source.absolute(i.path), i.size_bytes, i.modified_ms)) for _, i in listed]
     looked = engine.map(run_look, tasks)
     files = tuple(
@@ -158,7 +162,7 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
         if seen.row_count
     )
     if not files:
-        raise InvalidRequest(f"there are no Parquet files with rows below {source.uri}: there is nothing to make a table over")
+        raise InvalidRequest(f"there are no {form} files with rows below {source.uri}: there is nothing to make a table over")
     options = _with_hive_style(target.options, [file.partition for file in files])
     table = TableSettings.of(options)
     _check_possible(table, source)
@@ -170,22 +174,33 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
     return _Plan(properties, base_path, schema, files)
 
 
-def _files_below(source: Storage, folder: str) -> Iterator[tuple[str, FileInfo]]:
-    """(folder, file) of all data files below a folder; what writers of files keep for themselves is passed over."""
+def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
+    """(folder, file) of all data files below a folder; what writers of files keep for themselves is passed over.
+
+    form: the format that they are to have.  Raises Unsupported for a file of another one.
+    """
     listing = source.list(folder)
     for info in listing.files:
         if info.name.startswith((".", "_")):
             continue
-        if not info.name.endswith(_SUFFIX):
-            raise Unsupported(
-                f"{source.absolute(info.path)} is no Parquet file ({_SUFFIX}): a table is made over Parquet files alone"
-            )
+        if not info.name.endswith(BASE_EXTENSIONS[form]):
+            raise Unsupported(_other_format(source.absolute(info.path), form))
         yield folder, info
     for path in listing.folders:
         if file_name_of(path) == META_FOLDER:
             raise InvalidRequest(f"{source.absolute(folder)} is a Hudi table already: read it, and write its rows to another one")
         if not file_name_of(path).startswith((".", "_")):
-            yield from _files_below(source, path)
+            yield from _files_below(source, path, form)
+
+
+def _other_format(uri: str, form: str) -> str:
+    formats = {extension: name for name, extension in BASE_EXTENSIONS.items()}
+    own = next((name for extension, name in formats.items() if uri.endswith(extension)), None)
+    return f"{uri} is no {form} file ({BASE_EXTENSIONS[form]}): " + (
+        f"a table is made over {own} files with {BASE_FORMAT}={own}, and over those of one format"
+        if own
+        else f"a table is made over files in {' or '.join(BASE_EXTENSIONS)} alone"
+    )
 
 
 def _check_apart(table: Storage, source: Storage) -> None:
@@ -207,12 +222,9 @@ def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
 def _check_possible(table: TableSettings, source: Storage) -> None:
     if table.keys.generates_keys:
         raise InvalidRequest(f"a table over {source.uri} needs a record key: name the columns that its records go by")
-    if not table.version.is_bootstrapped:
-        raise Unsupported(f"a table over files outside of it is made with version 8, not {int(table.version)}")
     for wrong, what in (
         (not table.populate_meta_fields, "without meta columns"),
         (table.omits_partition_columns, "whose files lack the partition columns"),
-        (table.base_file_format != "PARQUET", f"with base files in {table.base_file_format}"),
     ):
         if wrong:
             raise Unsupported(f"a table over files outside of it {what} is not made")
@@ -294,6 +306,7 @@ def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: Boo
         for mode in plan.modes:
             spec = _writer_spec(context, plan, schema_text, settings, _TIMES[mode])
             statuses[mode] = _write(context, engine, plan, spec, mode)
+        _check_unchanged(context.storage.spec(), engine, plan.files)
         for mode, transaction in transactions.items():
             operation = Operation.BOOTSTRAP if mode is BootstrapMode.METADATA_ONLY else Operation.BULK_INSERT
             transaction.commit(commit_metadata(operation, statuses[mode], schema_text, parts), None)
@@ -321,6 +334,7 @@ def _writer_spec(context: TableContext, plan: _Plan, schema_text: str, settings:
         keys=config.keys,
         populate_meta_fields=True,
         rule=merge_rule(config.merge),
+        extension=config.base_extension,
     )
 
 
@@ -339,6 +353,11 @@ def _write(context: TableContext, engine: Engine, plan: _Plan, spec: WriterSpec,
     ]
     _store_index(context, groups, plan.base_path)
     return statuses
+
+
+def _check_unchanged(table: StorageSpec, engine: Engine, files: Sequence[_Found]) -> None:
+    """Raises TableState where a source file is not what it was when it was listed: whoever reads the table would be refused."""
+    engine.map(run_same, [LookTask(table, file.source) for file in files])
 
 
 def _store_index(context: TableContext, groups: Sequence[IndexedGroup], base_path: str) -> None:

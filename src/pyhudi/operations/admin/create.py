@@ -171,7 +171,7 @@ _OMIT = Option(
     "table was created with)",
     stored_as=OMIT_COLUMNS,
 )
-_BASE_FORMAT = Option(
+BASE_FORMAT = Option(
     "hoodie.table.base.file.format",
     ("PARQUET", "ORC", "HFILE"),
     "PARQUET",
@@ -270,7 +270,7 @@ class TableSettings:
     ]
     time_zone: Annotated[str, _TIME_ZONE]
     omits_partition_columns: Annotated[bool, _OMIT]
-    base_file_format: Annotated[str, _BASE_FORMAT]
+    base_file_format: Annotated[str, BASE_FORMAT]
     keeps_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, _CHANGES_MODE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
@@ -378,10 +378,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         columns = stored_columns(options, schema, settings.version)
         check_columns(settings.keys, settings.merge.ordering.fields, columns)
         values["hoodie.table.create.schema"] = arrow_to_avro(columns, name)
-    if settings.base_file_format not in BASE_EXTENSIONS:
-        raise Unsupported(
-            f"{_BASE_FORMAT}={settings.base_file_format}: tables are made with base files in {' or '.join(BASE_EXTENSIONS)}"
-        )
+    check_base_format(settings.base_file_format)
     for key, given in settings.fixed:
         made = values.get(key, REGISTRY[key].default or "")
         if _plain(key, given) != _plain(key, made):
@@ -394,6 +391,12 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
             )
         check_omission(new_table_config(values))
     return values
+
+
+def check_base_format(form: str) -> None:
+    """Raises Unsupported for a format in which no table's base files are."""
+    if form not in BASE_EXTENSIONS:
+        raise Unsupported(f"{BASE_FORMAT}={form}: tables are made with base files in {' or '.join(BASE_EXTENSIONS)}")
 
 
 def _text(flag: bool) -> str:
