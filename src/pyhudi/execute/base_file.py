@@ -65,11 +65,20 @@ USE_POSITIONS = Option(
 )
 
 
+WRITE_FORMAT = Option(
+    "hoodie.base.file.format",
+    ("PARQUET", "ORC", "HFILE"),
+    None,
+    "format of the base files of a new table, and of those that a write or a service makes in a table that may have several "
+    "(hoodie.table.multiple.base.file.formats.enable); unset: the table's; HFILE is refused",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FileSettings:
     """How base files and log files come out, and how they are put together.  Sizes in bytes.
 
-    marker_lists: they are marked in lists, see `storage.markers`.
+    base_format: of base files, None for the table's.  marker_lists: they are marked in lists, see `storage.markers`.
     """
 
     max_file_size_bytes: Annotated[int, MAX_FILE_SIZE]
@@ -145,6 +154,7 @@ class FileSettings:
     orc_stripe_bytes: Annotated[
         int, Option("hoodie.orc.stripe.size", int, "67108864", "bytes of a stripe of ORC base files", at_least=1)
     ]
+    base_format: Annotated[str | None, WRITE_FORMAT]
     marker_lists: Annotated[bool, markers.TYPE] = False
 
     @classmethod

@@ -76,6 +76,7 @@ INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
 """Where the definitions of indexes lie; `table.metadata.definitions` says what it may hold."""
 
 OMIT_COLUMNS = "hoodie.datasource.write.drop.partition.columns"
+SEVERAL_FORMATS = "hoodie.table.multiple.base.file.formats.enable"
 """Whether files lack the partition columns."""
 
 
@@ -112,6 +113,7 @@ class TableConfig:
     cdc_mode: CdcMode
     zone: tzinfo
     base_file_format: str
+    several_formats: bool
     create_schema: str | None
     metadata_partitions: tuple[str, ...]
     metadata_partitions_inflight: tuple[str, ...]
@@ -136,12 +138,14 @@ class TableConfig:
         """
         return self.path_columns if self.is_cow else ()
 
-    @property
-    def base_extension(self) -> str:
-        """That of the base files which writers make.  Raises Unsupported for a format that is not written."""
-        extension = BASE_EXTENSIONS.get(self.base_file_format)
+    def base_extension(self, named: str | None) -> str:
+        """That of the base files which a writer makes.  named: the format that it asks for, which counts where the table may
+        have several.  Raises Unsupported for a format that is not written.
+        """
+        form = named if named is not None and self.several_formats else self.base_file_format
+        extension = BASE_EXTENSIONS.get(form)
         if extension is None:
-            raise Unsupported(f"base files of the format {self.base_file_format} are not written, only Parquet and ORC")
+            raise Unsupported(f"base files of the format {form} are not written, only Parquet and ORC")
         return extension
 
     @property
@@ -213,6 +217,7 @@ class TableConfig:
             cdc_mode=_parse_enum(CdcMode, values, "hoodie.table.cdc.supplemental.logging.mode", CdcMode.DATA_BEFORE_AFTER),
             zone=UTC if zone_name == "UTC" else local_zone(),
             base_file_format=base_file_format,
+            several_formats=parse_bool(values, SEVERAL_FORMATS, default=False),
             create_schema=values.get("hoodie.table.create.schema") or None,
             metadata_partitions=partitions,
             metadata_partitions_inflight=_split(values.get("hoodie.table.metadata.partitions.inflight", "")),

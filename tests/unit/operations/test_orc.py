@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
+import pyhudi as hp
 from pyhudi import Table
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.instants import Instant
@@ -19,6 +20,7 @@ from pyhudi.format.paths import PROPERTIES_FILE
 from pyhudi.storage import open_storage
 
 FORMAT = "hoodie.table.base.file.format"
+SEVERAL, SMALL_FILES = "hoodie.table.multiple.base.file.formats.enable", "hoodie.parquet.small.file.limit"
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -161,6 +163,67 @@ def test_files_of_both_formats() -> None:
     assert contents(table, filter="id = 'k01'") == rows((1,), 1).to_pylist()
     assert table.scan().to_dataset().to_table().num_rows == 6
     assert table.validate().ok
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_writes_and_services_choose_the_format(table_type: str) -> None:
+    """Of a table that may have several; what they do not choose is the table's."""
+    table = new_table("PARQUET", table_type, **{SEVERAL: True, "hoodie.compact.inline": False, SMALL_FILES: 0})
+    orc = {"hoodie.base.file.format": "ORC"}
+    table.insert(rows(range(4), 1))
+    table.insert(rows(range(4, 8), 1), options=orc)
+    assert files(table) == [".orc", ".parquet"]
+    first = table.timeline().completed_writes()[0]
+    table.upsert(rows((0, 5), 2), options={**orc, "hoodie.index.type": "BLOOM"})
+    table.delete(rows((1, 4), 3).select(["id", "city"]))
+    expected = contents_of(rows((0, 5), 2), rows((2, 3, 6, 7), 1))
+    assert contents(table) == expected
+    assert contents(table, as_of=first.request_time) == rows(range(4), 1).to_pylist()
+    assert contents(table, filter="fare = 6.125") == rows((6,), 1).to_pylist()
+    assert len(table.incremental(first.completion_time or "").to_arrow()) > 3
+    if table_type == "mor":
+        table.compact(options={**orc, "hoodie.compact.inline.max.delta.commits": 1})
+        assert contents(table) == expected
+    table.cluster(options=orc)
+    table.clean(
+        dry_run=False, options={"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": 1}
+    )
+    assert (contents(table), files(table)) == (expected, [".orc"])
+    table.upsert(rows((0,), 9))
+    assert contents(table) == contents_of(rows((0,), 9), rows((5,), 2), rows((2, 3, 6, 7), 1))
+    assert table.validate(keys=True).ok
+    for wrong, error in (({"hoodie.base.file.format": "HFILE"}, Unsupported), ({SEVERAL: False}, InvalidRequest)):
+        with pytest.raises(error):
+            table.upsert(rows((0,), 9), options=wrong)
+    # Where the table has one format, no write chooses another.
+    with pytest.raises(InvalidRequest, match=f"files of one format alone .{SEVERAL}=false"):
+        new_table("PARQUET", table_type).upsert(rows((0,), 1), options=orc)
+
+
+def test_ways_to_create_one(tmp_path: Path) -> None:
+    """By either option, by the properties of SQL, and by the first write of a job."""
+    made = {
+        "table's": Table.create(tmp_path / "a", record_key="id", options={FORMAT: "orc"}),
+        "writes'": Table.create(tmp_path / "b", record_key="id", options={"hoodie.base.file.format": "ORC"}),
+        "read optimized": Table.create(tmp_path / "c", record_key="id", options={"hoodie.table.ro.file.format": "ORC"}),
+    }
+    for number, key in enumerate((FORMAT, "hoodie.base.file.format")):
+        path = tmp_path / f"sql{number}"
+        made_by_sql(path, key, "ORC")
+        made[f"SQL, {key}"] = Table(path)
+    for way, table in made.items():
+        assert table.config.base_file_format == "ORC", way
+        table.insert(rows(range(2), 1).select(["id", "ts"]))
+        assert (files(table), table.scan().count()) == ([".orc"], 2), way
+    with pytest.raises(InvalidRequest, match="disagree"):
+        Table.create(tmp_path / "x", record_key="id", options={FORMAT: "ORC", "hoodie.base.file.format": "PARQUET"})
+    with pytest.raises(Unsupported, match="HFILE"):
+        made_by_sql(tmp_path / "y", FORMAT, "HFILE")
+
+
+def made_by_sql(path: Path, key: str, form: str) -> None:
+    given = f"primaryKey = 'id', preCombineField = 'ts', '{key}' = '{form}'"
+    hp.sql(f"CREATE TABLE made (id STRING, ts BIGINT) USING hudi TBLPROPERTIES ({given}) LOCATION '{path}'", catalog=hp.Catalog())
 
 
 def contents_of(*parts: pa.Table) -> list[dict[str, Any]]:

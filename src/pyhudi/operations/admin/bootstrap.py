@@ -334,7 +334,7 @@ def _writer_spec(context: TableContext, plan: _Plan, schema_text: str, settings:
         keys=config.keys,
         populate_meta_fields=True,
         rule=merge_rule(config.merge),
-        extension=config.base_extension,
+        extension=config.base_extension(settings.files.base_format),
     )
 
 

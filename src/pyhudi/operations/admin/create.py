@@ -13,6 +13,7 @@ from typing import Annotated
 import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest, TableExists, Unsupported
+from pyhudi.execute.base_file import WRITE_FORMAT
 from pyhudi.format.arrow_to_avro import arrow_to_avro, sanitized_name
 from pyhudi.format.instants import Action
 from pyhudi.format.names import BASE_EXTENSIONS
@@ -44,6 +45,7 @@ from pyhudi.table.config import (
     ORDERING_FIELDS,
     PAYLOAD_PROPERTY,
     PRECOMBINE_FIELD,
+    SEVERAL_FORMATS,
     TableConfig,
     TableType,
     create_table_files,
@@ -176,8 +178,15 @@ BASE_FORMAT = Option(
     ("PARQUET", "ORC", "HFILE"),
     "PARQUET",
     "format of the base files; HFILE is refused",
-    aliases=("hoodie.base.file.format", "hoodie.table.ro.file.format"),
+    aliases=("hoodie.table.ro.file.format",),
     stored_as="hoodie.table.base.file.format",
+)
+_SEVERAL_FORMATS = Option(
+    SEVERAL_FORMATS,
+    bool,
+    "false",
+    "writes and services choose the format of the base files that they make, by hoodie.base.file.format",
+    stored_as=SEVERAL_FORMATS,
 )
 _CHANGES = Option(
     "hoodie.table.cdc.enabled", bool, "false", "writes keep every single change", stored_as="hoodie.table.cdc.enabled"
@@ -202,7 +211,6 @@ BOOTSTRAP_INDEX_TYPE = _fixed("hoodie.bootstrap.index.type", str, None)
 
 _FIXED = (
     _fixed("hoodie.table.log.file.format", ("HOODIE_LOG",), "HOODIE_LOG", "hoodie.table.rt.file.format"),
-    _fixed("hoodie.table.multiple.base.file.formats.enable", bool, "false"),
     _fixed("hoodie.partition.metafile.use.base.format", bool, "false"),
     _fixed("hoodie.table.create.schema", str, None),
     _fixed("hoodie.table.initial.version", str, "8"),
@@ -270,7 +278,8 @@ class TableSettings:
     ]
     time_zone: Annotated[str, _TIME_ZONE]
     omits_partition_columns: Annotated[bool, _OMIT]
-    base_file_format: Annotated[str, BASE_FORMAT]
+    base_file_format: Annotated[str, BASE_FORMAT, WRITE_FORMAT]
+    several_formats: Annotated[bool, _SEVERAL_FORMATS]
     keeps_changes: Annotated[bool, _CHANGES]
     changes_mode: Annotated[str, _CHANGES_MODE]
     fixed: Annotated[tuple[tuple[str, str], ...], *_FIXED]
@@ -293,6 +302,7 @@ class TableSettings:
             table_type=table_type(options),
             keys=_key_spec(options),
             merge=merge,
+            base_file_format=_base_format(options),
             fixed=tuple((key, value) for key, value in given if value is not None),
         )
 
@@ -354,7 +364,7 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
         "hoodie.populate.meta.fields": _text(settings.populate_meta_fields),
         _OMIT.key: _text(settings.omits_partition_columns),
         "hoodie.table.cdc.enabled": _text(settings.keeps_changes),
-        "hoodie.table.multiple.base.file.formats.enable": "false",
+        SEVERAL_FORMATS: _text(settings.several_formats),
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.table.timeline.timezone": settings.time_zone,
         **settings.keys.to_properties(),
@@ -391,6 +401,20 @@ def new_table_properties(options: Options, schema: pa.Schema | None) -> dict[str
             )
         check_omission(new_table_config(values))
     return values
+
+
+def _base_format(options: Options) -> str:
+    """Of the base files of a new table.  Raises InvalidRequest where both options name one, and the table is to have one."""
+    table, write = options.text(BASE_FORMAT), options.text(WRITE_FORMAT)
+    named = options.given(BASE_FORMAT) is not None
+    if write is None or (named and options.flag(_SEVERAL_FORMATS)):
+        return str(table)
+    if named and table != write:
+        raise InvalidRequest(
+            f"options {BASE_FORMAT}={table} and {WRITE_FORMAT}={write} disagree; a table has base files of several formats with "
+            f"{SEVERAL_FORMATS}=true"
+        )
+    return write
 
 
 def check_base_format(form: str) -> None:
@@ -455,6 +479,14 @@ def check_against_table(options: Options, config: TableConfig) -> None:
             raise InvalidRequest(
                 f"option {generator}={named} contradicts the table, whose key generator is {config.keys.generator}"
             )
+    form = options.text(WRITE_FORMAT)
+    if form is not None and form != config.base_file_format:
+        if not config.several_formats:
+            raise InvalidRequest(
+                f"option {WRITE_FORMAT}={form} contradicts the table, whose hoodie.table.base.file.format is "
+                f"{config.base_file_format}, and which has files of one format alone ({SEVERAL_FORMATS}=false)"
+            )
+        check_base_format(form)
     _check_time_rule(options.with_prefix(*TIME_PREFIXES), config)
     if options.given(RECORD_KEY_FIELDS) and config.keys.generates_keys:
         raise InvalidRequest("the table generates its record keys; it takes no record key field")
@@ -509,7 +541,7 @@ def _in_effect(config: TableConfig) -> dict[str, str]:
         "hoodie.table.base.file.format": config.base_file_format,
         "hoodie.table.log.file.format": "HOODIE_LOG",
         OMIT_COLUMNS: "false",
-        "hoodie.table.multiple.base.file.formats.enable": "false",
+        SEVERAL_FORMATS: "false",
         "hoodie.partition.metafile.use.base.format": "false",
         "hoodie.timeline.path": "timeline",
         "hoodie.timeline.history.path": "history",

@@ -430,7 +430,7 @@ def _writer_spec(
         rule=merge_rule(config.merge, snapshot.defaults),
         indexing=with_keys(indexing_of(context, options.metadata, schema, schema), options.commit.hbase),
         ids=snapshot.ids,
-        extension=config.base_extension,
+        extension=config.base_extension(files.base_format),
     )
 
 

@@ -396,7 +396,7 @@ def _task_spec(snapshot: Snapshot, settings: CompactSettings, request_time: str)
         files=settings.files,
         indexing=indexing,
         now_ms=context.env.now_ms,
-        extension=config.base_extension,
+        extension=config.base_extension(settings.files.base_format),
     )
 
 

@@ -60,7 +60,7 @@ def writer_spec(
         partial=_partial_update(shape, schemas, config.name),
         early=early_conflicts(transaction, settings.early, by_bucket=shape.routes),
         ids=ids,
-        extension=config.base_extension,
+        extension=config.base_extension(files.base_format),
         event_time=settings.event_time,
     )
 
