@@ -47,3 +47,22 @@ def test_a_table_is_made_and_written_on_the_cluster(spark: SparkSession, tmp_pat
         ("d", 9.0, 2),
     }
     assert Table(path).validate(keys=True).ok
+
+
+def test_orc_files_of_spark_with_days_of_long_ago(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark counts days before 1582-10-15 by the Julian calendar in ORC, and reads them back as they were."""
+    source = str(tmp_path / "source")
+    days = "'0001-01-01', '1000-02-28', '1582-10-04', '1582-10-15', '1899-12-31', '2024-02-29'"
+    held = spark.sql(
+        "SELECT concat('k', pos) AS id, cast(day AS date) AS day, pos % 2 AS part, "
+        "if(pos % 3 = 0, null, array(cast(day AS date))) AS days, "
+        f"timestamp_micros(-4000000000000007 * pos) AS at FROM (SELECT posexplode(array({days})) AS (pos, day))"
+    )
+    held.write.partitionBy("part").orc(source)
+    options = {"hoodie.table.base.file.format": "ORC"}
+    bootstrap(source, tmp_path / "t", record_key="id", partition_by="part", options=options)
+    table = Table(tmp_path / "t")
+    expected = held.toArrow()
+    assert_same_rows(table.scan().to_arrow().select(expected.column_names), expected, key=["id"])
+    table.upsert(table.scan(filter="id in ('k0', 'k1')").to_arrow())
+    assert_same_rows(hs.read(spark, table.uri).select(*expected.column_names).toArrow(), expected, key=["id"])

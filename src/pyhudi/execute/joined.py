@@ -95,7 +95,7 @@ def open_source(table: StorageSpec, source: SourceFile) -> Iterator[OpenFile]:
     check_same(table, source)
     storage = open_storage(StorageSpec(folder_of(source.uri), table.options))
     try:
-        with open_base_file(storage, file_name_of(source.uri)) as file:
+        with open_base_file(storage, file_name_of(source.uri), outside=True) as file:
             yield file
     except CorruptData:
         # What another process does to the file while it is read looks like damage.

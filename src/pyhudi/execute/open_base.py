@@ -35,8 +35,12 @@ Footer = pq.FileMetaData | OrcFooter
 
 
 @contextmanager
-def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str] = ()) -> Iterator[OpenFile]:
+def open_base_file(
+    storage: Storage, path: str, columns_to_code: Collection[str] = (), *, outside: bool = False
+) -> Iterator[OpenFile]:
     """A base file to read from during a `with` block.  Of some columns those are read coded for which this is worth it.
+
+    outside: it was not made for a table, see `OrcFile`.
 
     Raises CorruptData that names the file when its bytes are not of the format that its name says, or of Parquet not those that
     were written, now or while it is read; TableState when it is gone, Unsupported for a file of another format.
@@ -44,7 +48,7 @@ def open_base_file(storage: Storage, path: str, columns_to_code: Collection[str]
     with open_base_input(storage, path) as source:
         try:
             if is_orc(path):
-                yield OrcFile(source)
+                yield OrcFile(source, outside=outside)
                 return
             with open_parquet(source) as file:
                 coded = coded_columns(file.metadata, file.schema_arrow, columns_to_code)

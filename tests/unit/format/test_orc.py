@@ -12,10 +12,12 @@ import pytest
 
 from pyhudi.errors import CorruptData, InvalidRequest, Unsupported
 from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.coding import Cursor
 from pyhudi.format.orc.columns import from_orc
 from pyhudi.format.orc.reading import ORC_AVRO_SCHEMA_KEY, OrcFile
 from pyhudi.format.orc.tail import read_tail, with_user_metadata, writer_zone
 from pyhudi.format.orc.writing import CODECS, OrcWriter
+from pyhudi.format.protobuf import decode_fields, encode_bytes, encode_number
 
 MOMENT = datetime.datetime(2026, 7, 1, 12, 30, 15, 123456, tzinfo=datetime.UTC)
 OLD = datetime.datetime(1901, 2, 3, 4, 5, 6, 7, tzinfo=datetime.UTC)
@@ -177,3 +179,54 @@ def test_metadata_is_added_to_what_is_there() -> None:
     more = data[: tail.offset] + with_user_metadata(data[tail.offset :], {"second": b"2"})
     found = opened(more).metadata.metadata
     assert (found[b"first"], found[b"second"]) == (b"1", b"2")
+
+
+DAYS = [datetime.date(1, 1, 1), datetime.date(1000, 2, 28), datetime.date(1582, 10, 4), datetime.date(1582, 10, 15), None]
+HYBRID = pa.array([-719_164, -354_222, -141_428, -141_427, None], pa.int32()).cast(pa.date32())
+"""The same days by the Julian calendar, up to the day on which the Gregorian one begins."""
+
+
+def file_of_java(calendar: int | None, rows: pa.Table) -> bytes:
+    """An ORC file as a writer of Java leaves it.  calendar: what it says of its dates, None for nothing."""
+    sink = io.BytesIO()
+    po.write_table(rows, sink, compression="uncompressed")
+    whole = sink.getvalue()
+    length = whole[-1]
+    postscript = dict(decode_fields(Cursor(whole[-1 - length : -1])))
+    footer_bytes = postscript[1]
+    assert isinstance(footer_bytes, int)
+    start = len(whole) - 1 - length - footer_bytes
+    fields = [(number, value) for number, value in decode_fields(Cursor(whole[start : -1 - length])) if number != 9]
+    footer = b"".join(encode_number(n, v) if isinstance(v, int) else encode_bytes(n, bytes(v)) for n, v in fields)
+    footer += b"" if calendar is None else encode_number(11, calendar)
+    postscript[1] = len(footer)
+    end = b"".join(encode_number(n, v) if isinstance(v, int) else encode_bytes(n, bytes(v)) for n, v in postscript.items())
+    return whole[:start] + footer + end + bytes([len(end)])
+
+
+@pytest.mark.parametrize("calendar", [None, 1, 2])
+def test_old_dates_of_files_from_outside_mean_what_their_calendar_says(calendar: int | None) -> None:
+    """Those of a table are Hudi's, which counts by the Gregorian calendar whatever the file says."""
+    # Each row: a list of a struct, and of a null; a map.
+    nested = pa.StructArray.from_arrays(
+        [HYBRID.take(pa.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4]))], ["day"], mask=pa.array([False, True] * 5)
+    )
+    places = pa.ListArray.from_arrays(pa.array([0, 2, 4, 6, 8, 10], pa.int32()), nested)
+    named = pa.MapArray.from_arrays(pa.array(range(6), pa.int32()), pa.array(["k"] * 5), HYBRID)
+    data = file_of_java(calendar, pa.table({"day": HYBRID, "places": places, "named": named, "n": [1, 2, 3, 4, 5]}))
+    outside = OrcFile(pa.BufferReader(data), outside=True).read()
+    inside = OrcFile(pa.BufferReader(data)).read()
+    assert inside["day"].cast(pa.int32()).to_pylist() == HYBRID.cast(pa.int32()).to_pylist()
+    if calendar == 2:
+        assert outside.equals(inside)
+        return
+    assert outside["day"].to_pylist() == DAYS
+    assert outside["places"].to_pylist() == [[{"day": day}, None] for day in DAYS]
+    assert outside["named"].to_pylist() == [[("k", day)] for day in DAYS]
+    assert outside["n"].to_pylist() == [1, 2, 3, 4, 5]
+
+
+def test_writers_that_are_not_of_java_count_by_the_gregorian_calendar() -> None:
+    sink = io.BytesIO()
+    po.write_table(pa.table({"day": pa.array(DAYS, pa.date32())}), sink)
+    assert OrcFile(pa.BufferReader(sink.getvalue()), outside=True).read()["day"].to_pylist() == DAYS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.orc as po
@@ -45,6 +45,7 @@ def row(number: int, ts: int = 1) -> dict[str, Any]:
     return {"id": f"k{number:02}", "ts": ts, "fare": number / 2, "p": number % 3}
 
 
+T, R = TypeVar("T"), TypeVar("R")
 FORMAT, VERSION = "hoodie.table.base.file.format", "hoodie.write.table.version"
 
 
@@ -212,9 +213,9 @@ class Interrupted(LocalEngine):
         super().__init__(1)
         self._after, self._happens = after, happens
 
-    def map(self, run: Any, tasks: Any, *arguments: Any, **more: Any) -> Any:
-        done = super().map(run, tasks, *arguments, **more)
-        if getattr(run, "func", run) is self._after:
+    def map(self, function: Callable[[T], R], tasks: Iterable[T]) -> list[R]:
+        done = super().map(function, tasks)
+        if getattr(function, "func", function) is self._after:
             self._happens()
         return done
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 
 from pyhudi.format.avro_to_arrow import avro_to_arrow
+from pyhudi.format.orc.calendars import gregorian
 from pyhudi.format.orc.columns import from_orc, holds_times, schema_of_file
 from pyhudi.format.orc.tail import Tail, read_tail, writer_zone
 from pyhudi.format.parquet_columns import file_schema
@@ -90,11 +91,16 @@ class OrcFooter:
 
 
 class OrcFile:
-    """An open file.  Raises CorruptData for what is no ORC file, and pyarrow's errors for what it cannot read, also later."""
+    """An open file.  Raises CorruptData for what is no ORC file, and pyarrow's errors for what it cannot read, also later.
 
-    def __init__(self, source: pa.NativeFile) -> None:
+    outside: the file was not made for a table.  Then old dates are read by the calendar that it says; Hudi counts them by the
+    Gregorian one whatever its files say.
+    """
+
+    def __init__(self, source: pa.NativeFile, *, outside: bool = False) -> None:
         self._source = source
         self._tail: Tail = read_tail(source)
+        self._hybrid_days = outside and self._tail.hybrid_days
         source.seek(0)
         self._file = po.ORCFile(source)
         held: pa.Schema = self._file.schema.remove_metadata()
@@ -126,7 +132,8 @@ class OrcFile:
     def _table(self, batches: list[pa.RecordBatch], names: Sequence[str]) -> pa.Table:
         if self._zone is None:
             self._zone = writer_zone(self._source, self._tail) if holds_times(self._held) else "UTC"
-        return from_orc(pa.Table.from_batches(batches).select(list(names)), self._chosen(names), self._zone)
+        rows = pa.Table.from_batches(batches).select(list(names))
+        return from_orc(gregorian(rows) if self._hybrid_days else rows, self._chosen(names), self._zone)
 
     def _chosen(self, names: Sequence[str]) -> pa.Schema:
         return pa.schema([self.schema_arrow.field(name) for name in names])

@@ -5,6 +5,7 @@
     postscript      1 footer length, 2 compression, 3 size of a compression block, 5 metadata length, 8000 magic
     footer          3 stripes (1 offset, 2 index length, 3 data length, 4 footer length, 5 rows)
                     5 user metadata (1 name, 2 value)
+                    9 writer: 0 or none the one of Java; 11 calendar of dates: 1 hybrid, 2 Gregorian throughout
     stripe footer   3 zone of the writer, by which its times are wall clock
 
 All are Protocol Buffers.  Metadata and footers are cut into chunks where the file is compressed: three bytes, little endian, of
@@ -34,7 +35,8 @@ _MOST_POSTSCRIPT: Final = 255
 _NONE, _ZLIB, _SNAPPY, _LZO, _LZ4, _ZSTD = range(6)
 _REFUSED: Final = {_LZO: "LZO", _LZ4: "LZ4"}
 _FOOTER_LENGTH, _COMPRESSION, _BLOCK_SIZE, _METADATA_LENGTH = 1, 2, 3, 5
-_STRIPES, _USER_METADATA, _WRITER_ZONE = 3, 5, 3
+_STRIPES, _USER_METADATA, _WRITER_ZONE, _WRITER, _CALENDAR = 3, 5, 3, 9, 11
+_OF_JAVA, _UNKNOWN, _HYBRID = 0, 0, 1
 _CHUNK_HEADER: Final = 3
 _MOST_CHUNK: Final = (1 << 23) - 1
 
@@ -50,13 +52,17 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What the end of a file says.  offset: where its footer begins."""
+    """What the end of a file says.  offset: where its footer begins.
+
+    hybrid_days: its dates before 1582-10-15 are counted by the Julian calendar, as old writers of Java do without saying it.
+    """
 
     compression: int
     block_size: int
     offset: int
     footer_bytes: int
     stripes: tuple[Stripe, ...]
+    hybrid_days: bool = False
 
 
 def read_tail(source: pa.NativeFile) -> Tail:
@@ -79,7 +85,10 @@ def read_tail(source: pa.NativeFile) -> Tail:
     tail = Tail(compression, said.get(_BLOCK_SIZE, 0), offset, footer_bytes, ())
     footer = _plain(source.read(footer_bytes), tail)
     stripes = tuple(_stripe(value, offset) for number, value in decode_fields(Cursor(footer)) if number == _STRIPES)
-    return Tail(compression, tail.block_size, offset, footer_bytes, stripes)
+    numbers = _numbers(footer, offset)
+    calendar, writer = numbers.get(_CALENDAR, _UNKNOWN), numbers.get(_WRITER, _OF_JAVA)
+    hybrid = calendar == _HYBRID or (calendar == _UNKNOWN and writer == _OF_JAVA)
+    return Tail(compression, tail.block_size, offset, footer_bytes, stripes, hybrid)
 
 
 def writer_zone(source: pa.NativeFile, tail: Tail) -> str:
