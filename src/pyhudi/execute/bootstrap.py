@@ -88,9 +88,11 @@ def run_same(task: LookTask) -> None:
     check_same(task.table, task.source)
 
 
-def run_skeleton(spec: WriterSpec, task: BootstrapTask) -> WriteStatus:
-    """Write the base file of meta columns that belongs to a source file.  Raises InvalidRequest for rows that cannot be records
-    of their partition, and as `joined.open_source`.
+def run_skeleton(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> WriteStatus:
+    """Write the base file of meta columns that belongs to a source file.
+
+    columns: of all source files, and those that folders tell; files of the table may lack some of them.
+    Raises InvalidRequest for rows that cannot be records of their partition, and as `joined.open_source`.
     """
     storage = open_storage(spec.storage)
     name = BaseFileName(task.file_id, str(task.token), spec.instant_time, spec.extension)
@@ -99,7 +101,7 @@ def run_skeleton(spec: WriterSpec, task: BootstrapTask) -> WriteStatus:
     Markers(storage, spec.instant_time, in_lists=spec.files.marker_lists).create(path, MarkerType.CREATE)
     bare = replace(spec, data_schema=pa.schema([]))
     heads = {field.split(".")[0] for field in (*spec.keys.record_fields, *partition_columns(spec.keys), *task.required)}
-    needed = pa.schema([field for field in spec.data_schema if field.name in heads])
+    needed = pa.schema([field for field in columns if field.name in heads])
     count = 0
     with BaseFileWriter(storage, path, bare.stored_schema, _skeleton_avro(), spec.files) as writer:
         for rows in _keyed_rows(spec, task, needed):
@@ -109,9 +111,9 @@ def run_skeleton(spec: WriterSpec, task: BootstrapTask) -> WriteStatus:
     return WriteStatus(create_stat(task.partition, name, writer.result))
 
 
-def run_full(spec: WriterSpec, task: BootstrapTask) -> tuple[WriteStatus, ...]:
+def run_full(spec: WriterSpec, columns: pa.Schema, task: BootstrapTask) -> tuple[WriteStatus, ...]:
     """Write the rows of a source file to new file groups.  Raises as `run_skeleton`."""
-    rows = _keyed_rows(spec, task, spec.data_schema)
+    rows = _keyed_rows(spec, task, columns)
     return create_files(spec, CreateTask(task.partition, task.file_id, task.token), rows)
 
 

@@ -294,6 +294,27 @@ def test_orc_files_of_all_types(tmp_path: Path) -> None:
     assert tables["ORC"].to_pylist() == tables["PARQUET"].to_pylist()
 
 
+@pytest.mark.parametrize("mode", ["metadata_only", "full_record"])
+@pytest.mark.parametrize("column", [True, False])
+def test_files_without_partition_columns(tmp_path: Path, mode: str, column: bool) -> None:
+    """Whether the source has the column or not, the files of the table lack it and paths tell it, as text."""
+    source = source_at(tmp_path / "source", column=column)
+    options = {**SMALL, "hoodie.datasource.write.drop.partition.columns": True, "hoodie.metadata.record.index.enable": True}
+    hp.bootstrap(source, tmp_path / "t", record_key="id", partition_by="p", ordering="ts", mode=mode, options=options)
+    table = Table(tmp_path / "t")
+    expected = {row(number)["id"]: {**row(number), "p": str(number % 3)} for number in range(COUNT)}
+    assert found(table) == expected and found(table, filter="p = '1'").keys() == {"k01", "k04", "k07", "k10"}
+    table.upsert(upsert_of({**row(0, 2), "fare": 9.0}, row(50, 2)))
+    table.delete(where="p = '1' AND id = 'k04'")
+    expected |= {"k00": {**expected["k00"], "ts": 2, "fare": 9.0}, "k50": {**row(50, 2), "p": "2"}}
+    del expected["k04"]
+    assert found(table) == expected
+    table.cluster()
+    assert found(table) == expected and table.validate(keys=True).ok
+    stored = {name for file in (tmp_path / "t").glob("p=*/*.parquet") for name in pq.read_schema(file).names}
+    assert {"fare", "_hoodie_record_key"} <= stored and "p" not in stored
+
+
 def test_columns_come_after_a_bootstrap(tmp_path: Path) -> None:
     """New and wider ones, over rows that lie outside; then everything is rewritten, and taken back."""
     table = made(tmp_path, "mor", options={"hoodie.metadata.record.index.enable": True})

@@ -110,11 +110,14 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is taken over.  properties: of the table; base_path: as these name the source; schema: the table's columns."""
+    """What is taken over.  properties: of the table; base_path: as these name the source; schema: the columns of the source and
+    of its folders; stored: those of them that the table's files have.
+    """
 
     properties: Mapping[str, str]
     base_path: str
     schema: pa.Schema
+    stored: pa.Schema
     files: tuple[_Found, ...]
 
     @property
@@ -171,7 +174,9 @@ def _plan(target: BootstrapTarget, source: Storage, base_path: str, engine: Engi
     properties = new_table_properties(options, None)
     properties[BOOTSTRAP_BASE_PATH.key] = base_path
     properties[BOOTSTRAP_INDEX_TYPE.key] = "HFILE"
-    return _Plan(properties, base_path, schema, files)
+    omitted = partition_columns(table.keys) if table.omits_partition_columns else ()
+    stored = pa.schema([field for field in schema if field.name not in omitted])
+    return _Plan(properties, base_path, schema, stored, files)
 
 
 def _files_below(source: Storage, folder: str, form: str) -> Iterator[tuple[str, FileInfo]]:
@@ -222,10 +227,7 @@ def _with_hive_style(options: Options, partitions: Iterable[str]) -> Options:
 def _check_possible(table: TableSettings, source: Storage) -> None:
     if table.keys.generates_keys:
         raise InvalidRequest(f"a table over {source.uri} needs a record key: name the columns that its records go by")
-    for wrong, what in (
-        (not table.populate_meta_fields, "without meta columns"),
-        (table.omits_partition_columns, "whose files lack the partition columns"),
-    ):
+    for wrong, what in ((not table.populate_meta_fields, "without meta columns"),):
         if wrong:
             raise Unsupported(f"a table over files outside of it {what} is not made")
 
@@ -294,7 +296,7 @@ def _remove_earlier(target: BootstrapTarget, plan: _Plan, settings: BootstrapSet
 @observed("bootstrap")
 def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: BootstrapSettings) -> BootstrapResult:
     action = Action.COMMIT if context.config.is_cow else Action.DELTACOMMIT
-    schema_text = arrow_to_avro(plan.schema, context.config.name)
+    schema_text = arrow_to_avro(plan.stored, context.config.name)
     parts = {BOOTSTRAP_PARTS_KEY: ",".join(_TIMES.values())} if len(plan.modes) > 1 else {}
     statuses: dict[BootstrapMode, list[WriteStatus]] = {}
     transactions: dict[BootstrapMode, Transaction] = {}
@@ -311,7 +313,7 @@ def _take_over(context: TableContext, engine: Engine, plan: _Plan, settings: Boo
             operation = Operation.BOOTSTRAP if mode is BootstrapMode.METADATA_ONLY else Operation.BULK_INSERT
             transaction.commit(commit_metadata(operation, statuses[mode], schema_text, parts), None)
     wait_ms = settings.commit.lock_wait_ms
-    ensure_metadata_table(context.reloaded(), engine, settings.metadata, wait_ms, plan.schema, plan.schema)
+    ensure_metadata_table(context.reloaded(), engine, settings.metadata, wait_ms, plan.stored, plan.stored)
     stats = [status.stat for found in statuses.values() for status in found]
     return BootstrapResult(
         instants=tuple(_TIMES[mode] for mode in plan.modes),
@@ -328,8 +330,8 @@ def _writer_spec(context: TableContext, plan: _Plan, schema_text: str, settings:
     return WriterSpec(
         storage=context.storage.spec(),
         instant_time=time,
-        data_schema=plan.schema,
-        avro_schema=arrow_to_avro(with_meta_fields(plan.schema), config.name, schema_text),
+        data_schema=plan.stored,
+        avro_schema=arrow_to_avro(with_meta_fields(plan.stored), config.name, schema_text),
         files=settings.files,
         keys=config.keys,
         populate_meta_fields=True,
@@ -346,8 +348,8 @@ def _write(context: TableContext, engine: Engine, plan: _Plan, spec: WriterSpec,
         for number, file in enumerate(files)
     ]
     if mode is BootstrapMode.FULL_RECORD:
-        return [status for found in engine.map(partial(run_full, spec), tasks) for status in found]
-    statuses = engine.map(partial(run_skeleton, spec), tasks)
+        return [status for found in engine.map(partial(run_full, spec, plan.schema), tasks) for status in found]
+    statuses = engine.map(partial(run_skeleton, spec, plan.schema), tasks)
     groups = [
         IndexedGroup(file.partition, file.folder, task.file_id, file.source) for file, task in zip(files, tasks, strict=True)
     ]
