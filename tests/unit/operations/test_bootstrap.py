@@ -45,7 +45,8 @@ def row(number: int, ts: int = 1) -> dict[str, Any]:
     return {"id": f"k{number:02}", "ts": ts, "fare": number / 2, "p": number % 3}
 
 
-T, R = TypeVar("T"), TypeVar("R")
+T = TypeVar("T")
+R = TypeVar("R")
 FORMAT, VERSION = "hoodie.table.base.file.format", "hoodie.write.table.version"
 
 
