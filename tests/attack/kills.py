@@ -1,4 +1,5 @@
-"""Processes that are killed with -9 one after the other, two at a time, on one table under each concurrency mode.
+"""Processes that are killed with -9 one after the other on one table: two at a time under each concurrency mode, and a single
+writer that leaves what the dead wrote to the next clean.
 
     python -m tests.attack.kills --seed 1 --kills 300 --mode optimistic
 
@@ -21,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyhudi import Table
 from tests.attack.processes import OPTIONS, Told, begin, judge
 from tests.attack.writer import say, write
 
@@ -30,7 +32,13 @@ NON_BLOCKING = {
     "hoodie.index.type": "BUCKET",
     "hoodie.bucket.index.num.buckets": 2,
 }
-MODES: Mapping[str, Mapping[str, Any]] = {"single": {}, "optimistic": OPTIMISTIC, "non-blocking": NON_BLOCKING}
+LAZY = {"hoodie.clean.failed.writes.policy": "LAZY"}
+MODES: Mapping[str, Mapping[str, Any]] = {
+    "single": {},
+    "lazy": LAZY,
+    "optimistic": OPTIMISTIC,
+    "non-blocking": NON_BLOCKING,
+}
 _CALLS = 600
 _TURNS = 3
 _BETWEEN_LOOKS = 20
@@ -69,7 +77,7 @@ def attack(folder: Path, seed: int, kills: int, mode: str) -> list[str]:
     kind, has_metadata = rng.choice(("cow", "mor") if waits else ("mor",)), rng.random() < 0.5
     Child(partial(begin, folder, kind, has_metadata, None if waits else "v")).end()
     while dead < kills and not told.wrong:
-        names = [f"w{number + 1}", f"w{number + 2}"]
+        names = [f"w{number + 1 + more}" for more in range(1 if MODES[mode] is LAZY else 2)]
         number += len(names)
         running = [Child(partial(write, path, name, seed, _TURNS, options, rng.randint(1, _CALLS))) for name in names]
         for name, child in zip(names, running, strict=True):
@@ -79,12 +87,19 @@ def attack(folder: Path, seed: int, kills: int, mode: str) -> list[str]:
             if code > 0:
                 told.wrong.append(f"{name} ended with code {code}")
         if dead >= kills or number % _BETWEEN_LOOKS == 0:
-            lines, code = Child(lambda: say(found=judge(path, options, told))).end()
+            lines, code = Child(lambda: say(found=judge(path, options, told) + _left_by_the_dead(path, options))).end()
             told.wrong += [text for line in lines for text in json.loads(line)["found"]]
             if code:
                 told.wrong.append(f"the last look ended with code {code}")
     print(f"{mode}: {dead} of {number} writers were killed, {len(told.acknowledged)} writes acknowledged", flush=True)
     return told.wrong
+
+
+def _left_by_the_dead(path: str, options: Mapping[str, Any]) -> list[str]:
+    """What a clean leaves of them, once nobody writes any more."""
+    table = Table(path, options=options)
+    table.clean(dry_run=False)
+    return [f"{instant} is still under way after a clean" for instant in table.timeline().pending_writes()]
 
 
 def main() -> None:

@@ -26,8 +26,9 @@ def test_a_writer_that_sleeps_while_others_work_loses_nothing(tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", kills.MODES)
 def test_deaths_one_after_the_other_lose_nothing(mode: str) -> None:
-    # Each mode by itself; by hand some hundreds: PYHUDI_KILLS=300.
-    number = os.environ.get("PYHUDI_KILLS", "20" if WIDE else "8")
+    # Each mode by itself; by hand some hundreds of each: PYHUDI_KILLS=300.
+    in_wide = "200" if mode == "lazy" else "20"
+    number = os.environ.get("PYHUDI_KILLS", in_wide if WIDE else "8")
     program = [sys.executable, "-m", "tests.attack.kills", "--seed", "1", "--kills", number, "--mode", mode]
     done = subprocess.run(program, capture_output=True, text=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stdout + done.stderr
