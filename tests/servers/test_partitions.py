@@ -35,7 +35,7 @@ from tests.simulation.tables import World
 from tests.simulation.test_turns_at_the_lock import OPTIONS
 
 AWAY_MS = 120_000
-# The clock of a writer stands while it waits for answers that do not come; each attempt at the lock within this costs such a wait.
+# The clock of a writer stands while it waits for answers that do not come: each attempt at the lock costs such a wait.
 _WAIT_MS = 1_000
 
 
