@@ -127,11 +127,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--runs", type=int, default=10**9)
+    parser.add_argument("--steps", type=int, default=25, help="of a run")
+    parser.add_argument("--rule", help="only runs with this merge rule")
     parser.add_argument("--no-shrink", action="store_true")
     given = parser.parse_args(arguments)
     end, seed, kinds, refusals = time.monotonic() + given.seconds, given.seed, Counter[str](), Counter[str]()
+    runs = steps = 0
     while time.monotonic() < end and seed < given.seed + given.runs:
-        plan = plan_of(seed)
+        plan = plan_of(seed, given.steps)
+        if given.rule not in (None, plan.drawn.merges):
+            seed += 1
+            continue
+        runs, steps = runs + 1, steps + len(plan.steps)
         failure = carry_out(plan, refusals)
         if failure is not None:
             kinds[failure.kind] += 1
@@ -141,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             else:
                 print(f"SEED {seed} again: {failure.kind}", flush=True)
         seed += 1
-    print(f"{seed - given.seed} runs, {sum(kinds.values())} failed")
+    print(f"{runs} runs of {steps} steps, {sum(kinds.values())} failed")
     for kind, count in kinds.most_common():
         print(f"{count:5} {kind}")
     print("refusals")

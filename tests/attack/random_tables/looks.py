@@ -65,11 +65,11 @@ class Held:
 
 
 def plain(value: Any) -> Any:
-    """A value that equals itself; -0.0 is another one than 0.0."""
+    """A value that equals itself; -0.0 is another one than 0.0.  Fields of a struct that have no value may have come later."""
     if isinstance(value, float):
         return f"float {value}" if value != value or value == 0 else value
     if isinstance(value, dict):
-        return tuple((name, plain(each)) for name, each in sorted(value.items()))
+        return tuple((name, plain(each)) for name, each in sorted(value.items()) if each is not None)
     return value
 
 
@@ -249,12 +249,7 @@ def optimized(run: Run, table: Table, rng: random.Random) -> None:
 
 
 def _like(row: Values, one: Values) -> bool:
-    return all(_known(value) == _known(one.get(name)) for name, value in row.items())
-
-
-def _known(value: Any) -> Any:
-    """A struct without the fields that it has no values for: they may have come later."""
-    return plain({name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value)
+    return all(plain(value) == plain(one.get(name)) for name, value in row.items())
 
 
 def valid(run: Run, table: Table, rng: random.Random) -> None:

@@ -59,12 +59,15 @@ class Step:
 
 @dataclass
 class Deed:
-    """A step that was drawn.  act: what is done to the table.  change: what the dictionary makes of it, given the instant."""
+    """A step that was drawn.  act: what is done to the table.  change: what the dictionary makes of it, given the instant.  dies:
+    whether it may die on the way.
+    """
 
     act: Callable[[Table], Any]
     change: Callable[[str], None] | None = None
     again: bool = False
     text: str = ""
+    dies: bool = True
 
 
 def _nothing(table: Table) -> None:
@@ -150,7 +153,7 @@ class Run:
             self.did[-1] += " (kept)"
             table = self.kept
         storage = None
-        if step.crash:
+        if step.crash and deed.dies:
             plan = Fault(step.crash, Moment(step.moment))
             storage = FaultyStorage(table.context.storage, plan)
             table._open.context = replace(table.context, storage=storage)

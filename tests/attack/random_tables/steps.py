@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from pyhudi import Table
+from pyhudi.errors import WriteConflict
 from pyhudi.format.instants import Action
 from tests.attack.random_tables.drawn import KEYS, PARTITIONS
 from tests.attack.random_tables.rules import DELETED
-from tests.attack.random_tables.run import Deed, Row, Run, Values, draw_value
+from tests.attack.random_tables.run import Deed, Row, Run, State, Values, draw_value
 
 Maker = Callable[[Run, random.Random], Deed | None]
 
@@ -310,6 +311,38 @@ def deeper(run: Run, rng: random.Random) -> Deed | None:
             run.hold(row, instant)
 
     return Deed(lambda table: table.upsert(data), change, text=f"n.{added} {show(rows)}")
+
+
+def overtaken(run: Run, rng: random.Random) -> Deed:
+    """Rows that were computed from a scan, and another write that comes before them."""
+    rows, later = ([run.fresh(key, rng, newer=True) for key in run.some(rng)] for _ in range(2))
+    if run.drawn.moves:
+        for row in later:
+            row["part"] = next((one["part"] for one in rows if one["id"] == row["id"]), row["part"])
+    data, computed = run.data(rows), run.data(later)
+    results: list[Any] = []
+    held, both = set(run.rows), {row["id"] for row in rows} & {row["id"] for row in later}
+
+    def act(table: Table) -> Any:
+        scan = table.scan()
+        results.append(table.upsert(data))
+        try:
+            results.append(table.upsert(computed, based_on=scan))
+        except WriteConflict:
+            pass
+        return results[-1]
+
+    def change(instant: str) -> None:
+        for row in rows:
+            run.hold(row, results[0].instant)
+        if len(results) > 1:
+            assert not both & held, f"{both & held} changed since the scan that the rows were computed from"
+            first = results[0]
+            run.states.append(State(first.instant, first.completion_time, dict(run.rows), dict(run.columns)))
+            for row in later:
+                run.hold(row, results[1].instant)
+
+    return Deed(act, change, text=f"{show(rows)} then {show(later)}", dies=False)
 
 
 def empty(run: Run, rng: random.Random) -> Deed:
@@ -643,6 +676,7 @@ WEIGHTS: dict[Maker, int] = {
     evolve: 1,
     deeper: 2,
     empty: 1,
+    overtaken: 2,
     missing: 2,
     alter: 2,
     compact: 3,
