@@ -90,7 +90,7 @@ class Rule:
             return held, False
         if self.newer(row, held):
             return self.filled(row, held), True
-        if self.name == "partial":
+        if self.name == "partial" or (self.fills and self.ordered and version == 9):
             return self.filled(held, row), True
         return held, False
 
