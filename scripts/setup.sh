@@ -7,8 +7,7 @@
 #   scripts/setup.sh on 3.13  .venv-3.13, the pinned versions on another Python
 #   scripts/setup.sh java     a Java runtime for Spark, where there is none and this user may install one
 #   scripts/setup.sh hudi     .venv-hudi (PySpark 3.5) and the bundle of Apache Hudi 1.0.2 in .hudi-jars; `hudi 1.1.1` for that release
-#   scripts/setup.sh hbase    HBase 2.6.1 with its Thrift server in .hbase-jars, from Maven Central, for the tests of index HBASE
-#   scripts/setup.sh servers  .servers: HDFS for tests from Maven Central, Azurite and s3rver from npm
+#   scripts/setup.sh servers  HDFS for tests and HBase from Maven Central (.servers/hdfs, .hbase-jars), Azurite and s3rver from npm (.servers)
 #   scripts/setup.sh versitygw   .servers/bin/versitygw, an S3 server that Go builds from source: minutes
 #
 # Each step does nothing when its result is there. Downloads go through the ordinary clients (pip, uv, apt-get, mvn or Spark's Ivy), so their
@@ -138,44 +137,29 @@ setup_hudi() {
   echo "setup: could not fetch $HUDI_ARTIFACT, so the interop tests are skipped; put the jar into .hudi-jars by hand (see $work/spark.log)." >&2
 }
 
-# HBase and all that it needs: only Maven can tell what that is.
-setup_hbase() {
-  ls .hbase-jars/hbase-thrift-*.jar >/dev/null 2>&1 && return 0
-  rm -rf .hbase-jars/fetching
-  mkdir -p .hbase-jars/fetching
-  pom=.hbase-jars/fetching/pom.xml
-  {
-    echo '<project><modelVersion>4.0.0</modelVersion><groupId>x</groupId><artifactId>x</artifactId><version>1</version><dependencies>'
-    for artifact in hbase-thrift hbase-zookeeper; do
-      echo "<dependency><groupId>org.apache.hbase</groupId><artifactId>$artifact</artifactId><version>2.6.1</version></dependency>"
-    done
-    echo '</dependencies></project>'
-  } >"$pom"
-  mvn -q -B -f "$pom" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime \
-    -DoutputDirectory="$PWD/.hbase-jars/fetching/jars" >&2 &&
-    mv .hbase-jars/fetching/jars/*.jar .hbase-jars/ && rm -rf .hbase-jars/fetching
-}
-
 HDFS_ARTIFACTS="org.apache.hadoop:hadoop-client-minicluster:3.3.6 org.mockito:mockito-core:2.28.2
   ch.qos.reload4j:reload4j:1.2.25 javax.xml.bind:jaxb-api:2.3.1"
+HBASE_ARTIFACTS="org.apache.hbase:hbase-thrift:2.6.1 org.apache.hbase:hbase-zookeeper:2.6.1"
 NODE_SERVERS="azurite@3.35.0 s3rver@3.7.1"
 VERSITYGW=github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
-# The mini cluster with what it needs at run time, as Maven resolves it; Mockito, log4j and JAXB are not among what it names.
-fetch_hdfs() {
-  [ -f .servers/hdfs/.done ] && return 0
+# fetch_jars FOLDER ARTIFACT...: these with what they need at run time, which only Maven can tell.
+fetch_jars() {
+  folder=$1
+  shift
+  [ -f "$folder/.done" ] && return 0
   command -v mvn >/dev/null 2>&1 || return 1
-  rm -rf .servers/hdfs
-  mkdir -p .servers/hdfs
+  rm -rf "$folder"
+  mkdir -p "$folder"
   {
     echo '<project><modelVersion>4.0.0</modelVersion><groupId>none</groupId><artifactId>none</artifactId><version>1</version><dependencies>'
-    for artifact in $HDFS_ARTIFACTS; do
+    for artifact in "$@"; do
       echo "$artifact" | sed 's|\(.*\):\(.*\):\(.*\)|<dependency><groupId>\1</groupId><artifactId>\2</artifactId><version>\3</version></dependency>|'
     done
     echo '</dependencies></project>'
-  } >.servers/hdfs/pom.xml
-  mvn -q -B -f .servers/hdfs/pom.xml org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime \
-    -DoutputDirectory="$PWD/.servers/hdfs" >&2 && touch .servers/hdfs/.done
+  } >"$folder/pom.xml"
+  mvn -q -B -f "$folder/pom.xml" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime \
+    -DoutputDirectory="$PWD/$folder" >&2 && touch "$folder/.done"
 }
 
 fetch_node_servers() {
@@ -187,7 +171,11 @@ fetch_node_servers() {
 }
 
 setup_servers() {
-  fetch_hdfs || echo "setup: HDFS could not be fetched with Maven, so the tests on it are skipped." >&2
+  # Mockito, log4j and JAXB are not among what the mini cluster of HDFS names. HBase comes with its Thrift server, for index HBASE.
+  # shellcheck disable=SC2086 # several words
+  fetch_jars .servers/hdfs $HDFS_ARTIFACTS || echo "setup: HDFS could not be fetched with Maven, so the tests on it are skipped." >&2
+  # shellcheck disable=SC2086
+  fetch_jars .hbase-jars $HBASE_ARTIFACTS || echo "setup: HBase could not be fetched with Maven, so the tests of index HBASE are skipped." >&2
   fetch_node_servers || echo "setup: Azurite and s3rver could not be fetched with npm, so the tests on them are skipped." >&2
 }
 
@@ -207,6 +195,5 @@ case "${1:-}" in
   lowest) setup_lowest ;;
   on) setup_on "$2" ;;
   hudi) choose_hudi "${2:-1.0.2}"; setup_hudi || echo "setup: .venv-hudi could not be made, so the interop tests are skipped." >&2 ;;
-  hbase) setup_hbase || echo "setup: HBase could not be fetched with Maven, so the tests of index HBASE are skipped." >&2 ;;
-  *) sed -n '3,15p' "$0" >&2; exit 2 ;;
+  *) sed -n '3,14p' "$0" >&2; exit 2 ;;
 esac

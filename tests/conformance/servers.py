@@ -150,13 +150,13 @@ public class KeyValueCodec extends org.apache.hadoop.hbase.codec.KeyValueCodec {
 def running_hbase(folder: Path) -> Iterator[tuple[Server, int]]:
     """HBase in one process, its data in the folder, and its Thrift server; with the port of its ZooKeeper.
 
-    Its jars are those that `scripts/setup.sh hbase` fetches.
+    Its jars are those that `make setup-servers` fetches.
     """
     home, jars = java_home(*_JAVA), _ROOT / ".hbase-jars"
     if home is None:
         unavailable("servers", "no Java 17 found; run `make setup` as root, or install one")
     if not any(jars.glob("hbase-thrift-*.jar")):
-        unavailable("servers", "HBase is not set up; run `scripts/setup.sh hbase`")
+        unavailable("servers", "HBase is not set up; run `make setup-servers`")
     assert home is not None
     zookeeper, thrift = free_port(), free_port()
     settings = {

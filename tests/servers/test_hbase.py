@@ -23,7 +23,6 @@ from pyhudi.storage.locks.in_process import InProcessLock
 from pyhudi.table.context import TableContext
 from tests.interop.conftest import real_hudi as real_hudi
 from tests.interop.oracle import RealHudi
-from tests.needs import WIDE
 from tests.paused_write import PausedWrite
 from tests.servers.conftest import Hbase
 from tests.spark.conftest import spark as spark
@@ -32,6 +31,9 @@ from tests.write_index_suite import Checked, Index, Values, row, run_beside_comp
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# HBase is fetched for wide runs only (`make setup-servers`).
+pytestmark = pytest.mark.wide
 
 MOVES = "hoodie.hbase.index.update.partition.path"
 
@@ -63,18 +65,11 @@ def write_again(checked: Checked) -> None:
 # -- the writes of the suite ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kind", "moves"),
-    [
-        ("cow", True),
-        *(pytest.param(kind, moves, marks=pytest.mark.wide) for kind, moves in (("mor", True), ("cow", False), ("mor", False))),
-    ],
-)
+@pytest.mark.parametrize(("kind", "moves"), [("cow", True), ("mor", True), ("cow", False), ("mor", False)])
 def test_script(hbase: Hbase, tmp_path: Path, kind: str, moves: bool) -> None:
     run_script(Checked.create(tmp_path / "t", kind, index_in(hbase, moves=moves), lambda rows: rows))
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize(("kind", "many"), [("cow", True), ("mor", False), ("mor", True)])
 def test_script_on_spark(
     hbase: Hbase, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, many: bool
@@ -83,13 +78,11 @@ def test_script_on_spark(
     run_script(Checked.create(tmp_path / "t", kind, index_in(hbase), spark.createDataFrame))
 
 
-@pytest.mark.wide
 def test_compactions_beside_writes(hbase: Hbase, tmp_path: Path) -> None:
     options = {"hoodie.compact.inline": False}
     run_beside_compactions(Checked.create(tmp_path / "t", "mor", index_in(hbase), lambda rows: rows, **options))
 
 
-@pytest.mark.wide
 def test_small_batches_and_a_record_index_beside(hbase: Hbase, tmp_path: Path) -> None:
     batches: dict[str, Any] = {"hoodie.index.hbase.get.batch.size": 3, "hoodie.index.hbase.put.batch.size": 2}
     index = index_in(hbase, **batches, **{"hoodie.metadata.record.index.enable": True})
@@ -115,7 +108,6 @@ def _dies(checked: Checked, rows: pa.Table, operation: str, fault: Fault | None)
     return storage
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("operation", ["upsert", "delete"])
 @pytest.mark.parametrize(("kind", "versions", "sync"), [("cow", 1, False), ("mor", 3, True), ("cow", 1, True)])
 def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: int, sync: bool, operation: str) -> None:
@@ -128,7 +120,7 @@ def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: 
         return beginning(tmp_path / name, index_in(hbase, versions=versions, **more), kind)
 
     calls = _dies(begun("counted"), data, operation, None).write_count
-    step = max(1, calls // (12 if WIDE else 4))
+    step = max(1, calls // 12)
     for number in range(1, calls + 1, step):
         checked = begun(str(number))
         _dies(checked, data, operation, Fault(number))
@@ -145,7 +137,6 @@ def test_a_death_at_any_call(hbase: Hbase, tmp_path: Path, kind: str, versions: 
         shutil.rmtree(tmp_path / str(number))
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("versions", [1, 3])
 @pytest.mark.parametrize("sync", [False, True])
 def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions: int, sync: bool) -> None:
@@ -169,7 +160,6 @@ def test_a_rollback_of_what_had_completed(hbase: Hbase, tmp_path: Path, versions
     write_again(checked)
 
 
-@pytest.mark.wide
 def test_a_restore(hbase: Hbase, tmp_path: Path) -> None:
     checked = beginning(tmp_path, index_in(hbase))
     before = dict(checked.rows)
@@ -181,7 +171,6 @@ def test_a_restore(hbase: Hbase, tmp_path: Path) -> None:
     write_again(checked)
 
 
-@pytest.mark.wide
 def test_clusterings_that_tell_and_that_do_not(hbase: Hbase, tmp_path: Path) -> None:
     checked = beginning(tmp_path, index_in(hbase))
     (before,) = entries(checked, "k0")
@@ -194,7 +183,6 @@ def test_clusterings_that_tell_and_that_do_not(hbase: Hbase, tmp_path: Path) -> 
     write_again(checked)
 
 
-@pytest.mark.wide
 def test_writes_at_the_same_time(hbase: Hbase, tmp_path: Path) -> None:
     """Who loses has told the index first, over what the other one told it."""
     checked = beginning(tmp_path, index_in(hbase))
@@ -207,7 +195,6 @@ def test_writes_at_the_same_time(hbase: Hbase, tmp_path: Path) -> None:
     write_again(checked)
 
 
-@pytest.mark.wide
 def test_old_instants_count_by_the_history(hbase: Hbase, tmp_path: Path) -> None:
     """A write that died, whose rollback has left the timeline, is not taken for one that completed."""
     few = {"hoodie.keep.min.commits": 2, "hoodie.keep.max.commits": 3, "hoodie.clean.commits.retained": 1}
@@ -252,7 +239,6 @@ def test_refused_before_anything_is_written(hbase: Hbase, tmp_path: Path) -> Non
     assert not table.timeline().instants and not newer.timeline().instants
 
 
-@pytest.mark.wide
 def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = beginning(tmp_path, index_in(hbase))
     from pyhudi.execute import hbase_index
@@ -275,7 +261,6 @@ def test_a_write_that_cannot_tell_does_not_land(hbase: Hbase, tmp_path: Path, mo
 # -- the real Hudi ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("kind", ["cow", "mor"])
 def test_in_turn_with_the_real_hudi(hbase: Hbase, real_hudi: RealHudi, tmp_path: Path, kind: str) -> None:
     """Each finds the keys of the other by the index, and by it alone: under it a key that it lacks would be inserted twice."""
