@@ -3,6 +3,12 @@
     .venv/bin/python -m pytest -n 2 -m 'not spark and not interop' --junit-xml=report.xml tests
     .venv/bin/python -m tests.slow report.xml
 
+That makes the list anew.  The report of a run with `-m 'not slow'`, which takes minutes, adds to it those of the quick tests that
+have become too long together; do so when `make check` has grown, on a machine that does nothing else:
+
+    .venv/bin/python -m pytest -m 'not slow' --junit-xml=report.xml tests/unit tests/conformance tests/test_*.py
+    .venv/bin/python -m tests.slow report.xml
+
 A name is the path of a test with dots, without the values of its cases.  Tests that are not in the list are quick.
 """
 
@@ -42,6 +48,12 @@ def slowest(seconds: Mapping[str, float], budget: float = BUDGET) -> list[str]:
     return sorted(names)
 
 
+def renewed(listed: frozenset[str], seconds: Mapping[str, float], budget: float = BUDGET) -> list[str]:
+    """The list by a new run: `slowest`, and what is in the list already when nothing of it was run."""
+    kept = listed if listed.isdisjoint(seconds) else frozenset()
+    return sorted({*kept, *slowest(seconds, budget)})
+
+
 def taken(report: Path, leave_out: tuple[str, ...]) -> dict[str, float]:
     """Seconds of each test in a JUnit report, all of its cases together, without those below the folders `leave_out`."""
     seconds: dict[str, float] = defaultdict(float)
@@ -54,6 +66,6 @@ def taken(report: Path, leave_out: tuple[str, ...]) -> dict[str, float]:
 
 if __name__ == "__main__":
     apart = tuple(f"tests.{folder}." for folder in sorted(SLOW_FOLDERS | {"spark", "interop"}))
-    names = slowest(taken(Path(sys.argv[1]), apart))
+    names = renewed(slow_tests(), taken(Path(sys.argv[1]), apart))
     _LIST.write_text("".join(f"{name}\n" for name in names))
     print(f"{len(names)} names written to {_LIST}")
