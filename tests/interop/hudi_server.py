@@ -12,7 +12,8 @@ stderr   all that Python, Spark and Hudi print
 Rows travel as Parquet files, which keep decimals, nesting and times in UTC: an answer that is a table is the path of a folder
 with such files.
 
-Spark has the settings that Hudi's documentation asks for and otherwise its defaults. The jar is on spark.driver.extraClassPath:
+Spark has the settings that Hudi's documentation asks for and otherwise its defaults; LOCAL_FILES says what is other about local
+files. The jar is on spark.driver.extraClassPath:
 through spark.jars Hudi's own classes are loaded twice, and reading its metadata table fails.
 """
 
@@ -63,6 +64,72 @@ UNUSED_SETTINGS = (
     "mapreduce.reduce.",
 )
 
+# Hudi sizes its records with JOL, which else starts two more JVMs to ask them how this one lays out objects.
+JOL = "-Djol.skipHotspotSAAttach=true"
+
+# Hadoop's client asks for and sets the permission of a local file by a process of its own, ls or chmod, where it lacks its native
+# library: a hundred a write.  This one does the same by calls of the system, and is otherwise Hadoop's.
+LOCAL_FILES = """
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.lang.reflect.Method;
+import java.net.URI;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.attribute.PosixFilePermissions;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
+
+public class LocalFiles extends RawLocalFileSystem {
+    public static class Installer {
+        public void install(Configuration conf) throws Exception {
+            URI root = URI.create("file:///");
+            FileSystem files = new LocalFileSystem(new LocalFiles());
+            files.initialize(root, conf);
+            Method add = FileSystem.class.getDeclaredMethod(
+                "addFileSystemForTesting", new Class[] {URI.class, Configuration.class, FileSystem.class});
+            add.setAccessible(true);
+            add.invoke(null, new Object[] {root, conf, files});
+        }
+    }
+
+    public void setPermission(Path path, FsPermission permission) throws IOException {
+        String named = new FsPermission((short) (permission.toShort() & 0777)).toString();
+        Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(named));
+    }
+
+    public FileStatus getFileStatus(Path path) throws IOException {
+        FileStatus found = super.getFileStatus(path);
+        String user = System.getProperty("user.name");
+        try {
+            String permission = PosixFilePermissions.toString(
+                Files.getPosixFilePermissions(pathToFile(path).toPath(), new LinkOption[0]));
+            return new FileStatus(found.getLen(), found.isDirectory(), found.getReplication(), found.getBlockSize(),
+                found.getModificationTime(), found.getAccessTime(), FsPermission.valueOf("-" + permission), user, user,
+                found.getPath());
+        } catch (NoSuchFileException gone) {
+            throw new FileNotFoundException("File " + path + " does not exist");
+        }
+    }
+}
+"""
+
+
+def install_local_files(spark: SparkSession) -> None:
+    """Every file system of this process for local paths is that of LOCAL_FILES."""
+    jvm: Any = spark._jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(LOCAL_FILES)
+    made = compiler.getClassLoader().loadClass("LocalFiles$Installer").newInstance()
+    made.install(spark._jsc.hadoopConfiguration())
+
 
 def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSession:
     spark = (
@@ -72,7 +139,7 @@ def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSessio
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraClassPath", jar)
-        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={scratch}")
+        .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={scratch} {JOL}")
         .config("spark.local.dir", scratch)
         .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
         .config("spark.ui.enabled", "false")
@@ -88,6 +155,7 @@ def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSessio
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("WARN")
+    install_local_files(spark)
     return spark
 
 
