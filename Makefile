@@ -5,7 +5,7 @@ WORKERS ?= 2
 # Compiled modules are kept even where the environment forbids it: each Spark worker would compile them anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup setup-hudi setup-servers test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-writers demo docs dist clean
+.PHONY: help setup setup-hudi setup-servers test test-wide check lint types unit test-lowest test-python coverage test-spark test-pyspark test-interop test-browser golden bench bench-check bench-curves bench-writers demo docs dist clean
 
 help:
 	@echo 'make setup         .venv from uv.lock, and Java where there is none (Debian, as root)'
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-browser  the report in a headless Chromium, where there is one'
 	@echo 'make golden        let the real Hudi write tests/golden anew'
 	@echo 'make bench-check   ten steps, before (the last published run) and now in turn: what moved by more than a quarter'
+	@echo 'make bench-curves  how the cost of small commits and reads grows with rows, commits, partitions, columns, files, keys, logs'
 	@echo 'make bench         benchmarks; make bench-writers: many writers of one table; make demo [URI=...]: a tour, here or in a store; make docs: the site'
 	@echo 'make dist          the wheel and the source distribution, checked, and tried on each Python that is here'
 
@@ -101,6 +102,10 @@ bench: setup setup-hudi
 # Processor seconds of ten steps, with the code of the last published run and with this one, as pairs: minutes, no JVM.
 bench-check: .venv/.done
 	$(PY) -m benchmarks.check
+
+# How cost grows along each axis of a table's size: hours for all sizes, minutes with ARGUMENTS='--most 10000'.
+bench-curves: .venv/.done
+	$(PY) -m benchmarks.curves $(ARGUMENTS)
 
 # Eight processes that write to one table: hours on a small machine. benchmarks/README.md says more.
 bench-writers: setup

@@ -28,7 +28,7 @@ def measure_curve(file_counts: Sequence[int], folder: Path) -> list[dict[str, An
         try:
             build(folder / "t", max(1, count // FILES_A_PARTITION), min(count, FILES_A_PARTITION))
             for condition in FILTERS:
-                command = [sys.executable, "-m", "benchmarks.metadata_scale", "--measure", str(folder / "t"), condition]
+                command = [sys.executable, "-m", "benchmarks.metadata_scale", "--measure", "plan", str(folder / "t"), condition]
                 done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
                 points.append({"files": count, "filter": condition, **json.loads(done.stdout)})
                 print(f"planning  {count:>9,} files  {condition or '(none)':<34} {points[-1]['seconds']:8.3f} s", file=sys.stderr)

@@ -18,7 +18,7 @@ Source: docs/formats/metadata-table.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,11 @@ from pyhudi.format.metadata.files import ALL_PARTITIONS, FILES_SCHEMA, ROOT, enc
 from pyhudi.format.metadata.schema import RECORD_SCHEMA, TYPED_SCHEMA, RecordType
 from pyhudi.format.metadata.wrapped import value_type, wrap_stored
 from pyhudi.records.columns import field_at
-from pyhudi.records.hashing import shard_of_keys
+from pyhudi.records.hashing import name_hash, shard_of_keys
 from pyhudi.records.metadata_keys import (
     bloom_filter_keys,
     column_stats_keys,
+    column_stats_prefix,
     expression_partition_key,
     file_hashes,
     partition_stats_key,
@@ -163,13 +164,19 @@ def column_stats_records(files: Sequence[FileRanges], schema: pa.Schema, *, type
     schema: the table's, with meta columns; every range has its bounds or is all null; typed: records of the second layout.
     """
     rows = _Rows(schema, typed=typed)
-    for column, entries in _by_column(files).items():
-        hashes = file_hashes([file.name for file, _ in entries])
-        # Few partitions have many files each: keys are made partition by partition.
-        keys = np.empty(len(entries), dtype=object)
-        for partition, places in _places([file.partition for file, _ in entries]).items():
-            keys[places] = column_stats_keys(column, partition, hashes.take(pa.array(places))).to_pylist()
-        rows.add(column, keys.tolist(), [file.name for file, _ in entries], [found for _, found in entries])
+    hashes = file_hashes([file.name for file in files]).to_pylist()
+    within = {partition: name_hash(partition) for partition in {file.partition for file in files}}
+    by_column: dict[str, tuple[list[str], list[str], list[ColumnRange]]] = {}
+    for file, hashed in zip(files, hashes, strict=True):
+        tail = within[file.partition] + hashed
+        for column, range_ in file.ranges:
+            keys, names, ranges = by_column.setdefault(column, ([], [], []))
+            keys.append(tail)
+            names.append(file.name)
+            ranges.append(range_)
+    for column, (tails, names, ranges) in by_column.items():
+        head = column_stats_prefix(column)
+        rows.add(column, [head + tail for tail in tails], names, ranges)
     return rows.records(RecordType.COLUMN_STATS, is_tight=False)
 
 
@@ -301,14 +308,6 @@ def _file_keys(files: Iterable[tuple[str, str]]) -> pa.StringArray:
     return pa.concat_arrays(parts)
 
 
-def _by_column(files: Iterable[FileRanges]) -> dict[str, list[tuple[FileRanges, ColumnRange]]]:
-    found: dict[str, list[tuple[FileRanges, ColumnRange]]] = {}
-    for file in files:
-        for column, range_ in file.ranges:
-            found.setdefault(column, []).append((file, range_))
-    return found
-
-
 def _places(names: Sequence[str]) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for place, name in enumerate(names):
@@ -316,16 +315,23 @@ def _places(names: Sequence[str]) -> dict[str, list[int]]:
     return found
 
 
+@dataclass(slots=True)
+class _Alike:
+    """Statistics of columns of one type: key, name, column and range of each."""
+
+    keys: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    ranges: list[ColumnRange] = field(default_factory=list)
+
+
 class _Rows:
-    """Statistics in the making, one column of the table after the other."""
+    """Statistics in the making.  Columns of one type are made into arrays together: most commits have few rows of each."""
 
     def __init__(self, schema: pa.Schema, *, typed: bool) -> None:
         self._schema = schema
         self._typed = typed
-        self._keys: list[str] = []
-        self._columns: list[list[pa.Array]] = [[] for _ in COLUMN_STATS_SCHEMA]
-        self._types: list[pa.Array] = []
-        self._infos: list[pa.Array] = []
+        self._of_type: dict[pa.DataType, _Alike] = {}
 
     def add(
         self,
@@ -336,40 +342,44 @@ class _Rows:
         kind: pa.DataType | None = None,
     ) -> None:
         """kind: of an expression's results, whose ranges count values without nulls; None for the column itself."""
-        if not keys:
-            return
         for found, name in zip(ranges, names, strict=True):
             is_known = found.min is not None or (found.is_all_null if kind is None else found.value_count == 0)
             if not is_known:
                 raise Internal(f"the range of column {column} in {name or 'the table'} is not known; readers would pass it over")
         kind = field_at(self._schema, column).type if kind is None else kind
+        alike = self._of_type.setdefault(kind, _Alike())
+        alike.keys.extend(keys)
+        alike.names.extend(names)
+        alike.columns.extend([column] * len(keys))
+        alike.ranges.extend(ranges)
+
+    def records(self, kind: RecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
+        parts = [self._arrays(type_, alike) for type_, alike in self._of_type.items() if alike.keys]
+        if not parts:
+            return records_of(deletes=deletes)
+        keys, *columns = (pa.concat_arrays(held) for held in zip(*parts, strict=True))
         count = len(keys)
-        self._keys.extend(keys)
-        values = [
-            pa.array(names, pa.string()),
-            pa.repeat(pa.scalar(column, pa.string()), count),
+        arrays = [*columns[:8], pa.array(np.zeros(count, dtype=np.bool_)), pa.array(np.full(count, is_tight)), *columns[8:]]
+        stats = pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA)
+        assert stats.schema.field("min").type == WRAPPED
+        values = encode_column_stats(stats, kind, typed=self._typed)
+        return records_of(keys, values, deletes, TYPED_SCHEMA if self._typed else RECORD_SCHEMA)
+
+    def _arrays(self, kind: pa.DataType, alike: _Alike) -> list[pa.Array]:
+        """Keys, then the columns of COLUMN_STATS_SCHEMA without the two flags."""
+        ranges, count = alike.ranges, len(alike.keys)
+        named = value_type(kind) if self._typed else None
+        ordinal, info = (None, None) if named is None else (int(named[0]), named[1])
+        return [
+            pa.array(alike.keys, pa.string()),
+            pa.array(alike.names, pa.string()),
+            pa.array(alike.columns, pa.string()),
             wrap_stored([stated(found.min) for found in ranges], kind, typed=self._typed),
             wrap_stored([stated(found.max) for found in ranges], kind, typed=self._typed),
             pa.array([found.value_count for found in ranges], pa.int64()),
             pa.array([found.null_count for found in ranges], pa.int64()),
             pa.array([found.total_size_bytes for found in ranges], pa.int64()),
             pa.array([found.total_uncompressed_size_bytes for found in ranges], pa.int64()),
+            pa.repeat(pa.scalar(ordinal, pa.int32()), count),
+            pa.repeat(pa.scalar(info, pa.string()), count),
         ]
-        for held, value in zip(self._columns, values, strict=False):
-            held.append(value)
-        named = value_type(kind) if self._typed else None
-        ordinal, info = (None, None) if named is None else (int(named[0]), named[1])
-        self._types.append(pa.repeat(pa.scalar(ordinal, pa.int32()), count))
-        self._infos.append(pa.repeat(pa.scalar(info, pa.string()), count))
-
-    def records(self, kind: RecordType, *, is_tight: bool, deletes: pa.StringArray | None = None) -> MetadataRecords:
-        if not self._keys:
-            return records_of(deletes=deletes)
-        count = len(self._keys)
-        arrays = [pa.concat_arrays(held) for held in self._columns[:8]]
-        arrays += [pa.array(np.zeros(count, dtype=np.bool_)), pa.array(np.full(count, is_tight))]
-        arrays += [pa.concat_arrays(self._types), pa.concat_arrays(self._infos)]
-        stats = pa.RecordBatch.from_arrays(arrays, schema=COLUMN_STATS_SCHEMA)
-        assert stats.schema.field("min").type == WRAPPED
-        values = encode_column_stats(stats, kind, typed=self._typed)
-        return records_of(pa.array(self._keys, pa.string()), values, deletes, TYPED_SCHEMA if self._typed else RECORD_SCHEMA)

@@ -89,6 +89,44 @@ def merge_ranges(ranges: Iterable[ColumnRange]) -> ColumnRange:
     )
 
 
+def exchanged_range(
+    whole: ColumnRange, leaving: Sequence[ColumnRange | None], arriving: Sequence[ColumnRange | None]
+) -> ColumnRange | None:
+    """The range of several files when some of them are exchanged for others.
+
+    whole: of all before, exact; leaving: of some of these; arriving: of those that come; None for one that is not known.
+    None where it cannot be told from these: something is unknown, or one that leaves held a bound that none that arrives holds.
+    """
+    gone = [part for part in leaving if part is not None]
+    new = [part for part in arriving if part is not None]
+    if len(gone) < len(leaving) or len(new) < len(arriving) or not all(_is_clear(part) for part in (whole, *gone, *new)):
+        return None
+    nulls, values, packed, unpacked = (
+        (getattr(whole, name) or 0) + sum(getattr(p, name) for p in new) - sum(getattr(p, name) for p in gone)
+        for name in ("null_count", "value_count", "total_size_bytes", "total_uncompressed_size_bytes")
+    )
+    if not 0 <= nulls <= values:
+        return None
+    ended = [part for part in gone if part.min is not None]
+    if whole.min is None:
+        if ended:
+            return None
+        bounds = merge_ranges(new)
+        return ColumnRange(bounds.min, bounds.max, nulls, values, max(0, packed), max(0, unpacked))
+    fresh = [part for part in new if part.min is not None]
+    low, high = _least([part.min for part in (whole, *fresh)]), _greatest([part.max for part in (whole, *fresh)])
+    keeps_low = all(_order(low) < _order(part.min) for part in ended) or any(_order(part.min) == _order(low) for part in fresh)
+    keeps_high = all(_order(part.max) < _order(high) for part in ended) or any(_order(part.max) == _order(high) for part in fresh)
+    if not (keeps_low and keeps_high):
+        return None
+    return ColumnRange(low, high, nulls, values, max(0, packed), max(0, unpacked))
+
+
+def _is_clear(part: ColumnRange) -> bool:
+    """Whether counts and bounds are known."""
+    return part.null_count is not None and part.value_count is not None and (part.min is not None or part.is_all_null)
+
+
 def covers(wide: ColumnRange, narrow: ColumnRange) -> bool:
     """Whether every value that `narrow` speaks of is within `wide`, nulls among them; both are of one column."""
     if narrow.null_count and wide.null_count == 0:

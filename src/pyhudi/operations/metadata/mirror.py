@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import WriteConflict
+from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.write_base import WriteStatus
@@ -42,6 +43,7 @@ from pyhudi.operations.metadata.kinds.inputs import Asking, Cleaned, Commit, Pla
 from pyhudi.operations.metadata.overlap import Overlap
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import DeltaCommit, MetadataStore, SideKeys, drop_partitions, drop_store
+from pyhudi.operations.metadata.trust import Trust, load_trust
 from pyhudi.plan.metadata import MetadataRecords, joined
 from pyhudi.table.context import TableContext
 from pyhudi.table.metadata.indexes import find_files
@@ -93,7 +95,10 @@ def mirror_of(
     it replaces.  keeps_keys: the caller removes the side files.
     """
     earlier = _earlier(snapshot, statuses)
-    mirror = CommitMirror(engine, indexing, data_schema, statuses, replaced or {}, keeps_keys=keeps_keys, earlier=earlier)
+    trust = None if earlier is None else _trust_of(earlier, snapshot.timeline)
+    mirror = CommitMirror(
+        engine, indexing, data_schema, statuses, replaced or {}, keeps_keys=keeps_keys, earlier=earlier, trust=trust
+    )
     return replace(mirror, prepared=find_out(open_indexes(context), mirror.planned(context, lambda: snapshot, time, operation)))
 
 
@@ -104,11 +109,21 @@ def _earlier(snapshot: Snapshot, statuses: Sequence[WriteStatus]) -> MetadataTab
     if not isinstance(listing, MetadataListing) or earlier is None:
         return None
     if {COLUMN_STATS, PARTITION_STATS} <= set(earlier.partitions):
-        # The statistics of partitions are made of those of the files that stay.
+        # The statistics of partitions are carried on, or made of those of the files that stay.
         known = listing.known_groups({status.stat.partition_path or "" for status in statuses})
         if known and not known <= {status.stat.file_id for status in statuses if not status.stat.log_files}:
             earlier.warm(COLUMN_STATS)
+        if known and not known <= {status.stat.file_id for status in statuses}:
+            earlier.warm(PARTITION_STATS)
     return earlier
+
+
+def _trust_of(earlier: MetadataTable, timeline: Timeline) -> Trust | None:
+    """What a metadata table says, as far as it can be read without the lock: what is being archived may go between two reads."""
+    with suppress(HudiError):
+        if PARTITION_STATS in earlier.partitions:
+            return load_trust(earlier.context.timeline, earlier.timeline, timeline)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +132,7 @@ class CommitMirror:
 
     indexing: what the tasks were asked for; statuses: what they answered.  data_schema: the table's columns after the commit.
     replaced: partition -> file groups that the commit replaces; prepared: what was found out before the lock, by index;
-    keeps_keys: as of `mirror_of`; earlier: the metadata table as it was read before the lock.
+    keeps_keys: as of `mirror_of`; earlier: the metadata table as it was read before the lock; trust: what it said then.
     """
 
     engine: Engine | None
@@ -128,6 +143,7 @@ class CommitMirror:
     prepared: Mapping[str, Any] = field(default_factory=dict)
     keeps_keys: bool = False
     earlier: MetadataTable | None = None
+    trust: Trust | None = None
 
     def planned(self, context: TableContext, load: Callable[[], Snapshot], time: str, operation: Operation) -> PlannedCommit:
         """The commit as kinds of index are told of it before the lock.  load: the table before it."""
@@ -150,6 +166,8 @@ class CommitMirror:
         _check_asked(indexes, commit)
         attempt = commit.store.begin(time)
         commit.begins_on(attempt.timeline)
+        if PARTITION_STATS in partitions:
+            commit.trust = load_trust(commit.store.context.timeline, attempt.timeline, now, self.trust)
         planned = self.planned(context, partial(load_snapshot, context), time, commit.operation)
         commit.prepared = find_out(indexes, planned, commit.store, self.prepared)
         for index in indexes:
@@ -198,13 +216,21 @@ class CommitMirror:
                     parts.append(one.partitions.records(schema, is_tight=not overlap.is_awaited))
                 if parts:
                     records[index.partition] = parts[0] if len(parts) == 1 else joined(*parts)
-        timeline = attempt.write(self.engine, commit.now, records, keys)
+        kept = not dropped and not overlap.is_overtaken and _says_all_ranges(commit, said)
+        since = (commit.trust.since or commit.done.completion_time) if kept else None
+        timeline = attempt.write(self.engine, commit.now, records, keys, since)
         if not self.keeps_keys and (keys or (self.indexing is not None and self.indexing.key_shards)):
             # Side files of an index that was dropped meanwhile go with the next compaction of the metadata table.
             commit.context.storage.delete_folder(join_path(SIDE_FOLDER, commit.time))
         left = [one for one in ranges if one.index.partition not in dropped]
         overlap.say_again(commit.context, attempt.store, commit.now, commit.done, left, schema)
         return None if overlap.is_overtaken else timeline
+
+
+def _says_all_ranges(commit: Commit, said: Mapping[Index, Said]) -> bool:
+    """Whether the statistics of partitions hold what the commit makes of all partitions that it touches."""
+    ranges = [one.partitions.ranges for index, one in said.items() if index.partition == PARTITION_STATS and one.partitions]
+    return bool(ranges) and set(commit.touched_groups()) <= set(ranges[0])
 
 
 def _check_asked(indexes: Iterable[Index], commit: Commit) -> None:

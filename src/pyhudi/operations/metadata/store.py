@@ -38,6 +38,7 @@ from pyhudi.format.partition_metadata import PartitionMetadata
 from pyhudi.format.paths import METADATA_FOLDER, PARTITION_METADATA_FILE, folder_of, join_path
 from pyhudi.format.versions import written_versions
 from pyhudi.lazy import lazy_property
+from pyhudi.operations.metadata.trust import SINCE_KEY
 from pyhudi.plan.metadata import MetadataRecords, by_shard
 from pyhudi.storage.base import FileInfo, Storage
 from pyhudi.table.config import create_table_files, load_table_config, store_table_config
@@ -198,10 +199,11 @@ class DeltaCommit:
         now: Timeline,
         records: Mapping[str, MetadataRecords],
         keys: Sequence[SideKeys] = (),
+        since: str | None = None,
     ) -> Timeline:
         """Write it and complete it; the metadata table's timeline with it.
 
-        now: the table's timeline; records: by partition; keys: of indexes of keys.
+        now: the table's timeline; records: by partition; keys: of indexes of keys; since: what it carries of `trust`.
         """
         store, time = self.store, self.request_time
         timeline = store.context.timeline
@@ -231,7 +233,7 @@ class DeltaCommit:
             written = engine.map(run_key_log, key_tasks) if engine is not None else in_threads(run_key_log, key_tasks)
             statistics.extend(stat for stat in written if stat is not None)
         begun = Timeline.of((*self.timeline.instants, requested), self.timeline.archived_completions)
-        done = store.complete(requested, commit_of(statistics, "UPSERT_PREPPED"), now, begun)
+        done = store.complete(requested, commit_of(statistics, "UPSERT_PREPPED", since=since), now, begun)
         return Timeline.of((*self.timeline.instants, done), self.timeline.archived_completions)
 
     def _with_sections(self, said: SideKeys, now: Timeline) -> tuple[IndexGroup, ...]:
@@ -284,15 +286,17 @@ class SideKeys:
         return KeyShare(group.number, group.count), own
 
 
-def commit_of(statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False) -> CommitMetadata:
-    """What a commit of the metadata table says."""
+def commit_of(
+    statistics: Iterable[WriteStat], operation: str, *, compacted: bool = False, since: str | None = None
+) -> CommitMetadata:
+    """What a commit of the metadata table says.  since: what it carries of `trust`."""
     by_partition: dict[str, list[WriteStat]] = {}
     for stat in statistics:
         by_partition.setdefault(stat.partition_path or "", []).append(stat)
     return CommitMetadata(
         partition_to_write_stats={p: tuple(sorted(s, key=lambda stat: stat.path or "")) for p, s in sorted(by_partition.items())},
         compacted=compacted,
-        extra_metadata={SCHEMA_KEY: COMMIT_SCHEMA},
+        extra_metadata={SCHEMA_KEY: COMMIT_SCHEMA, **({} if since is None else {SINCE_KEY: since})},
         operation_type=operation,
     )
 

@@ -95,6 +95,13 @@ def find_column_stats(
     return _stats(metadata.lookup_prefixes(index, prefixes))
 
 
+def find_stats(metadata: MetadataTable, index: str, keys: pa.StringArray) -> pa.Table:
+    """STATS_SCHEMA: the statistics with some keys (`records.metadata_keys`), of files or of partitions; keys without any are left
+    out.  index: the partition of the metadata table.
+    """
+    return _stats(metadata.lookup(index, keys) if len(keys) else [])
+
+
 def scan_column_stats(metadata: MetadataTable, index: str = COLUMN_STATS) -> Iterator[pa.RecordBatch]:
     """STATS_SCHEMA: all statistics of a partition of the metadata table, in no promised order."""
     for group in metadata.scan(index):

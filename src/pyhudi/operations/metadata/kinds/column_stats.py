@@ -30,6 +30,7 @@ from pyhudi.format.metadata.wrapped import unwrap, wrapped_kind
 from pyhudi.format.paths import file_name_of
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.kinds.base import Index, Said
+from pyhudi.operations.metadata.kinds.carried import carried_ranges
 from pyhudi.operations.metadata.kinds.checking import CheckedTable, FooterTask, IndexFindings, run_footer
 from pyhudi.operations.metadata.kinds.filtering import FilesPassedOver, Filter
 from pyhudi.operations.metadata.kinds.inputs import Asking, BuiltFrom, Cleaned, Commit
@@ -266,12 +267,15 @@ class Statistics:
         """
         commit = self._commit
         back = self._partitions_to_join()
-        files = {**(commit.live_files(back) if back else {}), **commit.touched_files()}
-        if not files or not self.columns or commit.data_schema is None:
+        touched = tuple(commit.touched_groups())
+        if not (touched or back) or not self.columns or commit.data_schema is None:
             return {}, []
         known = {(p, name): dict(status.indexed.ranges) for p, name, status in commit.reported if status.indexed is not None}
-        old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
         types = {column: field_at(self.schema, column).type for column in self.columns}
+        alone = [partition for partition in touched if partition not in back]
+        result: dict[str, Mapping[str, ColumnRange] | None] = {**carried_ranges(commit, alone, types, known)}
+        files = commit.live_files([p for p in dict.fromkeys((*back, *touched)) if p not in result])
+        old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
         stored = stored_ranges(commit.reader, [p for p, infos in old.items() if infos], types)
         every: dict[tuple[str, str], Mapping[str, ColumnRange]] = {**stored, **known}
         unread = tuple(
@@ -281,7 +285,6 @@ class Statistics:
             if not have_all(stored.get((p, info.name)), self.columns)
         )
         added = self._read(unread, stored, every) if unread else []
-        result: dict[str, Mapping[str, ColumnRange] | None] = {}
         for partition, infos in files.items():
             # A log file with nothing but deletes has no ranges, and adds nothing.
             there = [ranges for info in infos if (ranges := every[partition, info.name])]

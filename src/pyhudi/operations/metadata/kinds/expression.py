@@ -146,7 +146,7 @@ class Expression(Index, HasPartitionRanges):
 
         known: ranges of files that the index does not have yet; type_: of the results.
         """
-        files = commit.touched_files()
+        files = commit.live_files(tuple(commit.touched_groups()))
         old = {p: [info for info in infos if (p, info.name) not in known] for p, infos in files.items()}
         stored = self._stored_ranges(commit.reader, [p for p, infos in old.items() if infos], type_)
         every: dict[tuple[str, str], ColumnRange | None] = dict(known)

@@ -27,6 +27,7 @@ from pyhudi.format.paths import file_name_of, join_path
 from pyhudi.lazy import lazy_property
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import MetadataStore, drop_partitions
+from pyhudi.operations.metadata.trust import Trust
 from pyhudi.records.column_ids import ColumnIds
 from pyhudi.records.mergers import merge_rule
 from pyhudi.records.meta_fields import RECORD_KEY
@@ -113,7 +114,8 @@ class Commit:
 
     asked: what its tasks were asked for; statuses: what they answered; data_schema: the table's columns after it, None where
     it does not touch them; prepared: what `Index.prepare` found, by index; now: the table's timeline without it; read: the
-    metadata of a completed write; earlier: the metadata table as the write saw it; partitions: of the metadata table.
+    metadata of a completed write; earlier: the metadata table as the write saw it; partitions: of the metadata table;
+    trust: in what that says of the table's state.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class Commit:
         self.context = context
         self.read: CommitReader = read_commit
         self.earlier: MetadataTable | None = None
+        self.trust = Trust("", None)
         self.store = MetadataStore.open(context)
         self.partitions = tuple(partitions)
         self.metadata = metadata
@@ -142,7 +145,7 @@ class Commit:
         self.prepared: Mapping[str, Any] = {}
         self._done: Instant | None = None
         self._begun: Timeline | None = None
-        self._files: dict[str, list[FileInfo]] | None = None
+        self._listed: tuple[frozenset[str], pa.RecordBatch] | None = None
         self._shared: dict[type, Any] = {}
 
     @property
@@ -210,29 +213,40 @@ class Commit:
                     files[file_name_of(path)] = size_bytes
         return added
 
-    def touched_files(self) -> dict[str, list[FileInfo]]:
-        """The files of the newest slices of the partitions that it touches, as they will be once it is there."""
-        if self._files is None:
-            replaced = self.metadata.partition_to_replace_file_ids or {}
-            names = tuple(dict.fromkeys((*self.metadata.partition_to_write_stats, *replaced)))
-            self._files = self.live_files(names) if names else {}
-        return self._files
+    def touched_groups(self) -> dict[str, frozenset[str]]:
+        """The file groups that it touches: partition -> file ids, of those that it writes and those that it replaces."""
+        touched: dict[str, set[str]] = {}
+        for partition, stats in self.metadata.partition_to_write_stats.items():
+            touched.setdefault(partition, set()).update(stat.file_id or "" for stat in stats)
+        for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
+            touched.setdefault(partition, set()).update(file_ids)
+        return {partition: frozenset(file_ids) for partition, file_ids in touched.items()}
 
     def live_files(self, partitions: Sequence[str]) -> dict[str, list[FileInfo]]:
-        """The same of partitions, touched or not."""
-        timeline = self.context.timeline
-        after = Timeline.of((*self.now.instants, self.done), self.now.archived_completions)
-        replaced = load_replaced_groups(timeline, self.now)
-        for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
-            replaced.update({(partition, file_id): self.time for file_id in file_ids})
-        state = SlicingState(after, replaced, load_pending_compactions(timeline, after))
+        """The files of the newest slices of partitions, as they will be once it is there."""
         listed: dict[str, dict[str, int]] = {partition: {} for partition in partitions}
-        rows = find_files(self.reader, partitions)
+        rows = self.listed(partitions)
         for partition, name, size_bytes in zip(*(rows.column(i).to_pylist() for i in range(3)), strict=True):
-            listed[partition][name] = size_bytes
-        for partition, files in self.added_files().items():
             if partition in listed:
-                listed[partition].update(files)
+                listed[partition][name] = size_bytes
+        return self.live_of(self.with_added(listed), is_there=True)
+
+    def listed(self, partitions: Sequence[str]) -> pa.RecordBatch:
+        """FILES_SCHEMA: the files of partitions before it, and perhaps of others that were asked for."""
+        if self._listed is None or not self._listed[0].issuperset(partitions):
+            self._listed = (frozenset(partitions), find_files(self.reader, partitions))
+        return self._listed[1]
+
+    def with_added(self, listed: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+        """Files of partitions (bare name -> size in bytes) with those that it adds to these partitions."""
+        added = self.added_files()
+        return {partition: {**files, **added.get(partition, {})} for partition, files in listed.items()}
+
+    def live_of(self, listed: Mapping[str, Mapping[str, int]], *, is_there: bool) -> dict[str, list[FileInfo]]:
+        """Those of some files (partition -> bare name -> size in bytes) that are in newest slices.  They are all files of their
+        file groups.  is_there: when the commit is, or before.
+        """
+        state = self._slicing_after if is_there else self._slicing_before
         found: dict[str, list[FileInfo]] = {}
         for partition, sizes in listed.items():
             infos = [FileInfo(join_path(partition, name), size, 0) for name, size in sizes.items()]
@@ -240,6 +254,21 @@ class Commit:
             live = {file.path for s in slices for file in (*((s.base,) if s.base else ()), *s.logs)}
             found[partition] = [info for info in infos if info.path in live]
         return found
+
+    @lazy_property
+    def _slicing_before(self) -> SlicingState:
+        timeline = self.context.timeline
+        return SlicingState(self.now, load_replaced_groups(timeline, self.now), load_pending_compactions(timeline, self.now))
+
+    @lazy_property
+    def _slicing_after(self) -> SlicingState:
+        before = self._slicing_before
+        after = Timeline.of((*self.now.instants, self.done), self.now.archived_completions)
+        replaced = dict(before.replaced)
+        for partition, file_ids in (self.metadata.partition_to_replace_file_ids or {}).items():
+            replaced.update({(partition, file_id): self.time for file_id in file_ids})
+        waiting = {group: instant for group, instant in before.pending_compactions.items() if instant != self.time}
+        return SlicingState(after, replaced, waiting)
 
 
 @dataclass(frozen=True, slots=True)

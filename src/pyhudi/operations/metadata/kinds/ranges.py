@@ -32,14 +32,28 @@ def stored_ranges(
     types: the columns, with the type of their values or, in an expression index, of the results; counts_nulls: whether the
     index counts nulls among its values, as the ranges that are given do.
     """
-    found: dict[tuple[str, str], dict[str, ColumnRange]] = {}
     if not partitions or index not in reader.partitions:
-        return found
-    rows = find_column_stats(reader, list(types), partitions, index=index)
+        return {}
+    return ranges_in(
+        find_column_stats(reader, list(types), partitions, index=index), partitions, types, counts_nulls=counts_nulls
+    )
+
+
+def ranges_in(
+    rows: pa.Table, partitions: Sequence[str], types: Mapping[str, pa.DataType], *, counts_nulls: bool = True
+) -> dict[tuple[str, str], dict[str, ColumnRange]]:
+    """(partition, name) -> column -> range, of statistics of columns in files or in partitions, whose path is their name then.
+
+    rows: STATS_SCHEMA; those of other partitions and columns are left out.  types, counts_nulls: as of `stored_ranges`.
+    """
+    found: dict[tuple[str, str], dict[str, ColumnRange]] = {}
     rows = rows.append_column("partition_hash", partition_hashes(rows))
     partition_of = {name_hash(partition): partition for partition in partitions}
+    alike: dict[pa.DataType, list[str]] = {}
     for column, type_ in types.items():
-        part = rows.filter(pc.equal(rows.column("column_name"), column)).combine_chunks()
+        alike.setdefault(type_, []).append(column)
+    for type_, columns in alike.items():
+        part = rows.filter(pc.is_in(rows.column("column_name"), value_set=pa.array(columns, pa.string()))).combine_chunks()
         if not part.num_rows:
             continue
         if not counts_nulls:
@@ -50,13 +64,14 @@ def stored_ranges(
         figures = zip(
             part.column("partition_hash").to_pylist(),
             part.column("file_name").to_pylist(),
+            part.column("column_name").to_pylist(),
             _stored_values(low),
             _stored_values(believed_upper(high)),
             *(part.column(name).to_pylist() for name in _FIGURES),
             usable.tolist(),
             strict=True,
         )
-        for hashed, name, least, greatest, values, nulls, size, unpacked, is_usable in figures:
+        for hashed, name, column, least, greatest, values, nulls, size, unpacked, is_usable in figures:
             partition = partition_of.get(hashed)
             if partition is None:
                 continue
