@@ -342,6 +342,9 @@ class _Rows:
         kind: pa.DataType | None = None,
     ) -> None:
         """kind: of an expression's results, whose ranges count values without nulls; None for the column itself."""
+        if not keys:
+            # A column that the table no longer has is only removed.
+            return
         for found, name in zip(ranges, names, strict=True):
             is_known = found.min is not None or (found.is_all_null if kind is None else found.value_count == 0)
             if not is_known:
