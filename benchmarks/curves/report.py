@@ -24,8 +24,11 @@ def report(points: Sequence[Point], notes: Iterable[str], machine: str) -> str:
         axis = BY_NAME[name]
         parts.append(f"## {axis.name.capitalize()}\n\n{axis.what[0].upper()}{axis.what[1:]}. Sizes: {axis.unit}.\n")
         parts.append(_table(curves))
-    bare = [f"{axis.name}: not run yet" for axis in AXES if axis.name not in by_axis]
-    told = [f"- {note}" for note in (*notes, *bare)]
+    measured = {(point.axis, point.size) for point in points}
+    told = [f"- {note}" for note in notes]
+    for axis in AXES:
+        left = [f"{size:,}" for size in axis.sizes if (axis.name, size) not in measured]
+        told += [f"- {axis.name}: {', '.join(left)}"] if left else []
     if told:
         parts.append("## Not measured\n\n" + "\n".join(told) + "\n")
     return "\n".join(parts)
