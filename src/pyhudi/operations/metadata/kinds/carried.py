@@ -10,7 +10,7 @@ calls its ranges tight also where it could not know all files, and passes over f
 PyHudi alone has changed the table.  A partition with a file of a commit that was requested later has had its ranges said by that
 commit.
 
-Source: docs/formats/metadata-table.md, "partition_stats".
+Source: docs/formats/metadata-table.md, "Which record counts".
 """
 
 from __future__ import annotations
