@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pyhudi.errors import CorruptData, TableState
+from pyhudi.errors import CorruptData, TableState, Unsupported
 from pyhudi.execute.coded import coded_columns
 from pyhudi.execute.gone import gone
 from pyhudi.format.bloom import BloomFilter
+from pyhudi.format.bloom_text import text_might_contain
 from pyhudi.format.names import is_orc
 from pyhudi.format.orc.reading import OrcFile, OrcFooter
 from pyhudi.format.parquet import open_parquet
@@ -85,3 +87,18 @@ def footer_filter(metadata: Footer) -> BloomFilter | None:
     if text is None:
         return None
     return BloomFilter.from_text(text, footer_text(metadata, BLOOM_TYPE_KEY) or "SIMPLE")
+
+
+def footer_rules_out(metadata: Footer, keys: pa.StringArray) -> bool:
+    """Whether the key filter in a base file's footer says that no row has one of some record keys; False where it has none, or
+    one of a kind that is not read.
+    """
+    told = metadata.metadata or {}
+    text = told.get(BLOOM_KEY.encode()) or told.get(BLOOM_KEY_BEFORE_APACHE.encode())
+    if text is None or pc.any(pc.equal(keys, "")).as_py():
+        # No filter knows the empty key.
+        return False
+    try:
+        return not text_might_contain(text, told.get(BLOOM_TYPE_KEY.encode(), b"SIMPLE").decode(), keys)
+    except Unsupported:
+        return False

@@ -21,13 +21,15 @@ import numpy as np
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData, Internal, Unsupported
-from pyhudi.execute.coded import plain_rows
+from pyhudi.execute.chosen_rows import RowNumbers, rows_at, rows_that_match, rows_that_may_match
+from pyhudi.execute.coded import CODED, plain_rows
 from pyhudi.execute.joined import JoinedColumns, joined_rows
 from pyhudi.execute.layout import as_batch, rows_without_columns
 from pyhudi.execute.log_scan import InstantValidity, LogScan, LogsWanted, scan_logs
-from pyhudi.execute.open_base import OpenFile, open_base_file
+from pyhudi.execute.open_base import OpenFile, footer_rules_out, open_base_file
 from pyhudi.format.instants import METADATA_BOOTSTRAP_INSTANT_TIME
 from pyhudi.format.names import parse_base_file
+from pyhudi.format.parquet import take_rows
 from pyhudi.format.paths import file_name_of
 from pyhudi.plan.skipping import record_key_texts, with_other_spelling
 from pyhudi.records.column_ids import ColumnIds, Origin, by_ids, names_in_file
@@ -48,9 +50,6 @@ from pyhudi.records.stats import footer_ranges, may_hide_nan
 from pyhudi.storage import open_storage
 from pyhudi.storage.base import Storage, StorageSpec
 from pyhudi.table.slices import FileSlice
-
-_ROW_NUMBER = "\x00row"
-"""A column that no table has: where a row stands in its row group."""
 
 
 class RecordLayout(Protocol):
@@ -309,19 +308,24 @@ def _chosen_rows(storage: Storage, spec: ReadSpec, slice_: FileSlice, needed: pa
     first = pa.schema([field for field in needed if field.name in heads])
     others = pa.schema([field for field in needed if field.name not in heads])
     condition = row_filter(spec.condition, needed)
+    keys = _keys_that_match(spec)
     with open_base_file(storage, path, needed.names) as opened:
+        if keys is not None and footer_rules_out(opened.metadata, keys):
+            return
         file = _BaseFile.of(opened, spec, partition, path, needed)
         for group in range(opened.metadata.num_row_groups):
             if not _group_may_match(file, group, spec.condition, needed):
                 continue
-            looked = _group_rows(file, group, first)
-            numbered = looked.append_column(_ROW_NUMBER, pa.array(np.arange(looked.num_rows)))
-            chosen = condition.keep(numbered).column(_ROW_NUMBER)
+            asked = rows_that_may_match(opened, group, spec.condition, needed, _own_columns(file, spec.condition))
+            looked = _group_rows(file, group, first, asked, keep_coded=True)
+            chosen = rows_that_match(looked, condition)
             if not len(chosen):
                 continue
-            rows = looked if len(chosen) == looked.num_rows else looked.take(chosen)
+            rows = plain_rows(looked if len(chosen) == looked.num_rows else take_rows(looked, chosen))
             if others.names:
-                more = _group_rows(file, group, others, None if len(chosen) == looked.num_rows else chosen)
+                numbers = chosen if asked is None else asked[chosen]
+                every = len(numbers) == opened.metadata.row_group(group).num_rows
+                more = _group_rows(file, group, others, None if every else numbers)
                 rows = pa.table([*rows.columns, *more.columns], schema=pa.schema([*first, *others]))
             yield rows.select(needed.names)
 
@@ -390,18 +394,20 @@ class _BaseFile:
         return cls(opened, origins, spec.ids.moved(name.instant_time), present, constants)
 
 
-def _group_rows(file: _BaseFile, group: int, needed: pa.Schema, chosen: pa.ChunkedArray | None = None) -> pa.Table:
-    """One row group in the needed columns: the rows at some places, None for all.
+def _group_rows(
+    file: _BaseFile, group: int, needed: pa.Schema, chosen: RowNumbers | None = None, *, keep_coded: bool = False
+) -> pa.Table:
+    """One row group in the needed columns: the rows of some numbers, None for all.
 
-    Text of few values is read coded, so that it is made for the rows wanted alone.
+    Text of few values is read coded, so that it is made for the rows wanted alone.  keep_coded: it stays so where it is the only
+    column, stored as the table has it.
     """
     wanted = names_in_file(file.origins, [name for name in needed.names if name not in file.constants])
     stored = [name for name in wanted if name in file.present]
-    count = file.opened.metadata.row_group(group).num_rows
-    rows = file.opened.read_row_group(group, columns=stored, use_threads=False) if stored else rows_without_columns(count)
-    if chosen is not None:
-        count = len(chosen)
-        rows = rows.take(chosen) if stored else rows_without_columns(count)
+    count = file.opened.metadata.row_group(group).num_rows if chosen is None else len(chosen)
+    rows = rows_at(file.opened, group, stored, chosen) if stored else rows_without_columns(count)
+    if keep_coded and file.origins is None and stored == needed.names and _is_coded_text(rows.schema, needed):
+        return rows
     rows = plain_rows(rows)
     if not needed.names:
         return rows
@@ -410,6 +416,11 @@ def _group_rows(file: _BaseFile, group: int, needed: pa.Schema, chosen: pa.Chunk
         if name in needed.names:
             rows = rows.append_column(needed.field(name), pa.repeat(value, count))
     return conform_table(rows, needed) if rows.column_names else _nulls(needed, count)
+
+
+def _is_coded_text(held: pa.Schema, needed: pa.Schema) -> bool:
+    """Whether there is one column, which the table has as text and the file as coded text."""
+    return len(needed) == 1 and held.field(0).type == CODED and needed.field(0).type == CODED.value_type
 
 
 def _nulls(schema: pa.Schema, count: int) -> pa.Table:
@@ -442,10 +453,14 @@ def _path_values(spec: ReadSpec, partition: str, needed: pa.Schema, present: Col
     return values_of_path(spec.keys, partition, needed, taken)
 
 
+def _own_columns(file: _BaseFile, condition: Expr) -> list[str]:
+    """The columns of a condition whose values stand in the file under their own names."""
+    return [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
+
+
 def _group_may_match(file: _BaseFile, group: int, condition: Expr, schema: pa.Schema) -> bool:
-    names = [name for name in columns(condition) if not {*file.constants, *file.moved} & {name.split(".")[0]}]
     metadata = file.opened.metadata
-    ranges = footer_ranges(metadata, schema, names, row_groups=[group])
+    ranges = footer_ranges(metadata, schema, _own_columns(file, condition), row_groups=[group])
     if may_hide_nan(metadata):
         ranges = {name: found.with_nan() if isinstance(found.min, float) else found for name, found in ranges.items()}
     return prune_ranges(condition, ranges)

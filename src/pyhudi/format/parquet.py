@@ -20,9 +20,12 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -30,6 +33,7 @@ from pyhudi.errors import CorruptData
 from pyhudi.format.held import HeldSink, Sink
 from pyhudi.format.parquet_decimals import decimal_chunks, read_decimals
 from pyhudi.format.parquet_footer import check_footer, closing_with_text
+from pyhudi.format.parquet_pages import PAGE_ROWS, ColumnPages, column_pages, read_pages
 
 _KEY: Final = b"pyhudi.footer.crc32"
 _NO_SUM: Final = b"0" * 8
@@ -100,6 +104,45 @@ class CheckedFile(pq.ParquetFile):
     def __init__(self, source: pa.NativeFile, metadata: pq.FileMetaData, **settings: Any) -> None:
         super().__init__(source, metadata=metadata, **settings)
         self._bytes = source
+        self._settings = settings
+        self._walked: dict[str, ColumnPages | None] = {}
+        self._walked_group = -1
+
+    def pages(self, i: int, name: str) -> ColumnPages | None:
+        """The pages of a column of a row group, None where they are not read one by one.  Those of one row group are held until
+        another one is asked for, or the file is closed.
+        """
+        if i != self._walked_group:
+            self._walked_group, self._walked = i, {}
+        if name not in self._walked:
+            self._walked[name] = column_pages(self._bytes, self.metadata, i, name)
+        return self._walked[name]
+
+    def read_rows(self, i: int, columns: Sequence[str], rows: npt.NDArray[np.int64] | None) -> pa.Table:
+        """Some rows of a row group by their numbers, which ascend; None for all.  Columns as of `read_row_group`, at least one.
+
+        Where few pages hold them, only these are unpacked.
+        """
+        is_sparse = rows is not None and _is_sparse(rows, self.metadata.row_group(i).num_rows)
+        held = self._walked if i == self._walked_group else {}
+        schema = self.schema_arrow
+        found: dict[str, pa.ChunkedArray] = {}
+        for name in columns:
+            pages = self.pages(i, name) if is_sparse else held.get(name)
+            if pages is None:
+                continue
+            chosen = np.arange(len(pages.pages)) if rows is None else pages.holding(rows)
+            column = read_pages(pages, chosen, self._in_memory(name)).column(0)
+            if column.type == schema.field(name).type:
+                found[name] = column if rows is None else take_places(column, pages.places(chosen, rows))
+        left = [name for name in dict.fromkeys(columns) if name not in found]
+        others = self.read_row_group(i, columns=left, use_threads=False) if left else None
+        if others is not None and not found:
+            return others if rows is None else take_rows(others, rows)
+        if others is not None:
+            taken = others if rows is None else take_rows(others, rows)
+            found.update(zip(taken.column_names, taken.columns, strict=True))
+        return pa.table([found[name] for name in columns], schema=pa.schema([schema.field(name) for name in columns]))
 
     def read_row_group(  # type: ignore[override]  # Flags go by their names here.
         self, i: int, columns: Sequence[str] | None = None, *, use_threads: bool = True, use_pandas_metadata: bool = False
@@ -118,6 +161,28 @@ class CheckedFile(pq.ParquetFile):
         order = {name.split(".")[0]: place for place, name in enumerate(names)}
         fields = sorted(found, key=lambda field: order[field.name])
         return pa.table([found[field] for field in fields], schema=pa.schema(fields))
+
+    def _in_memory(self, name: str) -> Callable[[pa.NativeFile], pq.ParquetFile]:
+        """What opens a file in memory that holds one column of this file, to be read as here."""
+        coded = [name] if name in self._settings["read_dictionary"] else []
+        return partial(pq.ParquetFile, **{**self._settings, "read_dictionary": coded})
+
+
+def take_rows(rows: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
+    """Rows by their numbers."""
+    return pa.table([take_places(column, places) for column in rows.columns], schema=rows.schema)
+
+
+def take_places(column: pa.ChunkedArray, places: npt.NDArray[np.int64]) -> pa.ChunkedArray:
+    """Values of a column by the numbers of their rows.  One array is taken from as it is: of several Arrow makes one first."""
+    if column.num_chunks == 1:
+        return pa.chunked_array([column.chunk(0).take(pa.array(places))])
+    return column.take(pa.array(places))
+
+
+def _is_sparse(rows: npt.NDArray[np.int64], count: int) -> bool:
+    """Whether rows lie in at most half of the pages that so many rows likely have."""
+    return 2 * len(np.unique(rows // PAGE_ROWS)) <= -(-count // PAGE_ROWS)
 
 
 def open_parquet(

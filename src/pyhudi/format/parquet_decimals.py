@@ -30,7 +30,19 @@ import pyarrow.parquet as pq
 
 from pyhudi.errors import CorruptData
 from pyhudi.format.coding import encode_varint, encode_zigzag
-from pyhudi.format.thrift import BINARY, I32, I64, LIST, STRUCT, Field, Numbers, read_numbers, struct_of
+from pyhudi.format.thrift import (
+    BINARY,
+    I32,
+    I64,
+    STRUCT,
+    Field,
+    Numbers,
+    list_field,
+    number_field,
+    read_numbers,
+    struct_of,
+    text_field,
+)
 
 LEAST_ROWS: Final = 8192
 """Row groups of fewer rows are Arrow's to read: opening a file in memory costs more than it saves."""
@@ -180,7 +192,7 @@ def _dictionary_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryvie
     said = page.fields.get(1, 0)
     if said * _WIDEST != len(values):
         raise CorruptData(f"the dictionary of {chunk.name}", offset=chunk.start, expected=said, found=len(values) // _WIDEST)
-    header = struct_of([_number(1, said), _number(2, _PLAIN)])
+    header = struct_of([number_field(1, said), number_field(2, _PLAIN)])
     return [_page_header(_DICTIONARY, len(values), header), values]
 
 
@@ -192,7 +204,7 @@ def _data_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
         count = len(values) // _WIDEST
         if count > said or (count < said and not chunk.is_optional):
             raise CorruptData(f"the values of a page of {chunk.name}", offset=chunk.start, expected=said, found=count)
-    header = struct_of([_number(1, said), _number(2, encoding), _number(3, _RLE), _number(4, _RLE)])
+    header = struct_of([number_field(1, said), number_field(2, encoding), number_field(3, _RLE), number_field(4, _RLE)])
     return [_page_header(_DATA, len(page.levels) + len(values), header), page.levels, values]
 
 
@@ -302,57 +314,45 @@ def _number_of(fields: Numbers, number: int, absent: int = -1) -> int:
 # The file in memory ----------------------------------------------------------------------------------------------------
 
 
-def _number(number: int, value: int, kind: int = I32) -> Field:
-    return Field(number, kind, encode_zigzag(value))
-
-
-def _text(number: int, text: str) -> Field:
-    data = text.encode()
-    return Field(number, BINARY, encode_varint(len(data)) + data)
-
-
-def _list(number: int, kind: int, items: Sequence[bytes]) -> Field:
-    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + encode_varint(len(items))
-    return Field(number, LIST, head + b"".join(items))
-
-
 def _page_header(kind: int, size: int, header: bytes) -> bytes:
-    return struct_of([_number(1, kind), _number(2, size), _number(3, size), Field(_HEADERS[kind], STRUCT, header)])
+    return struct_of([number_field(1, kind), number_field(2, size), number_field(3, size), Field(_HEADERS[kind], STRUCT, header)])
 
 
 def _footer(columns: Sequence[_Column]) -> bytes:
     """Of one row group: the schema, then where each column lies."""
     count = columns[0].chunk.value_count
-    root = struct_of([_text(4, "schema"), _number(5, len(columns))])
+    root = struct_of([text_field(4, "schema"), number_field(5, len(columns))])
     leaves, chunks = [], []
     for column in columns:
         chunk = column.chunk
         leaves.append(
             struct_of(
                 [
-                    _number(1, _INT64),
-                    _number(3, int(chunk.is_optional) * _OPTIONAL),
-                    _text(4, chunk.name),
-                    _number(6, _DECIMAL),
-                    _number(7, chunk.scale),
-                    _number(8, chunk.precision),
+                    number_field(1, _INT64),
+                    number_field(3, int(chunk.is_optional) * _OPTIONAL),
+                    text_field(4, chunk.name),
+                    number_field(6, _DECIMAL),
+                    number_field(7, chunk.scale),
+                    number_field(8, chunk.precision),
                 ]
             )
         )
         name = chunk.name.encode()
         fields = [
-            _number(1, _INT64),
-            _list(2, I32, [encode_zigzag(_PLAIN), encode_zigzag(_RLE), encode_zigzag(_RLE_DICTIONARY)]),
-            _list(3, BINARY, [encode_varint(len(name)) + name]),
-            _number(4, 0),
-            _number(5, count, I64),
-            _number(6, column.size_bytes, I64),
-            _number(7, column.size_bytes, I64),
-            _number(9, column.first_page, I64),
+            number_field(1, _INT64),
+            list_field(2, I32, [encode_zigzag(_PLAIN), encode_zigzag(_RLE), encode_zigzag(_RLE_DICTIONARY)]),
+            list_field(3, BINARY, [encode_varint(len(name)) + name]),
+            number_field(4, 0),
+            number_field(5, count, I64),
+            number_field(6, column.size_bytes, I64),
+            number_field(7, column.size_bytes, I64),
+            number_field(9, column.first_page, I64),
         ]
         if column.dictionary is not None:
-            fields.append(_number(11, column.dictionary, I64))
-        chunks.append(struct_of([_number(2, 0, I64), Field(3, STRUCT, struct_of(fields))]))
+            fields.append(number_field(11, column.dictionary, I64))
+        chunks.append(struct_of([number_field(2, 0, I64), Field(3, STRUCT, struct_of(fields))]))
     total = sum(column.size_bytes for column in columns)
-    group = struct_of([_list(1, STRUCT, chunks), _number(2, total, I64), _number(3, count, I64)])
-    return struct_of([_number(1, 1), _list(2, STRUCT, [root, *leaves]), _number(3, count, I64), _list(4, STRUCT, [group])])
+    group = struct_of([list_field(1, STRUCT, chunks), number_field(2, total, I64), number_field(3, count, I64)])
+    return struct_of(
+        [number_field(1, 1), list_field(2, STRUCT, [root, *leaves]), number_field(3, count, I64), list_field(4, STRUCT, [group])]
+    )

@@ -8,10 +8,10 @@ Source: Thrift, "Compact protocol encoding".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from pyhudi.format.coding import Cursor, encode_zigzag
+from pyhudi.format.coding import Cursor, encode_varint, encode_zigzag
 
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
 DEPTH_LIMIT = 32
@@ -47,12 +47,12 @@ def fields_of(data: bytes) -> list[Field]:
     return found
 
 
-Numbers = dict[int, "int | Numbers"]
-"""What a struct holds of numbers, booleans (1 and 0) and further structs, by the numbers of the fields."""
+Numbers = dict[int, "int | bytes | Numbers"]
+"""What a struct holds of numbers, booleans (1 and 0), texts and further structs, by the numbers of the fields."""
 
 
 def read_numbers(data: memoryview, offset: int, base: int = 0) -> tuple[Numbers, int]:
-    """The numbers of the struct that begins at `offset`, and where it ends; fields of other kinds are passed over.
+    """The numbers and texts of the struct that begins at `offset`, and where it ends; fields of other kinds are passed over.
 
     base: as of `Cursor`.  Raises CorruptData.
     """
@@ -78,6 +78,13 @@ def _numbers(data: memoryview, at: int, base: int, depth: int) -> tuple[Numbers,
             found[number] = int(kind == TRUE)
         elif kind == STRUCT and depth < DEPTH_LIMIT:
             found[number], at = _numbers(data, at, base, depth + 1)
+        elif kind == BINARY and (size := data[at]) < 128:
+            found[number] = bytes(data[at + 1 : at + 1 + size])
+            at += 1 + size
+        elif kind == BINARY:
+            cursor = Cursor(data, at, base=base)
+            found[number] = bytes(cursor.take(cursor.varint()))
+            at = cursor.offset
         else:
             cursor = Cursor(data, at, base=base)
             skip(cursor, kind, depth)
@@ -104,6 +111,23 @@ def struct_of(fields: Iterable[Field]) -> bytes:
         parts.append(field.value)
         before = field.number
     return b"".join([*parts, b"\x00"])
+
+
+def number_field(number: int, value: int, kind: int = I32) -> Field:
+    """A field that is a whole number."""
+    return Field(number, kind, encode_zigzag(value))
+
+
+def text_field(number: int, text: str) -> Field:
+    """A field that is a text."""
+    data = text.encode()
+    return Field(number, BINARY, encode_varint(len(data)) + data)
+
+
+def list_field(number: int, kind: int, items: Sequence[bytes]) -> Field:
+    """A field that is a list of items of one kind, each given as its bytes."""
+    head = bytes([len(items) << 4 | kind]) if len(items) < 15 else bytes([0xF0 | kind]) + encode_varint(len(items))
+    return Field(number, LIST, head + b"".join(items))
 
 
 def each(data: bytes, edit: Edit) -> bytes:

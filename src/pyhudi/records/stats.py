@@ -241,6 +241,24 @@ def footer_ranges(
     return result
 
 
+def has_page_bounds(type_: pa.DataType) -> bool:
+    """Whether `page_range` tells of columns of a type: whole numbers, dates, times and text."""
+    types = pa.types
+    return types.is_signed_integer(type_) or types.is_date(type_) or types.is_timestamp(type_) or types.is_string(type_)
+
+
+def page_range(least: Any, greatest: Any, leaf: Any, type_: pa.DataType) -> ColumnRange | None:
+    """The range of a page from its bounds as a footer states them; how many nulls it has is not known.  None where the bounds do
+    not fit the type.
+
+    leaf: the column in the schema of a pyarrow.parquet.FileMetaData; type_: the table's.
+    """
+    low, high = (_footer_value(raw, leaf, type_) for raw in (least, greatest))
+    if low is None or high is None:
+        return None
+    return ColumnRange(min=_unit(low, leaf, type_, up=False), max=_unit(high, leaf, type_, up=True))
+
+
 def may_hide_nan(metadata: Any) -> bool:
     """Whether the bounds in a Parquet footer may leave out a NaN.
 
