@@ -16,7 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from pyhudi.errors import CorruptData
-from pyhudi.format.bloom import BloomFilter, BloomKind, murmur2
+from pyhudi.format.bloom import BloomFilter, BloomKind
 
 MAX_KEYS: Final = 16
 """More keys are asked of the whole filter."""
@@ -25,6 +25,8 @@ _ROW: Final = struct.Struct(">iibi")
 _DYNAMIC: Final = struct.Struct(">iii")
 _HEAD_CHARACTERS: Final = 36
 _VERSION, _MURMUR = -1, 1
+_FACTOR: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
 
 
 def text_might_contain(text: bytes, kind: str, keys: pa.StringArray) -> bool:
@@ -37,8 +39,8 @@ def text_might_contain(text: bytes, kind: str, keys: pa.StringArray) -> bool:
         return bool(BloomFilter.from_text(text, kind).might_contain(keys).any())
     starts, hash_count, bits = rows
     return any(
-        all(_is_set(text, start, number) for number in _bits_of(keys.slice(place, 1), hash_count, bits))
-        for place in range(len(keys))
+        all(_is_set(text, start, number) for number in _bits_of(key, hash_count, bits))
+        for key in keys.cast(pa.binary()).to_pylist()
         for start in starts
     )
 
@@ -62,12 +64,28 @@ def _rows(text: bytes, kind: str) -> tuple[range, int, int] | None:
     return range(first + _ROW.size, size, row_size), hash_count, bits
 
 
-def _bits_of(key: pa.StringArray, hash_count: int, bits: int) -> Iterator[int]:
-    """The bits that a key sets."""
+def _bits_of(key: bytes, hash_count: int, bits: int) -> Iterator[int]:
+    """The bits that a key sets: one key is hashed sooner number by number than as an array of one."""
+    full = len(key) // 4 * 4
+    words = [_mixed(int.from_bytes(key[at : at + 4], "little")) for at in range(0, full, 4)]
+    tail = 0
+    for place, byte in enumerate(reversed(key[full:])):
+        tail ^= (byte - 256 if byte > 127 else byte) << 8 * place & _MASK
     value = 0
     for _ in range(hash_count):
-        value = int(murmur2(key, value)[0])
-        yield abs(value) % bits
+        value ^= len(key)
+        for word in words:
+            value = value * _FACTOR & _MASK ^ word
+        if full < len(key):
+            value = (value ^ tail) * _FACTOR & _MASK
+        value = (value ^ value >> 13) * _FACTOR & _MASK
+        value ^= value >> 15
+        yield (value if value < 1 << 31 else (1 << 32) - value) % bits
+
+
+def _mixed(word: int) -> int:
+    word = word * _FACTOR & _MASK
+    return (word ^ word >> 24) * _FACTOR & _MASK
 
 
 def _is_set(text: bytes, start: int, number: int) -> bool:
