@@ -12,8 +12,7 @@ import pytest
 
 from pyhudi import Table
 from pyhudi.execute import read_slice
-from pyhudi.format import parquet
-from pyhudi.format.parquet_pages import PAGE_ROWS, ColumnPages
+from pyhudi.format.parquet_pages import PAGE_ROWS, ColumnPages, read_pages
 
 COUNT = 3 * PAGE_ROWS + 5
 COLUMNS = ["id", "day", "text", "few", "price", "nested", "ts"]
@@ -47,13 +46,12 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def pages_read(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """How many pages each reading of a column took."""
     counts: list[int] = []
-    read = parquet.read_pages
 
     def counted(pages: ColumnPages, chosen: np.ndarray, open_: object) -> pa.Table:
         counts.append(len(chosen))
-        return read(pages, chosen, open_)  # type: ignore[arg-type]
+        return read_pages(pages, chosen, open_)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(parquet, "read_pages", counted)
+    monkeypatch.setattr("pyhudi.format.parquet.read_pages", counted)
     yield counts
 
 
