@@ -56,7 +56,7 @@ def test_orc_files_of_spark_with_days_of_long_ago(spark: SparkSession, tmp_path:
     held = spark.sql(
         "SELECT concat('k', pos) AS id, cast(day AS date) AS day, pos % 2 AS part, "
         "if(pos % 3 = 0, null, array(cast(day AS date))) AS days, "
-        f"timestamp_micros(-4000000000000007 * pos) AS at FROM (SELECT posexplode(array({days})) AS (pos, day))"
+        f"timestamp_micros(-1800000000000007 * pos) AS at FROM (SELECT posexplode(array({days})) AS (pos, day))"
     )
     held.write.partitionBy("part").orc(source)
     options = {"hoodie.table.base.file.format": "ORC"}
