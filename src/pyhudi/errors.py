@@ -124,6 +124,13 @@ class WriteConflict(HudiError):
         self.under_way = under_way
 
 
+class IndexStarted(WriteConflict):
+    """An index was begun while this write was under way, and its tasks did not look for what that has to be told.
+
+    No row is in doubt: our writes are planned again by themselves, whatever retries they are allowed.
+    """
+
+
 class SnapshotOutdated(WriteConflict):
     """The state of the table that was loaded is no longer whole: what it speaks of was cleaned, rolled back or archived since.
 

@@ -19,7 +19,9 @@ from pyhudi.format.actions.indexing import IndexCommitMetadata
 from pyhudi.format.instants import Action, State
 from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties
+from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.metadata.initialise import PartitionBuilder
+from pyhudi.operations.write.run import _Write
 from pyhudi.storage import open_storage
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.metadata import definitions
@@ -311,6 +313,61 @@ def test_writers_go_on_while_indexes_are_built(tmp_path: Path) -> None:
             done.result()
     assert {"record_index", "secondary_index_note", "expr_index_to_date_moment"} < set(true(table).partitions)
     assert table.validate().ok
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [
+        ("cow", "based_on"),
+        ("mor", "upsert"),
+        ("mor", "merge"),
+        *(
+            pytest.param(kind, operation, marks=pytest.mark.wide)
+            for kind, operation in [("cow", "insert"), ("mor", "delete"), ("cow", "update"), ("cow", "insert_overwrite")]
+        ),
+    ],
+)
+def test_no_write_fails_because_an_index_is_begun(
+    tmp_path: Path, kind: str, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Begun and complete within the write, which may not lose to anybody: it is planned again, on the same rows."""
+    table = create(tmp_path, kind, **{"hoodie.write.num.retries.on.conflict.failures": 0})
+    table.upsert(rows(range(12)))
+    seen, begun = table.scan(), []
+    attempt = _Write._attempt
+
+    def with_an_index(self: _Write, *args: Any, **kwargs: Any) -> WriteResult:
+        if not begun:
+            begun.append(True)
+            own = Table(tmp_path, options=OPTIONS)
+            own.index.create("record_index")
+            own.index.create("bloom_filters")
+            own.index.create("secondary_index", "note")
+        return attempt(self, *args, **kwargs)
+
+    monkeypatch.setattr(_Write, "_attempt", with_an_index)
+    if operation == "based_on":
+        result = table.upsert(rows([2, 20], ts=2), based_on=seen)
+    elif operation == "delete":
+        result = table.delete(["k002"])
+    elif operation == "update":
+        result = table.update({"note": "'changed'"}, "id = 'k002'")
+    elif operation == "merge":
+        result = table.merge(rows([2, 20], ts=2), "id").when_matched_update_all().execute()
+    else:
+        result = getattr(table, operation)(rows([2, 20] if operation != "insert" else [20], ts=2))
+    assert begun and result.conflict_retries == 0 and result.instant is not None
+    monkeypatch.undo()
+    now = true(table)
+    assert {"record_index", "bloom_filters", "secondary_index_note"} <= set(now.partitions)
+    assert table.validate(keys=True).ok
+    found = {row["id"] for row in table.scan().to_arrow().to_pylist()}
+    expected = {f"k{key:03d}" for key in range(12)}
+    if operation == "insert_overwrite":
+        expected = {key for key in expected if int(key[1:]) % 2} | {"k002", "k020"}
+    assert found == {
+        "delete": expected - {"k002"}, "update": expected, "merge": expected
+    }.get(operation, expected | {"k020"})  # fmt: skip
 
 
 @pytest.mark.parametrize(

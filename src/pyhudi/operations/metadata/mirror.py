@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import HudiError, WriteConflict
+from pyhudi.errors import HudiError, IndexStarted, WriteConflict
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.write_base import WriteStatus
@@ -154,7 +154,7 @@ class CommitMirror:
     def __call__(self, transaction: Transaction, metadata: CommitMetadata, now: Timeline) -> Timeline | None:
         """Write the delta commit of the metadata table; see `MetadataHook`.
 
-        Raises WriteConflict when the tasks were asked for something else.
+        Raises IndexStarted when the tasks were asked for something else.
         """
         context, time = transaction.context.reloaded(), transaction.instant_time
         partitions = maintained_partitions(context.config)
@@ -236,7 +236,7 @@ def _says_all_ranges(commit: Commit, said: Mapping[Index, Said]) -> bool:
 def _check_asked(indexes: Iterable[Index], commit: Commit) -> None:
     missing = [index.partition for index in indexes if not index.was_asked(commit)]
     if missing:
-        raise WriteConflict(
+        raise IndexStarted(
             f"the metadata table of {commit.context.storage.uri} got {', '.join(missing)} while this write was under way; "
             "plan the write again"
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import InvalidRequest, SnapshotOutdated, TableState, WriteConflict
+from pyhudi.errors import IndexStarted, InvalidRequest, SnapshotOutdated, TableState, WriteConflict
 from pyhudi.execute.engine import BulkPlan, Engine, Incoming, PrepareRequest
 from pyhudi.execute.layout import DELETE_COLUMN
 from pyhudi.format.actions.commit import BOOTSTRAP_PARTS_KEY
@@ -220,13 +220,30 @@ class _Write:
             for number in range(retries):
                 begun_ms = self.context.env.now_ms()
                 try:
-                    return replace(self._attempt(incoming, counts, snapshot, number), conflict_retries=number)
+                    return replace(self._attempt_beside_indexing(incoming, counts, snapshot, number), conflict_retries=number)
                 except WriteConflict as conflict:
                     give_way(self.context, self.settings.commit, conflict, self.context.env.now_ms() - begun_ms, number)
                     snapshot = self._look_again(incoming)
-            return replace(self._attempt(incoming, counts, snapshot, retries), conflict_retries=retries)
+            return replace(self._attempt_beside_indexing(incoming, counts, snapshot, retries), conflict_retries=retries)
         finally:
             incoming.release()
+
+    def _attempt_beside_indexing(
+        self, incoming: Incoming, counts: Mapping[str, int], snapshot: Snapshot, number: int
+    ) -> WriteResult:
+        """Attempt the write, and again where somebody began an index meanwhile: that takes no retry, since nobody won a race."""
+        for _ in range(_INDEXES_BEGUN):
+            try:
+                return self._attempt(incoming, counts, snapshot, number)
+            except IndexStarted:
+                if not self.chosen:
+                    snapshot = self._look_again(incoming)
+                    continue
+                # The rows were chosen by a state, which stays the one that they are planned on.
+                self.context = self.context.reloaded()
+                check_writable(self.context)
+                snapshot = replace(snapshot, context=self.context, listing=choose_listing(self.context, snapshot.timeline))
+        return self._attempt(incoming, counts, snapshot, number)
 
     def _look_again(self, incoming: Incoming) -> Snapshot:
         """The table's present state, after another writer won; the rows fit its columns from here on."""
@@ -395,6 +412,10 @@ class _Write:
             self.schemas = WriteSchemas.of(self.context, now, self.columns, self.settings)
             return now, start_of(now)
         return now, start_of(snapshot)
+
+
+_INDEXES_BEGUN = 5
+"""How often a write is planned again for an index: as often as indexes are begun within one write, and not without end."""
 
 
 def _write_in_bulk(attempt: Attempt, incoming: Incoming, counts: Mapping[str, int]) -> Written:
