@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyhudi.plan.compaction import register_compaction_strategy
     from pyhudi.plugins import load_plugin
     from pyhudi.records.mergers import RecordMerger, record_by_record, register_merger, register_payload
+    from pyhudi.restoring import restore_properties
     from pyhudi.statements import Catalog, register, sql
     from pyhudi.storage.time_generators import register_time_generator
 
@@ -81,6 +82,7 @@ __all__ = [
     "register_merger",
     "register_payload",
     "register_time_generator",
+    "restore_properties",
     "scan_polars",
     "set_reporter",
     "sql",
@@ -89,6 +91,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Scan", "Table"), "pyhudi.api"),
     "bootstrap": "pyhudi.bootstrapping",
+    "restore_properties": "pyhudi.restoring",
     "WriteResult": "pyhudi.operations.action.results",
     "scan_polars": "pyhudi.lazy_frame",
     "set_reporter": "pyhudi.execute.progress",

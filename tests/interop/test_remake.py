@@ -1,4 +1,4 @@
-"""A table whose timeline was deleted and made anew is one that the real Hudi reads as before, and writes."""
+"""A table whose timeline, or properties, were made anew is one that the real Hudi reads as before, and writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi import Table
+from pyhudi import Table, restore_properties
 from tests.interop.oracle import RealHudi
 from tests.interop.pair import BY_METADATA
 
@@ -47,6 +47,29 @@ def test_both_go_on(hudi: RealHudi, tmp_path: Path) -> None:
     assert values(Table(path).scan().to_arrow()) == before
     assert values(hudi.read(path)) == before
     assert values(hudi.read(path, **BY_METADATA)) == before
+    hudi.write(rows(range(14, 20), 4), path, **options)
+    Table(path).upsert(rows(range(2), 5))
+    latest = values(Table(path).scan().to_arrow())
+    assert dict(latest) == {**dict(before), **dict(values(rows(range(14, 20), 4))), **dict(values(rows(range(2), 5)))}
+    assert values(hudi.read(path)) == latest
+
+
+def test_both_go_on_after_properties_were_restored(hudi: RealHudi, tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    options = {**WRITE, "hoodie.datasource.write.table.type": "MERGE_ON_READ"}
+    hudi.write(rows(range(12), 1), path, **options, mode="overwrite")
+    hudi.write(rows(range(0, 12, 3), 2), path, **options)
+    Table(path).upsert(rows(range(8, 16), 3))
+    before = values(Table(path).scan().to_arrow())
+    (tmp_path / "t" / ".hoodie" / "hoodie.properties").unlink()
+    given = {
+        "hoodie.table.precombine.field": "ts",
+        "hoodie.record.merge.mode": "EVENT_TIME_ORDERING",
+        "hoodie.datasource.write.partitionpath.urlencode": "false",
+    }
+    restore_properties(path, given, dry_run=False)
+    assert Table(path).repair().steps == () and not Table(path).validate(keys=True).found
+    assert values(hudi.read(path)) == values(hudi.read(path, **BY_METADATA)) == before
     hudi.write(rows(range(14, 20), 4), path, **options)
     Table(path).upsert(rows(range(2), 5))
     latest = values(Table(path).scan().to_arrow())

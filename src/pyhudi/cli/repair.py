@@ -21,6 +21,7 @@ from pyhudi.cli.arguments import (
 from pyhudi.cli.output import Format, print_rows, print_value, say
 from pyhudi.doctor import diagnose
 from pyhudi.operations.admin.repair import RepairKind
+from pyhudi.restoring import restore_properties
 
 KindOption = Annotated[list[RepairKind] | None, typer.Option("--only", help="What to look at; may be repeated. All by default.")]
 
@@ -34,6 +35,10 @@ def add_to(app: typer.Typer) -> None:
 def repair(
     table: TableArgument,
     only: KindOption = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="KEY=VALUE", help="What files do not tell of lost properties; may be repeated."),
+    ] = None,
     dry_run: DryRunOption = True,
     output: OutputOption = Format.TABLE,
     storage: StorageOption = None,
@@ -41,8 +46,17 @@ def repair(
 ) -> None:
     """Repair what is broken around the data: the timeline, properties, what died, partition marks, orphan files, metadata table.
 
-    Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.
+    Only says what it would do unless --no-dry-run is given.  Exit code 4 when a dry run found something.  With --property a
+    hoodie.properties that is gone, with its backup, is restored from what files say; then run it again without.
     """
+    if properties:
+        restored = restore_properties(
+            table, parse_pairs(properties), dry_run=dry_run, storage_options=parse_pairs(storage), options=parse_pairs(options)
+        )
+        print_value(restored, output)
+        if dry_run:
+            raise typer.Exit(FINDINGS)
+        return
     opened, given = open_for_call(table, storage, options)
     result = opened.repair(only or None, dry_run=dry_run, options=given)
     print_value(result, output)

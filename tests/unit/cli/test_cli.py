@@ -147,6 +147,17 @@ def test_repair_says_what_it_would_do_and_then_does_it(table: hp.Table) -> None:
     assert call("repair", table.uri)
 
 
+def test_repair_restores_properties_from_what_files_and_the_caller_say(table: hp.Table) -> None:
+    table.context.storage.delete([".hoodie/hoodie.properties"])
+    told = ["--property", "hoodie.record.merge.mode=EVENT_TIME_ORDERING", "--property", "hoodie.table.precombine.field=ts"]
+    with pytest.raises(InvalidRequest, match="urlencode"):
+        RUNNER.invoke(app, ["repair", table.uri, *told], catch_exceptions=False)
+    told += ["--property", "hoodie.datasource.write.partitionpath.urlencode=false"]
+    assert RUNNER.invoke(app, ["repair", table.uri, *told]).exit_code == 4
+    assert "hoodie.table.recordkey.fields=id" in call("repair", table.uri, *told, "--no-dry-run")
+    assert hp.Table(table.uri).scan().count() == 3
+
+
 def test_doctor_names_a_remedy_for_each_finding(table: hp.Table) -> None:
     result = RUNNER.invoke(app, ["doctor", table.uri, "-O", "hoodie.keep.min.commits=30", "-O", "hoodie.keep.max.commits=20"])
     assert result.exit_code == 4

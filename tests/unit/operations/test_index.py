@@ -333,7 +333,8 @@ def test_no_write_fails_because_an_index_is_begun(
     """Begun and complete within the write, which may not lose to anybody: it is planned again, on the same rows."""
     table = create(tmp_path, kind, **{"hoodie.write.num.retries.on.conflict.failures": 0})
     table.upsert(rows(range(12)))
-    seen, begun = table.scan(), []
+    seen = table.scan()
+    begun: list[bool] = []
     attempt = _Write._attempt
 
     def with_an_index(self: _Write, *args: Any, **kwargs: Any) -> WriteResult:
