@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from pyhudi import Table, restore_properties
 from tests.interop.oracle import RealHudi
@@ -75,3 +76,29 @@ def test_both_go_on_after_properties_were_restored(hudi: RealHudi, tmp_path: Pat
     latest = values(Table(path).scan().to_arrow())
     assert dict(latest) == {**dict(before), **dict(values(rows(range(14, 20), 4))), **dict(values(rows(range(2), 5)))}
     assert values(hudi.read(path)) == latest
+
+
+@pytest.mark.wide
+def test_both_go_on_where_columns_go_by_ids(hudi: RealHudi, tmp_path: Path) -> None:
+    path, by_ids = str(tmp_path / "t"), {"hoodie.schema.on.read.enable": "true"}
+    options = {**WRITE, **by_ids, "hoodie.datasource.write.table.type": "COPY_ON_WRITE"}
+    hudi.write(rows(range(8), 1), path, **options, mode="overwrite")
+    Table(path).alter.rename("v", "w")
+    hudi.write(rows(range(4, 12), 2).rename_columns(["id", "p", "ts", "w"]), path, **options)
+    Table(path).alter.drop("w")
+    Table(path).alter.add("w", pa.int64())
+    Table(path).upsert(rows(range(10, 14), 3).rename_columns(["id", "p", "ts", "w"]))
+
+    def known(table: pa.Table) -> list[tuple[str, int | None]]:
+        return sorted(zip(table.column("id").to_pylist(), table.column("w").to_pylist(), strict=True))
+
+    before = known(Table(path).scan().to_arrow())
+    assert dict(before)["k003"] is None and dict(before)["k011"] == 3011
+    shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
+    Table(path).repair(dry_run=False)
+    assert Table(path).repair().steps == () and not Table(path).validate(keys=True).found
+    assert known(Table(path).scan().to_arrow()) == known(hudi.read(path, **by_ids)) == before
+    hudi.write(rows(range(2), 4).rename_columns(["id", "p", "ts", "w"]), path, **options)
+    Table(path).upsert(rows(range(2, 3), 5).rename_columns(["id", "p", "ts", "w"]))
+    latest = {**dict(before), "k000": 4000, "k001": 4001, "k002": 5002}
+    assert dict(known(Table(path).scan().to_arrow())) == dict(known(hudi.read(path, **by_ids))) == latest

@@ -5,6 +5,9 @@
                   their file group, do too, and others are compactions; of a copy-on-write table each is a commit
     replaced      a file group whose rows stand in one that was begun after its last file, by key and sequence number: a
                   clustering has copied them there.  The instant that began the later one becomes a replace commit
+    columns       of a table that goes by ids: the history of columns, which lies beside the timeline, has each schema with the
+                  instant that made it.  An instant carries the newest of its time where its files have these columns; one that
+                  wrote no file was a change of columns alone
     completion    as the metadata table mirrored it; else when the last file of the instant was stored; else the moment after its
                   request, where all files are younger than the last request, for then they were copied
 
@@ -24,9 +27,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyhudi.format.actions.commit import NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
+from pyhudi.format.actions.commit import LATEST_SCHEMA_KEY, NO_PREVIOUS_COMMIT, SCHEMA_KEY, CommitMetadata, Operation, WriteStat
+from pyhudi.format.arrow_to_avro import arrow_to_avro
+from pyhudi.format.avro_to_arrow import avro_to_arrow
 from pyhudi.format.instants import Action, Instant, State, format_instant_time, shift_instant_time
+from pyhudi.format.meta_columns import with_meta_fields, without_meta_fields
 from pyhudi.format.names import BaseFileName, LogFileName
+from pyhudi.format.schema_history import VersionedSchema, encode_schema
+from pyhudi.records.column_changes import arrow_of
+from pyhudi.records.column_ids import reconciled, same_columns
 
 Group = tuple[str, str]
 """Partition and file id."""
@@ -82,10 +91,48 @@ def completion_times(stored_ms: Mapping[str, int], mirrored: Mapping[str, str], 
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class ToldColumns:
+    """schemas: with ids, by version, of a table whose columns go by these; {} of another.  table_name: for schemas that no file
+    has.
+    """
+
+    schemas: Mapping[int, VersionedSchema]
+    table_name: str
+
+    def changed_alone(self, completions: Mapping[str, str], written: Iterable[str]) -> list[str]:
+        """The instants that changed columns, completed and wrote no file."""
+        return sorted({str(version) for version in self.schemas if version} & completions.keys() - set(written))
+
+    def extra(self, time: str, text: str, operation: Operation, before: str) -> dict[str, str]:
+        """What the commit of an instant says of columns.  text: the schema of its files, '' where they have none; before: of the
+        instant before.
+        """
+        version = max((version for version in self.schemas if version <= int(time)), default=0)
+        if not version:
+            return {SCHEMA_KEY: text or before}
+        held = self.schemas[version]
+        if text and operation.sets_schema:
+            known = reconciled(held, with_meta_fields(avro_to_arrow(text)), int(time))
+            if not same_columns(held, known):
+                # A write by names, which left no schema with ids.
+                return {SCHEMA_KEY: text}
+        own = text or arrow_to_avro(with_meta_fields(without_meta_fields(arrow_of(held))), self.table_name)
+        return {SCHEMA_KEY: own, LATEST_SCHEMA_KEY: encode_schema(held)}
+
+
 def plan_instants(
-    files: Iterable[DataFile], completions: Mapping[str, str], replaced: Mapping[Group, str], *, is_cow: bool
+    files: Iterable[DataFile],
+    completions: Mapping[str, str],
+    replaced: Mapping[Group, str],
+    columns: ToldColumns,
+    *,
+    is_cow: bool,
 ) -> tuple[MadeInstant, ...]:
-    """The instants that wrote these files, oldest first.  replaced: group -> the instant that took its place."""
+    """The instants that wrote these files, and those that changed columns alone, oldest first.
+
+    replaced: group -> the instant that took its place.
+    """
     groups: dict[Group, list[DataFile]] = {}
     for file in files:
         groups.setdefault(file.group, []).append(file)
@@ -99,28 +146,38 @@ def plan_instants(
     begun = {group: min(file.instant_time for file in members) for group, members in groups.items()}
     made: list[MadeInstant] = []
     schema = ""
+    for time in columns.changed_alone(completions, by_instant):
+        by_instant[time] = []
     for time in sorted(by_instant):
         own = by_instant[time]
-        schema = next((file.schema for file, _ in own if file.schema), schema)
+        text = next((file.schema for file, _ in own if file.schema), "")
         gone: dict[str, tuple[str, ...]] = {}
         for (partition, file_id), by in sorted(replaced.items()):
             if by == time:
                 gone[partition] = (*gone.get(partition, ()), file_id)
-        compacts = not is_cow and all(not file.is_log and not file.own_rows and begun[file.group] < time for file, _ in own)
+        compacts = (
+            bool(own)
+            and not is_cow
+            and all(not file.is_log and not file.own_rows and begun[file.group] < time for file, _ in own)
+        )
         if gone:
             action = Action.REPLACECOMMIT
         elif is_cow or compacts:
             action = Action.COMMIT
         else:
             action = Action.DELTACOMMIT
+        operation = Operation.CLUSTER if gone else Operation.COMPACT if compacts else Operation.UNKNOWN
+        operation = operation if own else Operation.ALTER_SCHEMA
+        extra = columns.extra(time, text, operation, schema)
+        schema = extra[SCHEMA_KEY]
         made.append(
             MadeInstant(
                 Instant(time, action, State.COMPLETED, completions[time]),
                 CommitMetadata(
                     partition_to_write_stats=_stats(own),
                     compacted=compacts and not gone,
-                    extra_metadata={SCHEMA_KEY: schema},
-                    operation_type=(Operation.CLUSTER if gone else Operation.COMPACT if compacts else Operation.UNKNOWN).value,
+                    extra_metadata=extra,
+                    operation_type=operation.value,
                     partition_to_replace_file_ids=gone or None,
                 ),
             )

@@ -29,7 +29,7 @@ from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.format.avro_to_arrow import COMMENT
 from pyhudi.format.meta_columns import is_meta_field
 from pyhudi.format.schema_history import ArrayType, Column, ColumnType, MapType, RecordType, VersionedSchema
-from pyhudi.records.column_ids import ELEMENT, KEY, VALUE, may_become, new_columns, type_word
+from pyhudi.records.column_ids import ELEMENT, KEY, VALUE, may_become, new_columns, type_of_word, type_word
 from pyhudi.records.normalise import normalise
 
 
@@ -248,6 +248,27 @@ def _commented(siblings: tuple[Column, ...], name: str, text: str | None) -> tup
 
 
 # The same columns in Arrow
+
+
+def arrow_of(schema: VersionedSchema) -> pa.Schema:
+    """A schema with ids in Arrow, where nothing else tells its types, with the meta columns that it has.
+
+    Raises Unsupported for a word that stands for more than one type.
+    """
+    types = {column_id: type_of_word(word) for column_id, word in _words(RecordType(schema.columns), 0)}
+    return pa.schema([_arrow_field(column, types) for column in schema.columns])
+
+
+def _words(held: ColumnType, column_id: int) -> Iterable[tuple[int, str]]:
+    if isinstance(held, RecordType):
+        for column in held.columns:
+            yield from _words(column.type, column.column_id)
+    elif isinstance(held, ArrayType):
+        yield from _words(held.element, held.element_id)
+    elif isinstance(held, MapType):
+        yield from _words(held.value, held.value_id)
+    else:
+        yield column_id, held
 
 
 def _plain_types(columns: Sequence[Column], fields: Sequence[pa.Field]) -> Iterable[tuple[int, pa.DataType]]:

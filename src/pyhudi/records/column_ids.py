@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
+from pyhudi.format.avro_to_arrow import TIMESTAMP
 from pyhudi.format.schema_history import ArrayType, Column, ColumnType, MapType, RecordType, VersionedSchema
 from pyhudi.records.conform import own_items
 from pyhudi.records.text import is_binary_like, is_string_like, value_text
@@ -392,6 +393,24 @@ _WORDS: Mapping[pa.DataType, str] = {
     pa.string(): "string",
     pa.binary(): "binary",
 }
+
+
+def type_of_word(word: str) -> pa.DataType:
+    """The plain type that a word of a schema with ids stands for; a timestamp is that of new tables.
+
+    Raises Unsupported for a word that stands for more than one type.
+    """
+    found = {name: type_ for type_, name in _WORDS.items()}.get(word)
+    numbers = [int(number) for number in re.findall("[0-9]+", word)]
+    if found is None and word.startswith("decimal"):
+        found = pa.decimal128(*numbers)
+    if found is None and word.startswith("fixed"):
+        found = pa.binary(*numbers)
+    if found is None and word == "timestamp":
+        found = TIMESTAMP
+    if found is None:
+        raise Unsupported(f"a column of type {word} in a table whose columns go by ids, where no file tells which type that is")
+    return found
 
 
 def same_columns(left: VersionedSchema, right: VersionedSchema) -> bool:

@@ -162,6 +162,17 @@ def load_column_history(context: TableContext, timeline: Timeline | None, read: 
     return ColumnHistory(ColumnIds(distinct[-1], tuple(starts), distinct), entries, tuple(schemas), known, not is_known)
 
 
+def stored_schemas(context: TableContext) -> tuple[Mapping[int, VersionedSchema], Mapping[str, str]]:
+    """All schemas of the history by version, whether they count or not, and request time -> completion time of its files.
+
+    Raises CorruptData for a history that is damaged.
+    """
+    contents = _read_histories(context)
+    beside = [instant for name in contents if (instant := parse_instant_file(name)) is not None]
+    times = {instant.request_time: instant.completion_time or "" for instant in beside}
+    return _decoded_histories(context, contents), times
+
+
 def store_history(held: TableContext, instant_time: str, completion_time: str, schemas: Iterable[VersionedSchema]) -> None:
     """Write the history beside an instant that is about to complete.
 
@@ -196,15 +207,10 @@ def _read_histories(context: TableContext) -> dict[str, bytes]:
 
 def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[str, bytes]) -> Mapping[int, VersionedSchema]:
     """The schemas of the history that count, by version; of a version that stands in several files that of the newest."""
-    found: dict[int, VersionedSchema] = {}
+    found = _decoded_histories(context, contents)
     vouched: set[int] = set()
-    for name in sorted(contents, reverse=True):
-        try:
-            schemas = decode_schema_history(contents[name])
-        except CorruptData as error:
-            raise error.with_path(context.storage.absolute(join_path(SCHEMA_FOLDER, name))) from error
-        for schema in schemas:
-            found.setdefault(schema.version_id, schema)
+    for name in contents:
+        schemas = decode_schema_history(contents[name])
         beside = parse_instant_file(name)
         if beside is not None and _stands(timeline, beside.request_time):
             vouched.update(schema.version_id for schema in schemas)
@@ -214,6 +220,19 @@ def _load_history(context: TableContext, timeline: Timeline, contents: Mapping[s
         lacking = CorruptData("the history of columns lacks the schema before the first change", expected=0, found=min(made))
         raise lacking.with_path(context.storage.absolute(SCHEMA_FOLDER))
     return {version: found[version] for version in (0, *made)} if made else {}
+
+
+def _decoded_histories(context: TableContext, contents: Mapping[str, bytes]) -> dict[int, VersionedSchema]:
+    """The schemas in all files of the history, by version; of a version that stands in several files that of the newest."""
+    found: dict[int, VersionedSchema] = {}
+    for name in sorted(contents, reverse=True):
+        try:
+            schemas = decode_schema_history(contents[name])
+        except CorruptData as error:
+            raise error.with_path(context.storage.absolute(join_path(SCHEMA_FOLDER, name))) from error
+        for schema in schemas:
+            found.setdefault(schema.version_id, schema)
+    return found
 
 
 def _stands(timeline: Timeline, request_time: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import pyhudi as hp
-from pyhudi.errors import TableState, Unsupported
+from pyhudi.errors import TableState
 from pyhudi.format.instants import Action
+from pyhudi.format.schema_history import decode_schema_history, encode_schema_history
 from pyhudi.operations.admin.remake import REMAKING_FILE
 from pyhudi.storage.memory import forget_memory
 
@@ -204,12 +206,56 @@ def told_of_changes(table: hp.Table) -> list[dict[str, object]]:
     return sorted(hp.Table(table.uri).changes().to_arrow().select(["op", "before", "after"]).to_pylist(), key=str)
 
 
-def test_where_commits_told_the_ids_of_columns_nothing_is_made(uri: str) -> None:
-    table = create(uri, **{"hoodie.metadata.enable": False})
-    table.bulk_insert(rows(0, 2))
+@pytest.mark.parametrize(("kind", "mirror"), [("cow", False), ("mor", True), pytest.param("mor", False, marks=pytest.mark.wide)])
+def test_columns_that_go_by_ids_are_found_again(uri: str, kind: str, mirror: bool) -> None:
+    """Renamed, dropped and given again, changed in type: old files are read by the ids that the history beside has."""
+    table = create(uri, kind)
+    table.bulk_insert(rows(0, 1, 2, x=1, y="old"))
+    table.alter.rename("x", "z")
+    table.upsert(rows(1, 3, ts=2, z=2, y="old"))
+    table.alter.drop("y")
+    table.alter.add("y", pa.int64())
+    table.alter.retype("z", pa.float64())
+    table.upsert(rows(2, 4, ts=3, z=4.5, y=7))
+    table.delete(["k4"])
+    if kind == "mor":
+        table.compact()
+    table.upsert(rows(5, ts=4, z=5.0, y=8))
     table.alter.comment("ts", "of the event")
+    before, writes = found(table), table.timeline().completed_writes()
+    assert {row["id"]: (row["z"], row["y"]) for row in before} == {
+        "k0": (1, None), "k1": (2, None), "k2": (4.5, 7), "k3": (2, None), "k5": (5, 8)
+    }  # fmt: skip
+    columns = hp.Table(uri).schema()
+    lose_timeline(table, mirror=mirror)
+    again = check_repaired(table, before)
+    made = again.timeline().completed_writes()
+    assert [(i.request_time, i.action) for i in made] == [(i.request_time, i.action) for i in writes]
+    assert again.schema().equals(columns, check_metadata=True)
+    again.alter.rename("z", "x")
+    again.upsert(rows(0, 6, ts=9, x=6.0, y=9))
+    assert {row["id"]: (row["x"], row["y"]) for row in found(again)} == {
+        "k0": (6, 9), "k1": (2, None), "k2": (4.5, 7), "k3": (2, None), "k5": (5, 8), "k6": (6, 9)
+    }  # fmt: skip
+    assert again.validate(keys=True).ok
+
+
+def test_a_change_of_columns_that_never_completed_is_left_out_where_that_is_known(uri: str) -> None:
+    table = create(uri)
+    table.bulk_insert(rows(0, 1, x=1))
+    table.alter.rename("x", "z")
+    table.upsert(rows(1, ts=2, z=2))
+    before = found(table)
+    storage = table.context.storage
+    history = max(storage.list(".hoodie/.schema").files, key=lambda info: (info.name.endswith(".schemacommit"), info.name))
+    late = "20991231000000000"
+    schemas = decode_schema_history(storage.read(history.path) or b"")
+    storage.put(
+        f".hoodie/.schema/{late}_{late}.schemacommit",
+        encode_schema_history([replace(schemas[0], version_id=int(late)), *schemas]),
+    )
     lose_timeline(table)
-    for dry_run in (True, False):
-        with pytest.raises(Unsupported, match="timeline"):
-            hp.Table(uri).repair(["timeline"], dry_run=dry_run)
-    assert not table.context.storage.list(".hoodie/timeline").files
+    done = hp.Table(uri).repair(dry_run=False)
+    assert any(f"{late} never completed" in step.finding for step in done.steps)
+    assert found(table) == before
+    assert late not in {i.request_time for i in hp.Table(uri).timeline().instants}

@@ -18,13 +18,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 
 import pyarrow as pa
 
-from pyhudi.errors import CorruptData, Unsupported
+from pyhudi.errors import CorruptData
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.written_files import FileFacts, FileTask, run_file, run_identities
-from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, parse_instant_file
+from pyhudi.format.instants import INSTANT_TIME_LENGTH, Action, Instant, State, parse_instant_file, shift_instant_time
 from pyhudi.format.json_document import parse_json
 from pyhudi.format.metadata.partitions import FILES
 from pyhudi.format.names import BaseFileName, LogFileName, parse_base_file, parse_log_file
@@ -32,7 +33,6 @@ from pyhudi.format.paths import (
     AUX_FOLDER,
     MARKER_FOLDER,
     METADATA_FOLDER,
-    SCHEMA_FOLDER,
     TIMELINE_FOLDER,
     file_name_of,
     folder_of,
@@ -44,8 +44,9 @@ from pyhudi.operations.metadata.initialise import build_partitions
 from pyhudi.operations.metadata.kinds import in_build_order
 from pyhudi.operations.metadata.settings import MetadataSettings
 from pyhudi.operations.metadata.store import drop_store
-from pyhudi.plan.remake import DataFile, Group, MadeInstant, completion_times, plan_instants, replaced_groups
+from pyhudi.plan.remake import DataFile, Group, MadeInstant, ToldColumns, completion_times, plan_instants, replaced_groups
 from pyhudi.storage.base import FileInfo
+from pyhudi.table.column_history import stored_schemas
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import table_folders
 from pyhudi.table.slices import BaseFile, FileGroup, SlicingState, build_file_groups, visible_slice
@@ -92,7 +93,7 @@ def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
     infos = [info for _, listing in table_folders(storage) for info in listing.files if _named(info) is not None]
     if not infos:
         return None
-    _refuse(context)
+    schemas, histories = stored_schemas(context)
     archived = {i.request_time for i in context.timeline.history.instants()} if config.version.layout.has_lsm_history else set()
     told = _decode(begun) if begun is not None else None
     mirrored = _mirrored(context)
@@ -100,9 +101,13 @@ def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
     for info in infos:
         time = _instant_of(info)
         stored_ms[time] = max(stored_ms.get(time, 0), info.modified_ms)
+    changes = {str(version) for version in schemas if version} - stored_ms.keys()
     if told is None:
         completions = completion_times(stored_ms, mirrored, config.zone)
-        never = {time for time in stored_ms if mirrored and time >= min(mirrored) and time not in mirrored}
+        for time in changes:
+            # The history is written in the moment before its instant completes.
+            completions[time] = mirrored.get(time) or shift_instant_time((histories.get(time) or time)[:17], 1, UTC)
+        never = {time for time in completions if mirrored and time >= min(mirrored) and time not in mirrored}
     else:
         completions = told[0]
         never = set(stored_ms) - completions.keys()
@@ -111,11 +116,14 @@ def plan_remake(context: TableContext, engine: Engine) -> Remake | None:
     facts = engine.map(run_file, [FileTask(spec, info.path, info.size_bytes, config.name) for info in wanted])
     damaged = {fact.path: fact for fact in facts if fact.damage is not None}
     files = [_data_file(fact) for fact in facts if fact.damage is None]
-    completions = {file.instant_time: completions[file.instant_time] for file in files}
+    kept = {*(file.instant_time for file in files), *(changes & completions.keys() - never - archived)}
+    completions = {time: completions[time] for time in sorted(kept)}
     replaced = _replaced(context, engine, files, completions)
-    made = plan_instants(files, completions, replaced, is_cow=config.is_cow)
+    made = plan_instants(files, completions, replaced, ToldColumns(schemas, config.name), is_cow=config.is_cow)
     indexes = (*config.metadata_partitions, *config.metadata_partitions_inflight) if told is None else told[1]
-    notes = () if told is not None else tuple(_notes(context, files, mirrored, never, damaged.values()))
+    notes = (
+        () if told is not None else tuple(_notes(context, files, mirrored, never, damaged.values(), changes & completions.keys()))
+    )
     return Remake(made, completions, indexes, len(infos), notes)
 
 
@@ -151,14 +159,6 @@ def _publish(held: TableContext, one: MadeInstant, done: set[tuple[str, State]])
         held.timeline.complete(one.instant, action, one.instant.completion_time or "", content)
     for state in (State.INFLIGHT, State.REQUESTED):
         held.storage.put_if_absent(held.timeline.path(Instant(time, action, state)), b"")
-
-
-def _refuse(context: TableContext) -> None:
-    if any(info.size_bytes for info in context.storage.list(SCHEMA_FOLDER).files):
-        raise Unsupported(
-            f"the timeline of {context.storage.uri} is gone, and its columns go by ids (hoodie.schema.on.read.enable), which "
-            "commits told; read the files of the table by their own schemas, and write it anew"
-        )
 
 
 def _named(info: FileInfo) -> BaseFileName | LogFileName | None:
@@ -239,6 +239,7 @@ def _notes(
     mirrored: Mapping[str, str],
     never: Iterable[str],
     damaged: Iterable[FileFacts],
+    changes: Iterable[str],
 ) -> Iterable[tuple[str, str, str]]:
     """Path, what is not known, what follows or may be done."""
     yield (
@@ -251,6 +252,9 @@ def _notes(
     if not mirrored:
         times = "no metadata table tells which instants had completed, and when"
         yield "", times, "all whose files can be read count, as of when their last file was stored"
+        for time in sorted(changes):
+            unknown = f"instant {time} changed columns, and may never have completed"
+            yield "", unknown, "it counts, since the history of columns names it; change the columns back where it did not"
     under_way = {file_name_of(folder) for folder in context.storage.list(MARKER_FOLDER).folders}
     for time in sorted({file.instant_time for file in files} & under_way - mirrored.keys()):
         unknown = f"instant {time} has markers, so it may never have completed"
