@@ -4,8 +4,9 @@ The engine that carries the statement out tests every row by the words as they w
 they cannot be true for, and nothing is taken from words of which that is not certain:
 
     taken      comparisons of a column with literals, IN, BETWEEN, IS NULL, with AND, OR, and NOT before one of them
-    where      WHERE of the query that has the table in its FROM or in an inner JOIN; not beyond an outer join, which makes rows
-               of what it does not find
+    where      WHERE of the query that has the table in its FROM or in an inner JOIN, and ON of inner joins there; not beyond an
+               outer join, which makes rows of what it does not find.  ON of the table's own join, also where that is a LEFT JOIN:
+               rows that it does not hold for meet nothing
     not taken  functions, other columns, queries within conditions, casts
 """
 
@@ -45,14 +46,16 @@ def asked_of_table(tree: exp.Expr, name: str, schema: pa.Schema, is_plain: IsPla
     alias = table.args.get("alias")
     join = table.parent if isinstance(table.parent, exp.Join) else None
     select = table.parent.parent if isinstance(table.parent, (exp.From, exp.Join)) else None
-    where = select.args.get("where") if isinstance(select, exp.Select) else None
-    if select is None or where is None or select.args.get("sample") or (isinstance(alias, exp.TableAlias) and alias.columns):
+    if not isinstance(select, exp.Select) or select.args.get("sample") or (isinstance(alias, exp.TableAlias) and alias.columns):
         return None
     joins = select.args.get("joins") or []
-    if any(one.method for one in joins) or not _keeps_all_of(joins, join):
+    if any(one.method for one in joins):
+        return None
+    condition = _condition_of(select, joins, join)
+    if condition is None:
         return None
     alone = not joins and not select.args.get("laterals")
-    return asked_of_rows(where.this, table.alias_or_name, schema, is_alone=alone, is_plain=is_plain)
+    return asked_of_rows(condition, table.alias_or_name, schema, is_alone=alone, is_plain=is_plain)
 
 
 def asked_of_rows(
@@ -87,6 +90,19 @@ def is_plain_to_duck(value: Any, kind: pa.DataType) -> bool:
     if pa.types.is_float64(kind):
         return abs(value) <= _EXACT if isinstance(value, int) else len(value.as_tuple().digits) <= 15
     return bool(pa.types.is_decimal(kind)) and len(Decimal(value).as_tuple().digits) <= 18
+
+
+def _condition_of(select: exp.Select, joins: list[exp.Join], join: exp.Join | None) -> exp.Expr | None:
+    """What has to hold for each row of a table that takes part in a query; None where nothing has to.  join: the table's own."""
+    found = []
+    if _keeps_all_of(joins, join):
+        where = select.args.get("where")
+        found += [] if where is None else [where.this]
+        inner = (one for one in joins if one is not join and not one.side and one.kind in ("", "INNER", "SEMI"))
+        found += [one.args["on"] for one in inner if one.args.get("on") is not None]
+    if join is not None and join.side in ("", "LEFT") and join.args.get("on") is not None:
+        found.append(join.args["on"])
+    return exp.and_(*found) if found else None
 
 
 def _keeps_all_of(joins: list[exp.Join], join: exp.Join | None) -> bool:

@@ -65,6 +65,17 @@ COLUMNS = pa.schema(
         ("WITH c AS (SELECT id FROM t AS t WHERE id > 5) SELECT * FROM c, u WHERE u.id = 1", "id > 5"),
         ("SELECT id FROM u WHERE id = 2 UNION ALL SELECT id FROM t AS t WHERE id = 1", "id = 1"),
         ("SELECT (SELECT max(id) FROM t AS t WHERE t.id < u.id AND city = 'a') FROM u WHERE u.id = 1", "city = 'a'"),
+        ("SELECT * FROM t AS t JOIN u ON t.id = u.id AND t.city = 'a' WHERE t.id = 1", "id = 1 AND city = 'a'"),
+        ("SELECT * FROM u JOIN t AS t ON t.id = u.id AND t.city = 'a' JOIN v ON v.i = u.i AND t.id < 3", "id < 3 AND city = 'a'"),
+        ("SELECT * FROM t AS t JOIN u ON t.id = 1 OR u.id = 1", None),
+        ("SELECT * FROM u LEFT JOIN t AS t ON t.id = u.id AND t.city = 'a' WHERE t.id IS NULL", "city = 'a'"),
+        ("SELECT * FROM u LEFT JOIN t AS t ON t.id = u.id JOIN v ON t.city IS NULL", None),
+        ("SELECT * FROM t AS t LEFT JOIN u ON t.city = 'a' AND t.id = u.id WHERE t.id = 1", "id = 1"),
+        ("SELECT * FROM t AS t FULL JOIN u ON t.city = 'a'", None),
+        ("SELECT * FROM u FULL JOIN t AS t ON t.city = 'a'", None),
+        ("SELECT * FROM t AS t ANTI JOIN u ON t.city = 'a' AND t.id = u.id", None),
+        ("SELECT * FROM u ANTI JOIN t AS t ON t.city = 'a' AND t.id = u.id", "city = 'a'"),
+        ("SELECT * FROM u RIGHT JOIN t AS t ON t.city = 'a' AND t.id = u.id", None),
         ("SELECT * FROM t AS t", None),
     ],
 )  # fmt: skip
@@ -151,6 +162,8 @@ def test_files_without_rows_for_a_statement_are_not_read(trips: hp.Table, monkey
         "c0",
         "c3",
     ]
+    assert partitions("SELECT * FROM trips a LEFT JOIN trips b ON a.id = b.id AND b.id = 13 WHERE a.city = 'c3'") == ["c3"]
+    assert partitions("SELECT * FROM trips a JOIN trips b ON a.id = b.id AND a.city = 'c0' AND b.id = 13") == ["c0", "c3"]
     assert partitions("UPDATE trips SET fare = 1 WHERE city = 'c2' AND fare > 4") == ["c2"]
     assert partitions("DELETE FROM trips WHERE id = 15") == ["c3"]
     assert partitions(f"MERGE INTO trips t USING {source} ON t.id = s.id WHEN MATCHED THEN UPDATE SET fare = s.fare") == ["c1"]
