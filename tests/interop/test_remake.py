@@ -80,8 +80,14 @@ def test_both_go_on_after_properties_were_restored(hudi: RealHudi, tmp_path: Pat
 
 @pytest.mark.wide
 def test_both_go_on_where_columns_go_by_ids(hudi: RealHudi, tmp_path: Path) -> None:
-    path, by_ids = str(tmp_path / "t"), {"hoodie.schema.on.read.enable": "true"}
-    options = {**WRITE, **by_ids, "hoodie.datasource.write.table.type": "COPY_ON_WRITE", "hoodie.compact.inline": "false"}
+    path = str(tmp_path / "t")
+    by_ids: dict[str, Any] = {"hoodie.schema.on.read.enable": "true"}
+    options: dict[str, Any] = {
+        **WRITE,
+        **by_ids,
+        "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
+        "hoodie.compact.inline": "false",
+    }
     hudi.write(rows(range(8), 1), path, **options, mode="overwrite")
     Table(path).alter.rename("v", "w")
     hudi.write(rows(range(4, 12), 2).rename_columns(["id", "p", "ts", "w"]), path, **options)
