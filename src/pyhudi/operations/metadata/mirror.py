@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyhudi.errors import HudiError, IndexStarted, WriteConflict
+from pyhudi.errors import HudiError, IndexStarted
 from pyhudi.execute.engine import Engine
 from pyhudi.execute.indexing import FileIndexing
 from pyhudi.execute.write_base import WriteStatus
