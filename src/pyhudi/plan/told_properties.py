@@ -23,7 +23,16 @@ from itertools import product
 
 from pyhudi.errors import InvalidRequest
 from pyhudi.format.log.cdc import CdcMode
-from pyhudi.format.paths import HISTORY_NAME, INDEX_DEFINITIONS_FILE, TIMELINE_NAME, file_name_of, folder_of
+from pyhudi.format.paths import (
+    HISTORY_NAME,
+    INDEX_DEFINITIONS_FILE,
+    META_FOLDER,
+    TIMELINE_FOLDER,
+    TIMELINE_NAME,
+    file_name_of,
+    folder_of,
+    parts_of,
+)
 from pyhudi.format.versions import TableVersion, parse_table_version
 from pyhudi.records.keys.partition_paths import NEEDS_ENCODING, encode_partition_value
 from pyhudi.records.keys.spec import (
@@ -191,7 +200,7 @@ def _tell_version(telling: _Telling, evidence: Evidence) -> TableVersion | None:
     version = parse_table_version(text)
     layout = version.layout
     if evidence.has_timeline_folder not in (None, layout.has_timeline_folder):
-        there = ".hoodie/timeline" if evidence.has_timeline_folder else ".hoodie"
+        there = TIMELINE_FOLDER if evidence.has_timeline_folder else META_FOLDER
         raise InvalidRequest(f"{_VERSION}={text} was given, and the instants lie in {there}: those of that version do not")
     telling.say("hoodie.timeline.layout.version", str(int(layout)), "the version")
     if layout.has_timeline_folder:
@@ -288,17 +297,17 @@ class _Reading:
 
 
 def _hive_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_Reading]:
-    named = {tuple(part.partition("=")[0] for part in path.split("/")) for path, _ in paths}
-    if len(named) != 1 or not all("=" in part for path, _ in paths for part in path.split("/")):
+    named = {tuple(part.partition("=")[0] for part in parts_of(path)) for path, _ in paths}
+    if len(named) != 1 or not all("=" in part for path, _ in paths for part in parts_of(path)):
         return []
     (fields,) = named
-    values = [([part.partition("=")[2] for part in path.split("/")], fact) for path, fact in paths]
+    values = [([part.partition("=")[2] for part in parts_of(path)], fact) for path, fact in paths]
     return _fitting(fields, values, is_hive=True)
 
 
 def _plain_readings(paths: Sequence[tuple[str, KeyFacts]]) -> list[_Reading]:
     found: list[_Reading] = []
-    by_level = [(path.split("/"), fact) for path, fact in paths]
+    by_level = [(parts_of(path), fact) for path, fact in paths]
     whole = [([path], fact) for path, fact in paths]
     for values in (by_level, whole) if any(len(parts) > 1 for parts, _ in by_level) else (whole,):
         depths = {len(parts) for parts, _ in values}
