@@ -182,8 +182,8 @@ class Table:
             storage_options: Credentials and settings of the store, by the names that `docs/object-stores.md` lists.
             options: Further `hoodie.*` settings.
             environment: Clock, identifiers and sleep; those of this machine by default.
-            exist_ok: Open the table that is there already, where it has this record key, partitioning and type, the columns of
-                `schema`, and every setting that is named here.  What is not named may differ otherwise, such as its version.
+            exist_ok: Open the table that is there already, where it has this record key and partitioning, the columns of
+                `schema`, and every setting that is named here.  What is not named may differ, such as its type or version.
 
         Raises:
             TableExists: There is a table at the URI; with `exist_ok`, one that differs in what the message names.

@@ -62,6 +62,13 @@ def test_another_table_is_refused_by_what_differs(table: hp.Table, asked: dict[s
         hp.Table.create(table.uri, **asked, exist_ok=True)
 
 
+def test_a_type_that_is_not_named_may_be_any(tmp_path: Path) -> None:
+    hp.Table.create(tmp_path / "t", **ASKED, table_type="mor")
+    assert not hp.Table.create(tmp_path / "t", **ASKED, exist_ok=True).config.is_cow
+    with pytest.raises(TableExists, match="type is MERGE_ON_READ, not COPY_ON_WRITE"):
+        hp.Table.create(tmp_path / "t", **ASKED, table_type="cow", exist_ok=True)
+
+
 def test_times_without_a_zone_are_compared_as_the_table_has_them(tmp_path: Path) -> None:
     asked: dict[str, Any] = {
         "record_key": "id",

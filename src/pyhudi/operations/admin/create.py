@@ -634,13 +634,13 @@ def check_new_table(given: Options, settings: Options, schema: pa.Schema | None)
 def check_same_table(named: Options, asked: TableConfig, there: TableConfig, uri: str) -> None:
     """Raises TableExists where a table is not the one that a creation asks for, with all that differs.
 
-    named: what the caller names, all of which is compared; asked: the table as it would be made, of which the type, the record
-    key and the partition fields are.
+    named: what the caller names, all of which is compared; asked: the table as it would be made, of which the record key and the
+    partition fields are.
     """
     differing = [
         f"its {what} is {found}, not {wanted}"
         for what, found, wanted in (
-            ("type", str(there.table_type), str(asked.table_type)),
+            ("type", str(there.table_type), str(asked.table_type if named.given(TABLE_TYPE) else there.table_type)),
             ("record key", _listed(there.keys.record_fields), _listed(asked.keys.record_fields)),
             ("partitioning", _listed(_fields_of(there)), _listed(_fields_of(asked))),
             ("version", int(there.version), int(asked.version) if named.given(_VERSION) else int(there.version)),
