@@ -1,0 +1,105 @@
+"""Several NameNodes, of which one is active: requests find it, also where the active one changes between two of them."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from pyhudi.storage import hdfs_client
+from pyhudi.storage.hdfs_client import HdfsClient
+from pyhudi.storage.hdfs_http import NoAnswer, RemoteError
+
+STATUS = {"FileStatus": {"pathSuffix": "", "type": "FILE", "length": 3, "modificationTime": 7, "fileId": 1}}
+
+
+class NameNode:
+    """The HTTP server of a NameNode: `says` is what it answers, the name of an exception, or None for a closed connection."""
+
+    def __init__(self, says: str | None = "") -> None:
+        self.says = says
+        self.asked: list[str] = []
+        node = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                node.asked.append(self.path)
+                if node.says is None:
+                    self.close_connection = True
+                    return
+                failure: dict[str, Any] = {"RemoteException": {"exception": node.says, "message": "not now"}}
+                body = json.dumps(failure if node.says else STATUS).encode()
+                self.send_response(403 if node.says else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_PUT = do_GET
+
+            def log_message(self, *_: object) -> None:
+                """Nothing is printed."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.server_address[1]}"
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[NameNode, NameNode]]:
+    monkeypatch.setattr(hdfs_client, "_FIRST_PAUSE_S", 0)
+    both = NameNode("StandbyException"), NameNode()
+    yield both
+    for node in both:
+        node.server.shutdown()
+        node.server.server_close()
+
+
+def client(*addresses: str) -> HdfsClient:
+    return HdfsClient(addresses, "me", {}, timeout_s=5, connect_timeout_s=5)
+
+
+def test_the_active_one_is_found_and_asked_from_then_on(nodes: tuple[NameNode, NameNode]) -> None:
+    standby, active = nodes
+    asking = client(standby.address, active.address)
+    for _ in range(2):
+        found = asking.status("/a")
+        assert found is not None and found.size_bytes == 3
+    assert (len(standby.asked), len(active.asked)) == (1, 2)
+
+
+def test_a_failover_between_two_requests(nodes: tuple[NameNode, NameNode]) -> None:
+    first, second = nodes
+    asking = client(first.address, second.address)
+    assert asking.status("/a") is not None
+    first.says, second.says = "", "StandbyException"
+    asking.rename("/a", "/b", replace=False)
+    assert len(first.asked) == 2 and "op=RENAME" in first.asked[-1]
+    # What did nothing is sent again, a rename too; what may have been done is not.
+    first.says, second.says = None, ""
+    with pytest.raises(NoAnswer):
+        asking.rename("/a", "/b", replace=False)
+    assert asking.status("/a") is not None
+
+
+def test_one_that_is_gone(nodes: tuple[NameNode, NameNode]) -> None:
+    gone, active = nodes
+    gone.server.shutdown()
+    gone.server.server_close()
+    asking = client(gone.address, active.address)
+    asking.rename("/a", "/b", replace=True)
+    assert len(active.asked) == 1
+
+
+def test_none_is_active(nodes: tuple[NameNode, NameNode]) -> None:
+    nodes[1].says = "StandbyException"
+    with pytest.raises(RemoteError, match="not now"):
+        client(*(node.address for node in nodes)).status("/a")
+    assert len(nodes[0].asked) > 1
