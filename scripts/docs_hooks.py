@@ -1,15 +1,19 @@
-"""What `mkdocs build` adds to the pages: the list of commands on docs/command-line.md, from the code itself, and what a search
-finds first.
+"""What `mkdocs build` adds to the pages: the list of commands on docs/command-line.md, from the code itself, notebooks where a
+page names one, and what a search finds first.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from enum import Enum
+from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from typer.models import ArgumentInfo, OptionInfo
+
+from scripts import notebook
 
 PLACE = "<!-- commands -->"
 
@@ -22,6 +26,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Called by MkDocs for each page."""
     if page.file.src_uri.startswith(BEHIND):
         page.meta.setdefault("search", {"boost": 0.5})
+    folder = Path(page.file.abs_src_path).parent
+    markdown = notebook.PLACE.sub(lambda found: notebook.rendered(json.loads((folder / found[1]).read_text())), markdown)
     return markdown.replace(PLACE, render_commands()) if PLACE in markdown else markdown
 
 

@@ -1,11 +1,14 @@
-"""What notebooks show of tables, scans and results."""
+"""What notebooks show of tables, scans and results; those of the documents run, and show what is stored in them."""
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 from dataclasses import is_dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +18,7 @@ from pyhudi import doctor
 from pyhudi.errors import visible
 from pyhudi.notebook import ShownInNotebooks
 from pyhudi.operations.action import results
+from scripts import notebook
 
 EVIL = "<script>alert('&')</script>"
 
@@ -62,3 +66,23 @@ def test_every_result_is_shown_and_stays_a_plain_value() -> None:
     assert found and all(issubclass(one, ShownInNotebooks) for one in found if "__str__" in vars(one))
     result = results.WriteResult("upsert", None, None)
     assert not hasattr(result, "__dict__") and pickle.loads(pickle.dumps(result)) == result
+
+
+@pytest.mark.parametrize("path", notebook.notebooks(), ids=lambda path: path.name)
+def test_the_notebooks_of_the_documents_show_what_they_store(path: Path, tmp_path: Path) -> None:
+    stored = json.loads(path.read_text())
+    ran = notebook.with_outputs(stored, notebook.shown_by(stored, tmp_path))
+    for before, after in zip(stored["cells"], ran["cells"], strict=True):
+        assert numberless(before) == numberless(after), "run `python -m scripts.notebook`"
+    text = notebook.rendered(ran)
+    page = path.with_name("notebook.md").read_text()
+    assert [found[1] for found in notebook.PLACE.finditer(page)] == [path.name]
+    assert "```python\nimport pyhudi as hp" in text and "<pre>upsert" in text and "[{'fare': 33.9}]" in text
+
+
+def numberless(cell: dict[str, Any]) -> str:
+    """A cell without instants, bytes and seconds."""
+    data = [output["data"] for output in cell.get("outputs", [])]
+    html = [re.sub(r"\d{2}[\d,.]*|\d+\.\d+", "N", one["text/html"]) for one in data if "text/html" in one]
+    plain = [one["text/plain"] for one in data if "text/html" not in one]
+    return repr([cell["source"], html, plain])
