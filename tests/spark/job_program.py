@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from pyhudi import Table
 from pyhudi import spark as hs
+
+
+def fails_at_first(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as they are; the first attempt at the second task ends when it has given some."""
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        for row in range(batch.num_rows):
+            yield batch.slice(row, 1)
+        if context.partitionId() == 1 and context.attemptNumber() == 0:
+            raise OSError("a disk is gone")
 
 
 def main(folder: Path, master: str) -> None:
@@ -19,7 +34,14 @@ def main(folder: Path, master: str) -> None:
     rows = spark.range(0, 10, 1, 2).selectExpr("cast(id as string) id", "id n")
     first = hs.write(rows, path, options=options)
     read = spark.read.format("pyhudi").load(path)
+    # A task fails when it has written some of its rows, and is tried again.
+    bulk = rows.mapInArrow(fails_at_first, "id string, n long").write.format("pyhudi").mode("append")
+    bulk.options(**options, **{"hoodie.datasource.write.operation": "bulk_insert"}).save(str(folder / "bulk"))
+    written = Table(folder / "bulk")
+    files = written.inspect.files().num_rows
     found = {"inserted": first.rows_inserted, "read": hs.read(spark, path).count(), "format": read.where("n > 6").count()}
+    found["bulk"] = [sorted(written.scan().to_arrow()["n"].to_pylist()) == list(range(10)), files, written.validate().ok]
+    found["base files"] = len(list((folder / "bulk").glob("*.parquet")))
     spark.stop()
     print(json.dumps(found))
 

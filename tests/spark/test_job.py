@@ -38,13 +38,14 @@ def started(
     )
 
 
-@pytest.mark.parametrize("master", ["local-cluster[2,1,2048]", pytest.param("local[2]", marks=pytest.mark.wide)])
+@pytest.mark.parametrize("master", ["local-cluster[2,1,2048]", pytest.param("local[2,4]", marks=pytest.mark.wide)])
 def test_the_first_write_of_a_job(tmp_path: Path, master: str) -> None:
     """On two worker processes of their own, as a cluster has them: neither memory nor files of the driver's process help."""
     pytest.importorskip("pyspark")
     done = started(tmp_path, master)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"inserted": 10, "read": 10, "format": 3}
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"inserted": 10, "read": 10, "format": 3, "bulk": [True, 2, True], "base files": 2}
 
 
 @pytest.mark.wide

@@ -101,6 +101,41 @@ def test_many_rows_of_a_task_and_tasks_that_fail(spark: SparkSession, tmp_path: 
     assert len(Table(path).timeline().completed_writes()) == 1 and staged(path) == []
 
 
+def files(path: Path) -> list[Path]:
+    return [one for one in path.rglob("*.parquet") if ".hoodie" not in one.parts]
+
+
+@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
+def test_tasks_write_the_files_of_a_bulk_insert(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """As `hs.write` of the same rows, with as many files; what fails leaves nothing, and others go on."""
+    more = {OPERATION: "bulk_insert", "hoodie.datasource.write.table.type": kind, "hoodie.metadata.record.index.enable": "true"}
+    path, beside = tmp_path / "t", tmp_path / "beside"
+    for low, high in ((0, 6), (6, 10)):
+        save(trips(spark, low, high, low), path, **more)
+        hs.write(trips(spark, low, high, low), str(beside), options={**OPTIONS, **more})
+    for ours in (path, beside):
+        # Two tasks, each with rows of two partitions, twice.
+        assert len(files(ours)) == 8 and Table(ours).validate().ok
+    columns = ["id", "city", "ts", "at", "tags", "deep", "_hoodie_record_key", "_hoodie_partition_path"]
+    found, wanted = (sorted(map(str, hs.read(spark, str(one), columns).collect())) for one in (path, beside))
+    assert found == wanted and len(found) == 10
+    instants = [[(i.action, i.state) for i in Table(one).timeline().instants] for one in (path, beside)]
+    assert instants[0] == instants[1]
+
+    fails = trips(spark, 10, 20, 9).selectExpr("*").withColumn("id", F.expr("if(id = '19', raise_error('a bad row'), id)"))
+    with pytest.raises(Exception, match="a bad row"):
+        save(fails, path, **more)
+    with pytest.raises(Exception, match="InvalidRequest"):
+        save(trips(spark, 10, 20, 9).withColumn("id", F.expr("if(id = '19', null, id)")), path, **more)
+    with pytest.raises(Exception, match="a bad row"):
+        save(fails, tmp_path / "new", **more)
+    assert not Table.exists(tmp_path / "new") and files(tmp_path / "new") == []
+    assert len(files(path)) == 8 and staged(path) == [] and not list((path / ".hoodie" / ".heartbeat").iterdir())
+    assert Table(path).timeline().pending_writes() == ()
+    save(trips(spark, 6, 9, 9), path)
+    assert hs.read(spark, str(path), ["id"], "ts = 9").count() == 3
+
+
 def test_a_stream_writes_each_batch_once(spark: SparkSession, tmp_path: Path) -> None:
     path, source, checkpoint = tmp_path / "t", tmp_path / "source", tmp_path / "checkpoint"
     Table.create(source, record_key="id", partition_by="city", ordering="ts").upsert(

@@ -4,6 +4,8 @@ Every writer of ours keeps a heartbeat, under every policy, and writes into it w
 machine is known to be dead at once, without waiting for the heartbeat to expire; one on another machine is dead when its
 heartbeat has expired.  A writer without a heartbeat (real Hudi under the EAGER policy) counts as dead, as real Hudi counts it.
 
+A write whose tasks run while no process carries it has an empty heartbeat, which counts until it expires.
+
 The content is one line of JSON: host, boot id, the namespace that process ids are counted in, process id, the process's start
 time, an id of this module's load.  Real Hudi reads only the file's time.
 
@@ -13,13 +15,15 @@ Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content i
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import threading
 import uuid
 
+from pyhudi.errors import HudiError, WriteConflict
 from pyhudi.storage.base import Storage
-from pyhudi.storage.clock import Environment
+from pyhudi.storage.clock import Environment, Repetition
 from pyhudi.storage.heartbeats import (
     Heartbeat,
     HeartbeatSettings,
@@ -30,6 +34,7 @@ from pyhudi.storage.heartbeats import (
 )
 from pyhudi.storage.processes import boot_id, pid_space, start_time
 
+_LOG = logging.getLogger("pyhudi.storage.liveness")
 _LOAD_ID = uuid.uuid4().hex
 _running: set[tuple[str, str]] = set()
 _running_mutex = threading.Lock()
@@ -80,6 +85,58 @@ class RunningWrite:
     def _forget(self) -> None:
         with _running_mutex:
             _running.discard(self._key)
+
+
+class TaskBeats:
+    """The sign of life that a task gives for a write which no process of its own carries (`leave_to_tasks`), in a `with` block.
+
+    Tasks do not know of each other: one beats where the last beat, whoever's, is a while ago.  Where the heartbeat is gone the
+    write is over, and no task brings it back.
+    """
+
+    def __init__(self, storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> None:
+        self._storage = storage
+        self._env = env
+        self._request_time = request_time
+        self._every_ms = max(1, settings.interval_ms // 2)
+        self._repetition: Repetition | None = None
+
+    def __enter__(self) -> None:
+        """Raises WriteConflict where the write is over: others took it for dead, or it was taken back."""
+        if not self._beat():
+            raise WriteConflict(
+                f"instant {self._request_time} of {self._storage.uri} has no heartbeat any more: it was rolled back, or its job "
+                "failed; write again",
+                instants=(self._request_time,),
+            )
+        self._repetition = self._env.every_ms(self._every_ms, self._beat_quietly)
+
+    def __exit__(self, *_: object) -> None:
+        if self._repetition is not None:
+            self._repetition.stop()
+
+    def _beat(self) -> bool:
+        """Whether the write is still under way."""
+        beaten_ms = last_heartbeat_ms(self._storage, self._request_time)
+        if beaten_ms is None:
+            return False
+        # The store's clock may be ahead of this one, and then the age is negative: that is no reason to be silent.
+        if not 0 <= self._env.now_ms() - beaten_ms < self._every_ms // 2:
+            self._storage.put(heartbeat_path(self._request_time), b"")
+        return True
+
+    def _beat_quietly(self) -> None:
+        try:
+            self._beat()
+        except HudiError as error:
+            _LOG.warning("instant %s: no heartbeat: %s", self._request_time, error)
+
+
+def leave_to_tasks(storage: Storage, request_time: str, write: RunningWrite) -> None:
+    """A write of this process goes on in tasks of others: its heartbeat tells of no process, and counts until it expires."""
+    write.fall_silent()
+    storage.put(heartbeat_path(request_time), b"")
+    write.stop(delete=False)
 
 
 def is_alive(storage: Storage, env: Environment, request_time: str, settings: HeartbeatSettings) -> bool:

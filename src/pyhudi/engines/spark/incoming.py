@@ -98,7 +98,7 @@ class FrameIncoming:
     @property
     def budget_bytes(self) -> int:
         """Bytes of incoming rows that one task may hold in memory."""
-        return max(1 << 20, self._request.memory_budget_bytes // _TASKS_SHARING_A_BUDGET)
+        return task_budget(self._request)
 
     def measured(self) -> tuple[int, int]:
         """How many rows there are, and how many bytes as Arrow, about.  Computes the rows and keeps them until `release`."""
@@ -265,6 +265,11 @@ class FrameIncoming:
                 return rows.repartition(*some, PARTITION_PATH).sortWithinPartitions(PARTITION_PATH), True
             case other:
                 raise Unsupported(f"bulk insert sort mode {other}")
+
+
+def task_budget(request: PrepareRequest) -> int:
+    """Bytes of incoming rows that one task may hold in memory."""
+    return max(1 << 20, request.memory_budget_bytes // _TASKS_SHARING_A_BUDGET)
 
 
 def _optional_parts(schema: pa.Schema) -> list[Column]:

@@ -1,23 +1,34 @@
 """`df.write.format("pyhudi")` and `writeStream.format("pyhudi")`: rows that Spark hands to a data source.
 
+A bulk insert whose rows are written as they come:
+
+    plan      a process beside the driver, without a session, begins the write: its instant, its inflight file
+    tasks     write the table's base files, with markers and tokens of their attempts, as those of `pyhudi.spark.write` do
+    commit    another such process commits what the attempts that Spark took have written; files of others are deleted
+    abort     takes the write back
+
+Every other operation, a bulk insert that is sorted or combined, and each batch of a stream:
+
     tasks     put their rows aside (`pyhudi.execute.staged`): Spark lets a source neither shuffle nor sort
-    commit    a process beside the driver, without a session, takes them in with the embedded engine: the ordinary write, with its
-              instants, conflicts and services.  A batch of a stream lands once, by its number in the commit
+    commit    a process beside the driver takes them in with the embedded engine: the ordinary write, with its instants,
+              conflicts and services.  A batch of a stream lands once, by its number in the commit
     abort     drops what was put aside; the table was not touched
 
-Every operation goes this way.  `pyhudi.spark.write` has the tasks write the table's files and is the way for many rows.
+`pyhudi.spark.write` has the tasks write the table's files whatever the operation, and is the way for many rows.
 
 The stream's name in commits is `hoodie.datasource.write.streaming.checkpoint.identifier`, else the query's id in its checkpoint,
 which `pyhudi.spark.write_stream` takes too.
 
-Source: docs/formats/writing.md, "Streaming sink".
+Source: docs/formats/writing.md, "Streaming sink", "Bulk inserts of a data source".
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,8 +36,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from pyhudi.engines.local import LocalEngine
+from pyhudi.engines.spark.incoming import task_budget
+from pyhudi.engines.spark.tasks import WritePartitions, decode_statuses, wire_schema
 from pyhudi.errors import InvalidRequest
+from pyhudi.execute.incoming import incoming_schema
 from pyhudi.execute.staged import StagedRows, drop_staged, stage_rows, staged_rows, sweep_staged
+from pyhudi.format.paths import STAGED_FOLDER, join_path
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.action.settings import THREADS
 from pyhudi.operations.services.settings import COMPACT_INLINE
@@ -39,7 +54,12 @@ from pyhudi.settings import Options
 from pyhudi.storage import open_storage
 from pyhudi.storage.clock import SystemEnvironment
 
+M = TypeVar("M", bound=WriterCommitMessage)
+
 _METADATA_OF_CHECKPOINT = "metadata"
+
+_DECIDED = "decided"
+"""A file in the folder of a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +85,36 @@ class Target:
             raise InvalidRequest(f"delete_partition through a format needs option {PARTITIONS_TO_DELETE}")
         return save
 
+    def fitting(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of a task in the columns' very types."""
+        return (part for batch in rows for part in conform_table(pa.Table.from_batches([batch]), self.columns).to_batches())
+
     def stage(self, write: str, rows: Iterator[pa.RecordBatch]) -> StagedRows:
         """Put the rows of this task aside."""
         context = TaskContext.get()
         assert context is not None, "rows come within a Spark task"
-        fitting = (part for batch in rows for part in conform_table(pa.Table.from_batches([batch]), self.columns).to_batches())
         attempt = f"{context.partitionId()}-{context.taskAttemptId()}"
-        return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, fitting)
+        return stage_rows(open_storage(self.path, self.storage_options), write, attempt, self.columns, self.fitting(rows))
 
     def take_in(self, parts: Sequence[StagedRows], batch: StreamBatch | None = None) -> WriteResult:
         """Write what the tasks have put aside."""
         storage = open_storage(self.path, self.storage_options)
         save = self.planned()
         rows = pa.RecordBatchReader.from_batches(self.columns, staged_rows(storage, parts))
-        return save.run(LocalEngine(save.options.integer(THREADS)), rows, _no_paths, batch)
+        return save.run(self.engine, rows, _no_paths, batch)
+
+    @property
+    def engine(self) -> LocalEngine:
+        """What works in the processes beside the driver."""
+        return LocalEngine(self.options.integer(THREADS))
+
+    def decide(self, write: str) -> None:
+        """A process is about to commit the write: whether it stands is told by what that does."""
+        open_storage(self.path, self.storage_options).put(join_path(STAGED_FOLDER, write, _DECIDED), b"")
+
+    def is_decided(self, write: str) -> bool:
+        """Whether `decide` was called."""
+        return open_storage(self.path, self.storage_options).stat(join_path(STAGED_FOLDER, write, _DECIDED)) is not None
 
     def drop(self, writes: set[str]) -> None:
         """Remove what tasks have put aside."""
@@ -96,28 +132,64 @@ class Staged(WriterCommitMessage):
     rows: StagedRows
 
 
+@dataclass
+class Wrote(WriterCommitMessage):
+    """The answer of a task that wrote base files.  statuses: of the files, pickled."""
+
+    statuses: bytes
+
+
 class HudiWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
+    """Writes a DataFrame.  Spark makes one when all that the rows need is computed but the last stage."""
 
     def __init__(self, target: Target) -> None:
-        target.planned()
+        save = target.planned()
         self._target = target
         self._write = uuid4().hex
+        self._begun = save.begin(target.engine, target.columns) if save.goes_detached else None
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]  # as the arrow writers of PySpark
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Wrote:  # type: ignore[override]  # as the arrow writers of PySpark
         """What a task does with its rows."""
-        return Staged(self._write, self._target.stage(self._write, iterator))
+        if self._begun is None:
+            return Staged(self._write, self._target.stage(self._write, iterator))
+        begun = self._begun.write
+        request = begun.request
+        job = WritePartitions(
+            begun.spec,
+            wire_schema(incoming_schema(request)),
+            self._write,
+            False,
+            False,
+            request.rule,
+            task_budget(request),
+            request,
+        )
+        with begun.beats():
+            answers = list(job(self._target.fitting(iterator)))
+        statuses = [status for batch in answers for status in decode_statuses(pa.Table.from_batches([batch]))]
+        return Wrote(pickle.dumps(statuses, protocol=5))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Write what all tasks have put aside, in the order of the tasks."""
-        try:
-            self._target.take_in([one.rows for one in _answers(messages)])
-        finally:
-            self._target.drop({self._write})
+        """Commit what all tasks have written, or write what they have put aside, in the order of the tasks."""
+        if self._begun is None:
+            try:
+                self._target.take_in([one.rows for one in _answers(messages, Staged)])
+            finally:
+                self._target.drop({self._write})
+            return
+        statuses = [status for one in _answers(messages, Wrote) for status in pickle.loads(one.statuses)]
+        # Spark calls `abort` where this fails, and what has failed may have landed.
+        self._target.decide(self._write)
+        self._begun.complete(self._target.engine, statuses)
+        self._target.drop({self._write})
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """A task has failed to the end, or the commit."""
-        self._target.drop({self._write})
+        try:
+            if self._begun is not None and not self._target.is_decided(self._write):
+                self._begun.take_back(self._target.engine)
+        finally:
+            self._target.drop({self._write})
 
 
 class HudiStreamWriter(DataSourceStreamArrowWriter):
@@ -146,7 +218,7 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Write a batch, unless it is in the table already."""
-        parts = [one.rows for one in _answers(messages)]
+        parts = [one.rows for one in _answers(messages, Staged)]
         batch = StreamBatch(self._identifier(), batchId)
         retried(lambda: self._target.take_in(parts, batch), self._settings, SystemEnvironment(), batchId, self._target.path)
         self.abort(messages, batchId)
@@ -169,8 +241,8 @@ class HudiStreamWriter(DataSourceStreamArrowWriter):
             ) from None
 
 
-def _answers(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    found = [one for one in messages if isinstance(one, Staged)]
+def _answers(messages: Sequence[WriterCommitMessage | None], kind: type[M]) -> list[M]:
+    found = [one for one in messages if isinstance(one, kind)]
     assert len(found) == len(messages), "Spark commits when all tasks have answered"
     return found
 

@@ -59,6 +59,7 @@ from pyhudi.table.column_history import WrittenColumns
 from pyhudi.table.context import TableContext
 from pyhudi.table.listing import check_own_folders
 from pyhudi.table.metadata.listing import choose_listing
+from pyhudi.table.slices import FileSlice
 from pyhudi.table.snapshot import Snapshot, load_snapshot, read_commit
 from pyhudi.timeline.timeline import Timeline
 
@@ -84,6 +85,22 @@ def run_write(
     Raises InvalidRequest for data that does not fit the table (nothing was written), WriteConflict when other writers won more
     often than the settings allow retries, TableState when the table forbids the write.
     """
+    write, snapshot = planned_write(context, engine, data, settings, seen=seen, marks_deletes=marks_deletes, repeated=repeated)
+    result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
+    return followed_up(write, result, snapshot.timeline)
+
+
+def planned_write(
+    context: TableContext,
+    engine: Engine,
+    data: Any,
+    settings: WriteSettings,
+    *,
+    seen: Snapshot | None = None,
+    marks_deletes: bool = False,
+    repeated: str | None = None,
+) -> tuple[Write, Snapshot]:
+    """A write before it takes its rows in and its instant, and the state that it was planned by.  As `run_write`."""
     check_writable(context)
     check_sync(settings.sync)
     check_hbase(context, settings.commit.hbase, has_metadata=settings.metadata.enabled)
@@ -112,8 +129,9 @@ def run_write(
         raise InvalidRequest(
             f"the table generates its record keys, so {settings.operation} cannot find records; use insert or bulk_insert"
         )
-    write = _Write(
+    write = Write(
         context=context,
+        began_with=context,
         engine=engine,
         settings=settings,
         shape=shape,
@@ -125,16 +143,20 @@ def run_write(
         marks_deletes=marks_deletes,
         repeated=repeated,
     )
-    result = write.run(data, snapshot, 0 if seen else settings.commit.conflict_retries)
-    action, delete = shape.action(context.config), partition_deleter(context, engine, settings)
+    return write, snapshot
+
+
+def followed_up(write: Write, result: WriteResult, before: Timeline) -> WriteResult:
+    """The result, after the services and the sync that follow a write.  before: the timeline that it was planned by."""
+    context, engine, settings = write.began_with, write.engine, write.settings
     result = with_services(
         context,
         engine,
         settings.services,
         result,
-        before=snapshot.timeline,
-        action=action,
-        delete_partitions=delete,
+        before=before,
+        action=write.shape.action(context.config),
+        delete_partitions=partition_deleter(context, engine, settings),
         metadata_timeline=write.metadata_timeline,
     )
     return with_sync(context, settings.sync, result)
@@ -186,13 +208,15 @@ def _with_metadata_table(
 
 
 @dataclass(slots=True)
-class _Write:
+class Write:
     """One write under way; its context and schemas are those of the present attempt.
 
-    chosen: the rows were chosen by the state that was loaded, so no other state will do.
+    began_with: the table as it was when the write began.  chosen: the rows were chosen by the state that was loaded, so no other
+    state will do.
     """
 
     context: TableContext
+    began_with: TableContext
     engine: Engine
     settings: WriteSettings
     shape: WriteShape
@@ -208,7 +232,7 @@ class _Write:
 
     def run(self, data: Any, snapshot: Snapshot, retries: int) -> WriteResult:
         """Take the rows in, and attempt the write until it lands or has lost too often."""
-        incoming = self.engine.prepare(data, self._prepare_request())
+        incoming = self.engine.prepare(data, self.prepare_request())
         try:
             # What places nothing needs its rows neither held nor counted before they are written.
             counts = incoming.partitions() if self.shape.needs_counts else {}
@@ -252,10 +276,11 @@ class _Write:
         snapshot = load_snapshot(self.context)
         fitted, self.schemas = self.schemas, WriteSchemas.of(self.context, snapshot, self.columns, self.settings)
         if not fitted.keys_only and self.schemas.data_schema != fitted.data_schema:
-            incoming.refit(self._prepare_request())
+            incoming.refit(self.prepare_request())
         return snapshot
 
-    def _prepare_request(self) -> PrepareRequest:
+    def prepare_request(self) -> PrepareRequest:
+        """How the rows are made ready."""
         # Generated keys carry an instant time; any that no other write of this process has will do, so the clock's is taken with
         # a random tail.
         stamp = str(self.context.env.now_ms()) + str(int.from_bytes(self.context.env.token_bytes(4), "big"))
@@ -294,35 +319,60 @@ class _Write:
         with taken_back_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
             with outdated_where_files_are_gone(snapshot):
-                transaction.columns = self._columns_after(snapshot, transaction)
-                transaction.planned_on(snapshot)
-                ids = None if transaction.columns is None else transaction.columns.ids
-                spec = writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction, ids=ids)
-                attempt = Attempt(
-                    context=self.context,
-                    settings=self.settings,
-                    shape=self.shape,
-                    schemas=self.schemas,
-                    phases=self.phases,
-                    snapshot=snapshot,
-                    start=start,
-                    transaction=transaction,
-                    spec=spec,
-                    looked=looked if snapshot is before else None,
-                )
+                attempt = self._attempt_on(transaction, snapshot, start, looked if snapshot is before else None)
                 replaced = replaced_groups(attempt, counts) if self.shape.replaces else None
                 if self.shape.places_nothing:
                     written = _write_in_bulk(attempt, incoming, counts)
                 else:
                     written = write_by_key(attempt, incoming, counts, replaced)
-            # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
-            stats = (status.stat for status in written.statuses)
-            fresh = (s for s in stats if s.prev_base_file is None and (self.shape.has_rings or not s.log_files))
-            check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
-            self.phases.end("write")
-            done = self._commit(attempt, written, replaced)
-            self.metadata_timeline = transaction.metadata_timeline
-            self.phases.end("commit")
+            return self.completed(attempt, written, replaced)
+
+    def begun(self, snapshot: Snapshot) -> Attempt:
+        """The one attempt of a write whose rows come by themselves, under its instant, with its inflight file written."""
+        snapshot = self._without_stale_indexes(snapshot)
+        check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, {})
+        transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit)
+        with taken_back_on_error(transaction):
+            snapshot, start = self._state_to_plan_on(snapshot, transaction)
+            with outdated_where_files_are_gone(snapshot):
+                attempt = self._attempt_on(transaction, snapshot, start, None)
+            attempt.begin_files(None)
+        return attempt
+
+    def _attempt_on(
+        self,
+        transaction: Transaction,
+        snapshot: Snapshot,
+        start: WriteStart,
+        looked: Mapping[str, tuple[FileSlice, ...]] | None,
+    ) -> Attempt:
+        """An attempt that is planned on a state.  looked: see `Attempt`."""
+        transaction.columns = self.columns_after(snapshot, transaction)
+        transaction.planned_on(snapshot)
+        ids = None if transaction.columns is None else transaction.columns.ids
+        return Attempt(
+            context=self.context,
+            settings=self.settings,
+            shape=self.shape,
+            schemas=self.schemas,
+            phases=self.phases,
+            snapshot=snapshot,
+            start=start,
+            transaction=transaction,
+            spec=writer_spec(self.context, self.settings, self.shape, self.schemas, snapshot, transaction, ids=ids),
+            looked=looked,
+        )
+
+    def completed(self, attempt: Attempt, written: Written, replaced: Mapping[str, tuple[str, ...]] | None) -> WriteResult:
+        """Commit what the tasks of an attempt have written."""
+        # Tasks notice another table in a partition's folder only where that has no partition metadata of its own.
+        stats = (status.stat for status in written.statuses)
+        fresh = (s for s in stats if s.prev_base_file is None and (self.shape.has_rings or not s.log_files))
+        check_own_folders(self.context.storage, {stat.partition_path or "" for stat in fresh})
+        self.phases.end("write")
+        done = self._commit(attempt, written, replaced)
+        self.metadata_timeline = attempt.transaction.metadata_timeline
+        self.phases.end("commit")
         result = write_result(done, written.statuses)
         lookup = written.lookup
         return replace(
@@ -337,7 +387,7 @@ class _Write:
             seconds=self.phases.seconds,
         )
 
-    def _columns_after(self, snapshot: Snapshot, transaction: Transaction) -> WrittenColumns | None:
+    def columns_after(self, snapshot: Snapshot, transaction: Transaction) -> WrittenColumns | None:
         """What the write says of its columns, where these have ids."""
         if snapshot.history is None:
             return None

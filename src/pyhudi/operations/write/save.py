@@ -13,7 +13,7 @@ Source: docs/formats/writing.md, "Options against the table".
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,12 +22,14 @@ import pyarrow as pa
 
 from pyhudi.errors import HudiError, InvalidRequest, TableExists, TableNotFound
 from pyhudi.execute.engine import Engine
+from pyhudi.execute.write_base import WriteStatus
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.admin.create import RECORD_KEY_FIELDS, check_against_table, discard_new_table
 from pyhudi.operations.admin.opening import make_table, named_settings, open_context
 from pyhudi.operations.sync.run import check_sync
 from pyhudi.operations.write.batches import BatchLanded, StreamBatch, check_not_landed
 from pyhudi.operations.write.delete_partitions import run_delete_partitions
+from pyhudi.operations.write.detached import DetachedWrite, goes_detached
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import (
     OPERATION,
@@ -127,16 +129,51 @@ class Save:
             return WriteResult(str(settings.operation), None, None)
         except Exception as error:
             if self.context is None:
-                try:
-                    discard_new_table(context, settings.commit.lock_wait_ms)
-                except HudiError as failure:
-                    error.add_note(f"the table that was made for this write is still there, without rows ({failure})")
+                _discard(context, settings, error)
+            raise
+
+    @property
+    def goes_detached(self) -> bool:
+        """Whether the write can be begun here and completed by another process, see `begin`."""
+        return not self.skipped and goes_detached(self.settings)
+
+    def begin(self, engine: Engine, columns: pa.Schema) -> BegunSave:
+        """Begin the write: tasks of other processes bring its rows, which have these columns, and write them."""
+        context = self._made() if self.context is None else self.context.reloaded()
+        try:
+            return BegunSave(DetachedWrite.begin(context, engine, columns, self.settings), self.context is None)
+        except Exception as error:
+            if self.context is None:
+                _discard(context, self.settings, error)
             raise
 
     def _made(self) -> TableContext:
         storage, env = open_storage(self.uri, self.storage_options), SystemEnvironment()
         make_table(storage, env, self.options, named_settings(storage, self.options))
         return open_context(self.uri, self.storage_options, self.options, env)
+
+
+@dataclass(frozen=True, slots=True)
+class BegunSave:
+    """A write that is begun, see `Save.begin`.  makes_table: the table was made for it, and goes where it fails."""
+
+    write: DetachedWrite
+    makes_table: bool
+
+    def complete(self, engine: Engine, statuses: Sequence[WriteStatus]) -> WriteResult:
+        """Commit what the tasks have written."""
+        try:
+            return self.write.complete(engine, statuses)
+        except Exception as error:
+            if self.makes_table:
+                _discard(self.write.context, self.write.settings, error)
+            raise
+
+    def take_back(self, engine: Engine) -> None:
+        """Undo it, and what tasks have written."""
+        self.write.take_back(engine)
+        if self.makes_table:
+            discard_new_table(self.write.context, self.write.settings.commit.lock_wait_ms)
 
 
 def stream_operation(options: Options, output_mode: str) -> WriteOperation | None:
@@ -156,6 +193,14 @@ def stream_operation(options: Options, output_mode: str) -> WriteOperation | Non
             raise InvalidRequest(f"output mode complete replaces the table with each batch, so {operation} does not go with it")
         return WriteOperation.INSERT_OVERWRITE_TABLE
     return operation
+
+
+def _discard(context: TableContext, settings: WriteSettings, error: Exception) -> None:
+    """Remove the table that was made for a write which failed."""
+    try:
+        discard_new_table(context, settings.commit.lock_wait_ms)
+    except HudiError as failure:
+        error.add_note(f"the table that was made for this write is still there, without rows ({failure})")
 
 
 def _save_mode(mode: str, options: Options) -> str:

@@ -1,0 +1,190 @@
+"""Bulk inserts that one process begins, tasks of others carry out, and a third one completes, as Spark's data sources do."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pyhudi import Table
+from pyhudi.engines.local import LocalEngine
+from pyhudi.errors import WriteConflict
+from pyhudi.execute.incoming import incoming_rows
+from pyhudi.execute.layout import as_batch
+from pyhudi.execute.write_base import CreateTask, WriteStatus
+from pyhudi.execute.write_group import create_files
+from pyhudi.format.names import WriteToken
+from pyhudi.operations.write.detached import DetachedWrite, goes_detached
+from pyhudi.operations.write.settings import WriteOperation, WriteSettings
+from pyhudi.options import parse_options
+from pyhudi.storage.heartbeats import heartbeat_path
+
+ENGINE = LocalEngine(1)
+COLUMNS = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+
+
+def rows(*names: str, ts: int = 1) -> pa.Table:
+    return pa.table({"id": list(names), "city": ["x"] * len(names), "ts": [ts] * len(names)}, schema=COLUMNS)
+
+
+@pytest.fixture(params=["cow", "mor"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    options = {"hoodie.metadata.record.index.enable": True} if request.param == "mor" else {}
+    made = Table.create(
+        tmp_path / "t",
+        record_key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=request.param,
+        options=options,
+    )
+    made.insert(rows("a"))
+    return made
+
+
+def settings(**more: object) -> WriteSettings:
+    options = {key.replace("__", "."): value for key, value in more.items()}
+    return WriteSettings.of(parse_options(options), WriteOperation.BULK_INSERT)
+
+
+def begin(table: Table, columns: pa.Schema = COLUMNS, given: WriteSettings | None = None) -> DetachedWrite:
+    """A write in the hands of another process."""
+    begun = DetachedWrite.begin(table.context.reloaded(), ENGINE, columns, given or settings())
+    found: DetachedWrite = pickle.loads(pickle.dumps(begun))
+    return found
+
+
+def attempt(begun: DetachedWrite, data: pa.Table, number: int) -> list[WriteStatus]:
+    """What one attempt of a task writes."""
+    with begun.beats():
+        ready = incoming_rows(begun.request, as_batch(data))
+        return list(create_files(begun.spec, CreateTask("x", begun.context.env.uuid4(), WriteToken(0, 1, number)), [ready]))
+
+
+def names(table: Table) -> list[str]:
+    found = Table(table.uri)
+    assert found.validate().ok
+    return sorted(found.scan().to_arrow()["id"].to_pylist())
+
+
+def folder_of_table(table: Table) -> Path:
+    return Path(table.uri.removeprefix("file:"))
+
+
+def left(table: Table) -> list[str]:
+    """What a write that is over has to have removed."""
+    root = folder_of_table(table)
+    return sorted(
+        str(one) for folder in (".temp", ".heartbeat") for one in (root / ".hoodie" / folder).rglob("*") if one.is_file()
+    )
+
+
+def base_files(table: Table) -> int:
+    return len(list((folder_of_table(table) / "x").glob("*.parquet")))
+
+
+def test_what_spark_took_of_repeated_attempts_counts_and_the_rest_is_deleted(table: Table) -> None:
+    before = base_files(table)
+    begun = begin(table)
+    attempt(begun, rows("b"), 0)
+    taken = attempt(begun, rows("b"), 1)
+    assert names(table) == ["a"]
+    result = begun.complete(ENGINE, taken)
+    assert (result.operation, result.rows_inserted, result.instant) == ("bulk_insert", 1, begun.instant_time)
+    assert names(table) == ["a", "b"] and left(table) == [] and base_files(table) == before + 1
+    table.upsert(rows("b", ts=2))
+    assert names(table) == ["a", "b"]
+
+
+def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> None:
+    before = base_files(table)
+    begun = begin(table)
+    attempt(begun, rows("b"), 0)
+    begun.take_back(ENGINE)
+    assert names(table) == ["a"] and left(table) == [] and base_files(table) == before
+    with pytest.raises(WriteConflict, match="no heartbeat any more"):
+        attempt(begun, rows("b"), 1)
+    assert left(table) == []
+    table.insert(rows("c"))
+    assert names(table) == ["a", "c"]
+
+
+def test_no_rows_are_no_commit_where_the_settings_say_so(table: Table) -> None:
+    given = settings(hoodie__allow__empty__commit=False)
+    assert begin(table, given=given).complete(ENGINE, []).instant is None
+    assert len(table.timeline().completed_writes()) == 1 and left(table) == []
+    assert begin(table).complete(ENGINE, []).instant is not None
+    assert len(table.timeline().completed_writes()) == 2 and names(table) == ["a"]
+
+
+def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(table: Table) -> None:
+    begun = begin(table)
+    beat = folder_of_table(table) / heartbeat_path(begun.instant_time)
+    os.utime(beat, (0, 0))
+    with begun.beats():
+        assert table.upsert(rows("a", ts=2)).rolled_back == ()
+    taken = attempt(begun, rows("b"), 0)
+    os.utime(beat, (0, 0))
+    assert table.upsert(rows("a", ts=3)).rolled_back == (begun.instant_time,)
+    with pytest.raises(WriteConflict, match="no heartbeat any more"):
+        attempt(begun, rows("c"), 0)
+    with pytest.raises(WriteConflict, match="rolled back by another writer"):
+        begun.complete(ENGINE, taken)
+    assert names(table) == ["a"] and left(table) == []
+    begun.take_back(ENGINE)
+    assert names(table) == ["a"] and left(table) == []
+
+
+def test_writers_and_services_between_its_processes(table: Table) -> None:
+    begun, beside = begin(table), begin(table)
+    table.upsert(rows("a", "c", ts=2))
+    table.clean(dry_run=False)
+    if not table.config.is_cow:
+        table.compact()
+    taken = attempt(begun, rows("b"), 0)
+    other = attempt(beside, rows("d"), 0)
+    table.archive()
+    beside.complete(ENGINE, other)
+    begun.complete(ENGINE, taken)
+    assert names(table) == ["a", "b", "c", "d"] and left(table) == []
+
+
+def test_columns_that_another_writer_changed_meanwhile(table: Table) -> None:
+    wider = pa.schema([*COLUMNS, ("tip", pa.int64())])
+    begun = begin(table, wider)
+    table.upsert(rows("a", ts=2).append_column("more", pa.array([1])))
+    taken = attempt(begun, rows("b").append_column("tip", pa.array([5])), 0)
+    with pytest.raises(WriteConflict, match="changed them meanwhile"):
+        begun.complete(ENGINE, taken)
+    assert names(table) == ["a"] and left(table) == []
+
+
+def test_an_index_that_was_made_meanwhile(table: Table) -> None:
+    if not table.config.is_cow:
+        pytest.skip("has a record index already")
+    begun = begin(table)
+    taken = attempt(begun, rows("b"), 0)
+    with pytest.raises(WriteConflict):
+        table.index.create("record_index")
+        begun.complete(ENGINE, taken)
+    assert names(table) in (["a"], ["a", "b"]) and left(table) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "options", "wanted"),
+    [
+        (WriteOperation.BULK_INSERT, {}, True),
+        (WriteOperation.BULK_INSERT, {"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}, False),
+        (WriteOperation.BULK_INSERT, {"hoodie.bulkinsert.shuffle.parallelism": 3}, False),
+        (WriteOperation.BULK_INSERT, {"hoodie.combine.before.insert": True}, False),
+        (WriteOperation.BULK_INSERT, {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": 2}, False),
+        (WriteOperation.INSERT, {}, False),
+        (WriteOperation.UPSERT, {}, False),
+        (WriteOperation.INSERT_OVERWRITE, {}, False),
+    ],
+)
+def test_what_goes_this_way(operation: WriteOperation, options: dict[str, object], wanted: bool) -> None:
+    assert goes_detached(WriteSettings.of(parse_options(options), operation)) is wanted
