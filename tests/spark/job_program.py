@@ -39,9 +39,14 @@ def main(folder: Path, master: str) -> None:
     bulk.options(**options, **{"hoodie.datasource.write.operation": "bulk_insert"}).save(str(folder / "bulk"))
     written = Table(folder / "bulk")
     files = written.inspect.files().num_rows
-    found = {"inserted": first.rows_inserted, "read": hs.read(spark, path).count(), "format": read.where("n > 6").count()}
-    found["bulk"] = [sorted(written.scan().to_arrow()["n"].to_pylist()) == list(range(10)), files, written.validate().ok]
-    found["base files"] = len(list((folder / "bulk").glob("*.parquet")))
+    whole = sorted(written.scan().to_arrow()["n"].to_pylist()) == list(range(10))
+    found = {
+        "inserted": first.rows_inserted,
+        "read": hs.read(spark, path).count(),
+        "format": read.where("n > 6").count(),
+        "bulk": [whole, files, written.validate().ok],
+        "base files": len(list((folder / "bulk").glob("*.parquet"))),
+    }
     spark.stop()
     print(json.dumps(found))
 
