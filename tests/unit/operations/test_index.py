@@ -21,7 +21,7 @@ from pyhudi.format.paths import INDEX_DEFINITIONS_FILE, PROPERTIES_FILE
 from pyhudi.format.properties import format_properties, parse_properties
 from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.metadata.initialise import PartitionBuilder
-from pyhudi.operations.write.run import _Write
+from pyhudi.operations.write.run import Write
 from pyhudi.storage import open_storage
 from pyhudi.storage.memory import forget_memory
 from pyhudi.table.metadata import definitions
@@ -335,9 +335,9 @@ def test_no_write_fails_because_an_index_is_begun(
     table.upsert(rows(range(12)))
     seen = table.scan()
     begun: list[bool] = []
-    attempt = _Write._attempt
+    attempt = Write._attempt
 
-    def with_an_index(self: _Write, *args: Any, **kwargs: Any) -> WriteResult:
+    def with_an_index(self: Write, *args: Any, **kwargs: Any) -> WriteResult:
         if not begun:
             begun.append(True)
             own = Table(tmp_path, options=OPTIONS)
@@ -346,7 +346,7 @@ def test_no_write_fails_because_an_index_is_begun(
             own.index.create("secondary_index", "note")
         return attempt(self, *args, **kwargs)
 
-    monkeypatch.setattr(_Write, "_attempt", with_an_index)
+    monkeypatch.setattr(Write, "_attempt", with_an_index)
     if operation == "based_on":
         result = table.upsert(rows([2, 20], ts=2), based_on=seen)
     elif operation == "delete":
