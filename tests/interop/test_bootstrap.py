@@ -20,7 +20,7 @@ from pyhudi.storage import Storage, open_storage
 from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.faults import Fault, FaultyStorage, Moment, Outcome, SimulatedCrash
 from pyhudi.storage.locks import InProcessLock
-from tests.interop.oracle import HudiFailure, RealHudi
+from tests.interop.oracle import RELEASE, HudiFailure, RealHudi
 from tests.rows import assert_same_rows
 
 OPERATION = "hoodie.datasource.write.operation"
@@ -87,13 +87,25 @@ def check(hudi: RealHudi, path: Path) -> pa.Table:
     return found
 
 
-@pytest.mark.parametrize("kind", [pytest.param("COPY_ON_WRITE", marks=pytest.mark.wide), "MERGE_ON_READ"])
-def test_what_we_bootstrap_the_real_hudi_reads_and_writes(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("release", "kind"),
+    [
+        (RELEASE, "MERGE_ON_READ"),
+        pytest.param(RELEASE, "COPY_ON_WRITE", marks=pytest.mark.wide),
+        pytest.param("1.1.1", "MERGE_ON_READ", marks=pytest.mark.wide),
+        pytest.param("1.1.1", "COPY_ON_WRITE", marks=pytest.mark.wide),
+    ],
+)
+def test_what_we_bootstrap_the_real_hudi_reads_and_writes(
+    request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str
+) -> None:
     """Both modes in one table, with the metadata table of either, and each writes what the other has made."""
+    hudi: RealHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
     path, held = tmp_path / "t", rows(range(60), 1)
     selector = "hoodie.bootstrap.mode.selector"
     regex = {selector: "BootstrapRegexModeSelector", f"{selector}.regex": "city=(oslo|são paulo)"}
     own = {key: value for key, value in options_of(kind).items() if "column.stats" not in key}
+    own |= {} if release == RELEASE else {"hoodie.write.table.version": 9}
     made = bootstrap(source_at(tmp_path / "source", held), path, options={**own, **regex})
     assert (made.files_metadata_only, made.files_full_record, made.rows) == (4, 2, 60)
     assert_same_rows(check(hudi, path).select(held.column_names), held, key=["id"])
@@ -153,9 +165,19 @@ def test_the_real_hudi_beside_a_bootstrap_of_ours_that_died(hudi: RealHudi, tmp_
     assert Table(path).scan().count() == 2
 
 
-@pytest.mark.parametrize("kind", ["COPY_ON_WRITE", pytest.param("MERGE_ON_READ", marks=pytest.mark.wide)])
-def test_what_the_real_hudi_bootstrapped_is_read(hudi: RealHudi, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("release", "kind"),
+    [
+        (RELEASE, "COPY_ON_WRITE"),
+        pytest.param(RELEASE, "MERGE_ON_READ", marks=pytest.mark.wide),
+        pytest.param("1.1.1", "COPY_ON_WRITE", marks=pytest.mark.wide),
+        pytest.param("1.1.1", "MERGE_ON_READ", marks=pytest.mark.wide),
+    ],
+)
+def test_what_the_real_hudi_bootstrapped_is_read(request: pytest.FixtureRequest, tmp_path: Path, release: str, kind: str) -> None:
+    hudi: RealHudi = request.getfixturevalue("hudi" if release == RELEASE else "newer_hudi")
     path, held, options = tmp_path / "t", rows(range(60), 1), options_of(kind)
+    options |= {} if release == RELEASE else {"hoodie.write.table.version": 9}
     source = source_at(tmp_path / "source", held)
     hudi.write(
         rows((), 1), path, mode="overwrite", **{**options, OPERATION: "bootstrap", "hoodie.bootstrap.base.path": str(source)}

@@ -167,3 +167,125 @@ def test_ours_changes_columns_and_the_real_hudi_goes_on(session: RealHudi, tmp_p
     assert (found["a"]["bc"], found["c"]["bc"], found["a"]["f"], found["a"]["u"]) == ("ours", "theirs", "text", None)
     assert int(table.config.version) == (8 if session.release == RELEASE else 9)
     assert table.validate().ok
+
+
+SERVICED = pa.schema(
+    [
+        ("id", pa.string()),
+        ("ts", pa.int64()),
+        ("b", pa.string()),
+        ("n", pa.int32()),
+        ("f", pa.float64()),
+        ("st", pa.struct([("x", pa.int32()), ("y", pa.string())])),
+        ("city", pa.string()),
+    ]
+)
+
+
+def altered(session: RealHudi, path: Path, kind: str) -> Table:
+    """A table of ours with files and logs from before its columns changed, known to the real Hudi's SQL as `serviced`."""
+    options = {
+        "hoodie.write.table.version": "8" if session.release == RELEASE else "9",
+        "hoodie.compact.inline": False,
+        "hoodie.clean.automatic": False,
+        "hoodie.parquet.small.file.limit": 0,
+        "hoodie.index.bloom.num_entries": 100,
+    }
+    table = Table.create(
+        path, name="serviced", record_key="id", ordering="ts", partition_by="city", table_type=kind, options=options
+    )
+    cities = ("oslo", "rome")
+    rows = [
+        {"id": f"k{n}", "ts": 1, "b": f"b{n}", "n": n, "f": n + 0.5, "st": {"x": n, "y": f"y{n}"}, "city": cities[n % 2]}
+        for n in range(6)
+    ]
+    table.insert(pa.Table.from_pylist(rows, SERVICED))
+    table.upsert(pa.Table.from_pylist([{**row, "ts": 2} for row in rows[:2]], SERVICED))
+    table.alter.rename("b", "bb")
+    table.alter.rename("st.y", "z")
+    table.alter.retype("n", pa.int64())
+    table.alter.drop("f")
+    table.alter.add("f", pa.string())
+    table = Table(path, options={key: value for key, value in options.items() if "version" not in key})
+    (row,) = table.scan(filter="id = 'k2'").to_arrow().to_pylist()
+    ours(table, {**row, "ts": 3, "bb": "new", "f": "text", "n": 1 << 40})
+    session.register(path, "serviced")
+    return table
+
+
+def again(table: Table, ts: int) -> None:
+    """Rows of before are rewritten as they are."""
+    ours(table, *({**row, "ts": ts} for row in table.scan(filter="id in ('k3', 'k4')").to_arrow().to_pylist()))
+
+
+def rows_by_id(rows: pa.Table) -> dict[str, tuple[object, ...]]:
+    return {row["id"]: (row["bb"], row["n"], row["st"], row["f"]) for row in rows.to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("session", "kind"),
+    [
+        ("hudi", "mor"),
+        pytest.param("hudi", "cow", marks=pytest.mark.wide),
+        pytest.param("newer_hudi", "mor", marks=pytest.mark.wide),
+        pytest.param("newer_hudi", "cow", marks=pytest.mark.wide),
+    ],
+    indirect=["session"],
+)
+def test_the_real_hudi_services_what_ours_has_altered(session: RealHudi, tmp_path: Path, kind: str) -> None:
+    """Compaction, cleaning, a savepoint, a change of columns, restore to before it, and the rollback of a change of ours; ours
+    writes after each of them.
+    """
+    table = altered(session, tmp_path / "t", kind)
+    expected = rows_by_id(both_read(session, table, "serviced"))
+    assert expected["k2"] == ("new", 1 << 40, {"x": 2, "z": "y2"}, "text") and expected["k1"] == (
+        "b1",
+        1,
+        {"x": 1, "z": "y1"},
+        None,
+    )
+
+    def check(ts: int) -> None:
+        assert rows_by_id(both_read(session, table, "serviced")) == expected
+        again(table, ts)
+        assert rows_by_id(both_read(session, table, "serviced")) == expected
+        assert table.validate().ok
+
+    if kind == "mor":
+        given = "hoodie.compact.inline.max.delta.commits=1"
+        session.call("run_compaction", table="serviced", op="scheduleAndExecute", options=given)
+        assert not any(piece.logs for piece in table.scan().explain().slices)
+        check(4)
+    session.call("run_clean", table="serviced", clean_policy="KEEP_LATEST_FILE_VERSIONS", file_versions_retained=1)
+    check(5)
+    kept = table.timeline().completed_writes()[-1].request_time
+    session.call("create_savepoint", table="serviced", commit_time=kept)
+    again(table, 6)
+    session.sql("ALTER TABLE serviced RENAME COLUMN bb TO bc")
+    assert {row["bc"] for row in both_read(session, table, "serviced").to_pylist()} == {values[0] for values in expected.values()}
+    session.call("rollback_to_savepoint", table="serviced", instant_time=kept)
+    check(7)
+    table.alter.rename("bb", "bc")
+    session.call("rollback_to_instant", table="serviced", instant_time=table.timeline().completed_writes()[-1].request_time)
+    check(8)
+    session.sql("DROP TABLE serviced")
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["mor", "cow"])
+@pytest.mark.parametrize("session", ["hudi", "newer_hudi"], indirect=True)
+def test_a_clustering_of_the_real_hudi_after_ours_has_altered(session: RealHudi, tmp_path: Path, kind: str) -> None:
+    """That of 1.0.2 goes by names, and loses the values of renamed columns for good; that of 1.1.1 keeps them."""
+    table = altered(session, tmp_path / "t", kind)
+    expected = rows_by_id(both_read(session, table, "serviced"))
+    before = table.timeline().completed_writes()[-1].request_time
+    session.call("run_clustering", table="serviced", op="scheduleAndExecute")
+    found = rows_by_id(both_read(session, table, "serviced"))
+    if session.release == RELEASE:
+        assert {key for key in expected if found[key][0] != expected[key][0]} == set(expected) - {"k2"}
+        assert rows_by_id(table.scan(as_of=before).to_arrow()) == expected
+    else:
+        assert found == expected
+    again(table, 4)
+    assert rows_by_id(both_read(session, table, "serviced")) == found
+    session.sql("DROP TABLE serviced")
