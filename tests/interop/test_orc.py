@@ -46,7 +46,6 @@ OPTIONS: dict[str, Any] = {
     "hoodie.index.bloom.num_entries": 50,
 }
 MOMENT = datetime.datetime(2026, 7, 1, 12, 30, 15, tzinfo=datetime.UTC)
-# The real one writes the microseconds of a time and drops its milliseconds.
 OLD_DAYS = {
     0: datetime.date(1, 1, 1),
     2: datetime.date(1582, 10, 4),
@@ -54,6 +53,7 @@ OLD_DAYS = {
     5: datetime.date(1899, 12, 31),
 }
 """It counts days by the Gregorian calendar, and says in the file that it does not."""
+# The real one writes the microseconds of a time and drops its milliseconds; before 1970 it does neither right.
 OLD_MOMENTS = {
     0: datetime.datetime(1700, 2, 28, 1, 2, 3, tzinfo=datetime.UTC),
     4: datetime.datetime(1850, 1, 2, 3, 4, 5, tzinfo=datetime.UTC),
@@ -72,7 +72,7 @@ def rows(numbers: Iterable[int], ts: int) -> pa.Table:
             "raw": bytes(range(n)),
             "flag": n % 2 == 0,
             "day": OLD_DAYS.get(n, datetime.date(2026, 1, 1 + n)),
-            "moment": OLD_MOMENTS.get(n, MOMENT + datetime.timedelta(days=30 * n)) + datetime.timedelta(microseconds=n),
+            "moment": OLD_MOMENTS.get(n, MOMENT + datetime.timedelta(days=30 * n, microseconds=n)),
             "place": place if n % 4 else None,
             "places": [place, None][: n % 3],
             "named": [("home", place), ("none", None)][: n % 3],
