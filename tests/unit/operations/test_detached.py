@@ -17,9 +17,11 @@ from pyhudi.execute.layout import as_batch
 from pyhudi.execute.write_base import CreateTask, WriteStatus
 from pyhudi.execute.write_group import create_files
 from pyhudi.format.names import WriteToken
+from pyhudi.operations.write import detached
 from pyhudi.operations.write.detached import DetachedWrite, goes_detached
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
+from pyhudi.storage.clock import SystemEnvironment
 from pyhudi.storage.heartbeats import heartbeat_path
 
 ENGINE = LocalEngine(1)
@@ -59,9 +61,13 @@ def begin(table: Table, columns: pa.Schema = COLUMNS, given: WriteSettings | Non
 
 def attempt(begun: DetachedWrite, data: pa.Table, number: int) -> list[WriteStatus]:
     """What one attempt of a task writes."""
-    with begun.beats():
-        ready = incoming_rows(begun.request, as_batch(data))
-        return list(create_files(begun.spec, CreateTask("x", begun.context.env.uuid4(), WriteToken(0, 1, number)), [ready]))
+    with begun.attempt(WriteToken(0, 1, number)):
+        return files_of(begun, data, number)
+
+
+def files_of(begun: DetachedWrite, data: pa.Table, number: int) -> list[WriteStatus]:
+    ready = incoming_rows(begun.request, as_batch(data))
+    return list(create_files(begun.spec, CreateTask("x", begun.context.env.uuid4(), WriteToken(0, 1, number)), [ready]))
 
 
 def names(table: Table) -> list[str]:
@@ -78,7 +84,10 @@ def left(table: Table) -> list[str]:
     """What a write that is over has to have removed."""
     root = folder_of_table(table)
     return sorted(
-        str(one) for folder in (".temp", ".heartbeat") for one in (root / ".hoodie" / folder).rglob("*") if one.is_file()
+        str(one)
+        for folder in (".temp", ".heartbeat", ".staged")
+        for one in (root / ".hoodie" / folder).rglob("*")
+        if one.is_file()
     )
 
 
@@ -112,6 +121,44 @@ def test_a_write_that_is_taken_back_leaves_the_table_as_it_was(table: Table) -> 
     assert names(table) == ["a", "c"]
 
 
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_task_that_still_writes_when_the_write_is_taken_back(
+    table: Table, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
+    """It is waited for; after that it removes what it wrote itself, for a file of an instant that is gone may count one day."""
+    before = base_files(table)
+    begun = begin(table)
+    late = begun.attempt(WriteToken(0, 1, 3))
+    late.__enter__()
+
+    def ends(*_: object) -> None:
+        monkeypatch.undo()
+        files_of(begun, rows("b"), 3)
+        with pytest.raises(WriteConflict, match="while a task of it wrote"):
+            late.__exit__(None, None, None)
+
+    if in_time:
+        monkeypatch.setattr(SystemEnvironment, "sleep_ms", ends)
+    else:
+        monkeypatch.setattr(detached, "_PATIENCE_MS", 0)
+    begun.take_back(ENGINE)
+    if not in_time:
+        ends()
+    assert base_files(table) == before and left(table) == [] and names(table) == ["a"]
+
+
+def test_an_attempt_that_ends_after_the_commit_removes_what_it_wrote(table: Table) -> None:
+    before = base_files(table)
+    begun = begin(table)
+    late = begun.attempt(WriteToken(0, 1, 3))
+    late.__enter__()
+    begun.complete(ENGINE, attempt(begun, rows("b"), 0))
+    files_of(begun, rows("b"), 3)
+    with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        late.__exit__(None, None, None)
+    assert base_files(table) == before + 1 and left(table) == [] and names(table) == ["a", "b"]
+
+
 def test_no_rows_are_no_commit_where_the_settings_say_so(table: Table) -> None:
     given = settings(hoodie__allow__empty__commit=False)
     assert begin(table, given=given).complete(ENGINE, []).instant is None
@@ -124,7 +171,7 @@ def test_the_write_lives_while_tasks_beat_and_is_rolled_back_when_none_does(tabl
     begun = begin(table)
     beat = folder_of_table(table) / heartbeat_path(begun.instant_time)
     os.utime(beat, (0, 0))
-    with begun.beats():
+    with begun.attempt(WriteToken(0, 1, 7)):
         assert table.upsert(rows("a", ts=2)).rolled_back == ()
     taken = attempt(begun, rows("b"), 0)
     os.utime(beat, (0, 0))

@@ -37,7 +37,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from pyhudi.engines.local import LocalEngine
 from pyhudi.engines.spark.incoming import task_budget
-from pyhudi.engines.spark.tasks import WritePartitions, decode_statuses, wire_schema
+from pyhudi.engines.spark.tasks import WritePartitions, decode_statuses, task_token, wire_schema
 from pyhudi.errors import InvalidRequest
 from pyhudi.execute.incoming import incoming_schema
 from pyhudi.execute.staged import StagedRows, drop_staged, stage_rows, staged_rows, sweep_staged
@@ -164,7 +164,7 @@ class HudiWriter(DataSourceArrowWriter):
             task_budget(request),
             request,
         )
-        with begun.beats():
+        with begun.attempt(task_token()):
             answers = list(job(self._target.fitting(iterator)))
         statuses = [status for batch in answers for status in decode_statuses(pa.Table.from_batches([batch]))]
         return Wrote(pickle.dumps(statuses, protocol=5))

@@ -2,7 +2,7 @@
 
     begin        everything that a write does before its rows: what died is settled, the state loaded, the instant taken, the
                  inflight file written.  The heartbeat that is left belongs to no process
-    (tasks)      prepare and write their rows by `request` and `spec`, and beat meanwhile (`storage.liveness.TaskBeats`)
+    (tasks)      prepare and write their rows by `request` and `spec`, each within an `attempt`, and beat meanwhile
     complete     the commit, the services and the sync that follow it, with what the tasks answered
     take_back    where there will be no commit
 
@@ -17,14 +17,18 @@ Source: docs/formats/writing.md, "Bulk inserts of a data source".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from pyhudi.errors import WriteConflict
 from pyhudi.execute.engine import Engine, PrepareRequest
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.instants import Action
+from pyhudi.format.names import WriteToken, parse_base_file
+from pyhudi.format.paths import STAGED_FOLDER, join_path
 from pyhudi.operations.action.attempt import Phases, abandon, taken_back_on_error
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import WriteResult
@@ -35,10 +39,18 @@ from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.plan.conflicts import WriteStart
-from pyhudi.storage.liveness import RunningWrite, TaskBeats, leave_to_tasks
+from pyhudi.storage.heartbeats import last_heartbeat_ms
+from pyhudi.storage.liveness import RunningWrite, TaskBeats, forget, leave_to_tasks
+from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
+from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.timeline.timeline import Timeline
+
+_PATIENCE_MS = 15_000
+"""How long attempts are waited for: Spark ends a Python worker two seconds after its task was killed."""
+
+_PAUSE_MS = 100
 
 
 def goes_detached(settings: WriteSettings) -> bool:
@@ -96,9 +108,43 @@ class DetachedWrite:
             spec=attempt.spec,
         )
 
-    def beats(self) -> TaskBeats:
-        """Tell others, during a `with` block of a task, that the write lives.  Raises WriteConflict where it was taken back."""
-        return TaskBeats(self.context.storage, self.context.env, self.instant_time, self.settings.commit.heartbeats)
+    @contextmanager
+    def attempt(self, token: WriteToken) -> Iterator[None]:
+        """One attempt at a task, in which it writes files with this token; the write lives meanwhile.
+
+        Raises WriteConflict where the write is over, before the attempt or when it ends; then nothing of its files is left.
+        """
+        context = self.context
+        sign = join_path(self._attempts, str(token))
+        # Whoever takes the write back removes the heartbeat before looking for signs, so one of the two sees the other.
+        context.storage.put(sign, b"")
+        try:
+            with TaskBeats(context.storage, context.env, self.instant_time, self.settings.commit.heartbeats):
+                yield
+        finally:
+            over = last_heartbeat_ms(context.storage, self.instant_time) is None
+            if over:
+                self._delete_files_of(token)
+            context.storage.delete([sign])
+        if over:
+            raise WriteConflict(
+                f"instant {self.instant_time} of {context.storage.uri} was taken back while a task of it wrote; write again",
+                instants=(self.instant_time,),
+            )
+
+    @property
+    def _attempts(self) -> str:
+        return join_path(STAGED_FOLDER, f"attempts-{self.instant_time}")
+
+    def _delete_files_of(self, token: WriteToken) -> None:
+        """Remove the files of an attempt, whose markers the rollback may have removed before they were there."""
+        storage = self.context.storage
+        listing = DirectoryListing(storage)
+        found = (info for files in listing.files(listing.partitions()).values() for info in files)
+        names = ((info.path, parse_base_file(info.name)) for info in found)
+        own = self.instant_time, token.text
+        storage.delete([path for path, name in names if name and (name.instant_time, name.write_token) == own])
+        Markers(storage, self.instant_time).delete()
 
     def complete(self, engine: Engine, statuses: Sequence[WriteStatus]) -> WriteResult:
         """Commit what the tasks have written; without rows nothing is committed, unless the settings ask for it.
@@ -106,13 +152,26 @@ class DetachedWrite:
         What else tasks wrote, attempts that were repeated or overtaken, is deleted.
         Raises WriteConflict where others took the write for dead, or changed what it builds on: its files are deleted then.
         """
-        return _complete(self.began_with, self, engine, statuses)
+        try:
+            return _complete(self.began_with, self, engine, statuses)
+        finally:
+            self.context.storage.delete_folder(self._attempts)
 
     def take_back(self, engine: Engine) -> None:
-        """Undo what was begun and what tasks have written."""
+        """Undo what was begun and what tasks have written.
+
+        Without a heartbeat no attempt begins any more.  Those under way are waited for, a while, so that all their files are
+        there to be deleted; one that ends later deletes its own.
+        """
         transaction = self._resumed(engine)[1]
         transaction.let_go()
+        forget(self.context.storage, self.instant_time)
+        env, attempts = self.context.env, self._attempts
+        deadline_ms = env.monotonic_ms() + _PATIENCE_MS
+        while self.context.storage.list(attempts).files and env.monotonic_ms() < deadline_ms:
+            env.sleep_ms(_PAUSE_MS)
         abandon(transaction)
+        self.context.storage.delete_folder(attempts)
 
     def _resumed(self, engine: Engine) -> tuple[Write, Transaction]:
         settings, context = self.settings, self.context
