@@ -37,6 +37,8 @@ from tests.simulation.test_turns_at_the_lock import OPTIONS
 AWAY_MS = 120_000
 # The clock of a writer stands while it waits for answers that do not come: each attempt at the lock costs such a wait.
 _WAIT_MS = 1_000
+# The clock of the others goes on: they outwait a lease.
+_PATIENT_MS = 300_000
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,12 @@ class Cut:
 
     def other(self) -> Table:
         """The table as a process opens it that is on the server's side of the cut."""
-        table = self.world.table
-        lock = self._provider.make(self.world.environment, self._provider.url, 300_000)
+        lock = self._provider.make(self.world.environment, self._provider.url, _PATIENT_MS)
+        table = Table(
+            self.world.uri,
+            options={**self.world.options, "hoodie.write.lock.wait_time_ms": _PATIENT_MS},
+            environment=self.world.environment,
+        )
         table._open.context = replace(table.context, lock=lock)
         return table
 

@@ -12,23 +12,23 @@ from collections.abc import Mapping
 
 SAME: Mapping[str, str] = {
     "upsert": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "
         "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
     ),
     "insert": (
-        "both both both both both both both 2-idle both both both 2-refused 1-anew both 1-anew 2-idle 2-refused 2-refused "
+        "both both both both both both both 2-idle both both both 2-refused 1-anew both both 2-idle 2-refused 2-refused "
         "2-refused both"
     ),
     "delete": (
-        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
+        "1-anew both 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "
         "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
     ),
     "insert_overwrite": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 1-anew "
         "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
     ),
     "insert_overwrite_table": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 1-anew "
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 1-anew "
         "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 1-anew"
     ),
     "delete_partitions": (
@@ -86,7 +86,7 @@ SAME: Mapping[str, str] = {
         "both/1-refused"
     ),
     "early upsert": (
-        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both 1-anew 2-idle "
+        "1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 1-anew 2-idle 1-anew both both 2-refused 1-anew both both 2-idle "
         "1-anew+2-refused 1-anew+2-refused 1-anew+2-refused 2-yields"
     ),
 }
