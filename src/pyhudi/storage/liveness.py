@@ -4,10 +4,11 @@ Every writer of ours keeps a heartbeat, under every policy, and writes into it w
 machine is known to be dead at once, without waiting for the heartbeat to expire; one on another machine is dead when its
 heartbeat has expired.  A writer without a heartbeat (real Hudi under the EAGER policy) counts as dead, as real Hudi counts it.
 
-A write whose tasks run while no process carries it has an empty heartbeat, which counts until it expires.
-
 The content is one line of JSON: host, boot id, the namespace that process ids are counted in, process id, the process's start
 time, an id of this module's load.  Real Hudi reads only the file's time.
+
+A write whose tasks run while no process carries it tells that instead, and its heartbeat counts until it expires, as that of real
+Hudi does.  An empty one is real Hudi's, for whose writers ours wait (`operations.action.foreign_writers`).
 
 Source: docs/formats/timeline.md, "Heartbeats and failed writes".  The content is PyHudi's own.
 """
@@ -35,6 +36,7 @@ from pyhudi.storage.heartbeats import (
 from pyhudi.storage.processes import boot_id, pid_space, start_time
 
 _LOG = logging.getLogger("pyhudi.storage.liveness")
+_OF_TASKS = b'{"tasks": true}'
 _LOAD_ID = uuid.uuid4().hex
 _running: set[tuple[str, str]] = set()
 _running_mutex = threading.Lock()
@@ -122,7 +124,7 @@ class TaskBeats:
             return False
         # The store's clock may be ahead of this one, and then the age is negative: that is no reason to be silent.
         if not 0 <= self._env.now_ms() - beaten_ms < self._every_ms // 2:
-            self._storage.put(heartbeat_path(self._request_time), b"")
+            self._storage.put(heartbeat_path(self._request_time), _OF_TASKS)
         return True
 
     def _beat_quietly(self) -> None:
@@ -135,7 +137,7 @@ class TaskBeats:
 def leave_to_tasks(storage: Storage, request_time: str, write: RunningWrite) -> None:
     """A write of this process goes on in tasks of others: its heartbeat tells of no process, and counts until it expires."""
     write.fall_silent()
-    storage.put(heartbeat_path(request_time), b"")
+    storage.put(heartbeat_path(request_time), _OF_TASKS)
     write.stop(delete=False)
 
 
