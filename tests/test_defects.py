@@ -34,6 +34,10 @@ DEFECTS: dict[str, tuple[str, ...]] = {
         "interop/test_partial_updates.py::test_a_partial_update_after_a_late_row",
         "unit/operations/test_partial_updates.py::test_a_late_row_in_the_logs_gives_a_partial_update_nothing",
     ),
+    "late rows under PartialUpdateAvroPayload move a record to a partition that its columns do not name": (
+        "interop/test_payloads.py::test_records_that_move_to_another_partition",
+        "unit/operations/test_payloads.py::test_truth_table_of_records_that_move",
+    ),
     "compactions by path merge without the ordering field: late rows win, and deletes with a value end them": (
         f"{REAL}::test_a_compaction_by_path_does_not_know_the_ordering_field",
     ),

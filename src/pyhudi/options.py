@@ -42,6 +42,7 @@ from pyhudi.operations.write.batches import SinkSettings
 from pyhudi.operations.write.settings import OPERATION, PARTITIONS_TO_DELETE, SAVE_MODE, WriteSettings
 from pyhudi.plan.streams import BatchLimits
 from pyhudi.plan.write import SizingSettings
+from pyhudi.records.mergers import is_merger_class
 from pyhudi.settings import Option, Options, options_of
 from pyhudi.storage.locks import LockSettings
 
@@ -163,7 +164,8 @@ _BUILT_IN_MERGERS = (
     "org.apache.hudi.common.model.HoodieAvroRecordMerger",
 )
 _REGISTERED_MERGERS = (
-    "mergers of Java classes do not run here; register one in Python for the strategy id of the table (pyhudi.register_merger)"
+    "mergers of Java classes do not run here; register one in Python for the strategy id of the table, under the name of each "
+    "class that is listed (pyhudi.register_merger)"
 )
 
 _NO_HIVE_SERVER = (
@@ -381,7 +383,7 @@ def parse_options(*layers: Mapping[str, object] | None, beside: Options = _NONE)
                 values[option.key] = checked
             elif key in REFUSED:
                 reason, neutral = REFUSED[key]
-                if text not in neutral:
+                if text not in neutral and not (reason is _REGISTERED_MERGERS and _are_mergers(text)):
                     raise Unsupported(f"option {key}={shown(key, text)} is refused: {reason}")
             elif key in FLINK:
                 ours = FLINK[key]
@@ -407,6 +409,11 @@ def _to_text(raw: object) -> str:
     if isinstance(raw, (list, tuple)):
         return ",".join(str(part) for part in raw)
     return str(raw)
+
+
+def _are_mergers(names: str) -> bool:
+    """Whether each class of a list is one of Hudi's own, or has a merger registered under its name."""
+    return all(name in _BUILT_IN_MERGERS or is_merger_class(name) for name in names.replace(" ", "").split(","))
 
 
 def _check_value(key: str, option: Option, text: str) -> str:

@@ -131,6 +131,13 @@ def install_local_files(spark: SparkSession) -> None:
     made.install(spark._jsc.hadoopConfiguration())
 
 
+def classes_of(scratch: str) -> str:
+    """The folder of the classes that a test brings; on the class path, so it has to be there before the JVM is."""
+    folder = os.path.join(scratch, "classes")
+    os.makedirs(folder, exist_ok=True)
+    return folder
+
+
 def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSession:
     spark = (
         SparkSession.builder.master("local[2]")
@@ -138,7 +145,7 @@ def start_spark(jar: str, scratch: str, settings: dict[str, Any]) -> SparkSessio
         .config("spark.driver.memory", "1g")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.extraClassPath", jar)
+        .config("spark.driver.extraClassPath", f"{jar}:{classes_of(scratch)}")
         .config("spark.driver.extraJavaOptions", f"-Duser.timezone=UTC -Djava.io.tmpdir={scratch} {JOL}")
         .config("spark.local.dir", scratch)
         .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
@@ -175,6 +182,7 @@ class Server:
             "sql": self.sql,
             "run": self.run,
             "read_file": self.read_file,
+            "add_class": self.add_class,
         }
 
     def read(self, path: str, options: dict[str, str], columns: list[str] | None, where: str | None) -> str:
@@ -218,6 +226,18 @@ class Server:
             return base64.b64encode(bytes(self.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))).decode("ascii")
         finally:
             stream.close()
+
+    def add_class(self, source: str) -> None:
+        """Compiles Java source and puts its classes where the loader of Hudi's own finds them by name."""
+        compiler = self.jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.setParentClassLoader(self.jvm.java.lang.Thread.currentThread().getContextClassLoader())
+        compiler.cook(source)
+        made = compiler.getBytecodes()
+        for name in made.keySet().toArray():
+            file = os.path.join(classes_of(self.scratch), *name.split(".")) + ".class"
+            os.makedirs(os.path.dirname(file), exist_ok=True)
+            with open(file, "wb") as stream:
+                stream.write(made[name])
 
     def rows(self, path: str) -> DataFrame:
         return self.spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(path)

@@ -211,6 +211,13 @@ class RealHudi:
         """Runs Python source in the server, with `spark`, `jvm` and the inputs in scope; the JSON value it leaves in `result`."""
         return self._ask("run", source=source, inputs=inputs)
 
+    def add_class(self, source: Path) -> None:
+        """Makes the class of a Java file known to Hudi by its name, for the rest of the process: a merger, or a payload.
+
+        Spark's own compiler compiles it, which knows no lambdas, and takes generic types for plain ones.
+        """
+        self._ask("add_class", source=source.read_text())
+
     def read_file(self, path: str | os.PathLike[str]) -> bytes:
         """A file through Hadoop's client, which checks `.crc` sidecars; `HudiFailure` (ChecksumException) when one is stale."""
         return base64.b64decode(self._ask("read_file", path=os.fspath(path)))

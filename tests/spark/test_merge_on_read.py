@@ -135,6 +135,37 @@ def test_payload_classes(spark: SparkSession, tmp_path: Path, payload: str, tabl
         assert found.get(case) == wanted, case
 
 
+@pytest.mark.wide
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("payload", ["OND", "PU", "Pg"])
+def test_payload_classes_of_records_that_move(spark: SparkSession, tmp_path: Path, payload: str, table_type: str) -> None:
+    """Every record of the batch names another partition, and meets its stored one before it goes there."""
+    moving = {**SMALL, "hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.partition.path": True}
+    table = hp.Table.create(
+        tmp_path / "t",
+        name="p",
+        record_key="id",
+        partition_by="city",
+        ordering="ts",
+        table_type=table_type,
+        options={"hoodie.datasource.write.payload.class": PAYLOADS[payload], **SMALL},
+    )
+    stored = pa.Table.from_pylist([record(case, *OLD) for case in CASES if not case.startswith("new key")], schema=SCHEMA)
+    table.insert(stored.append_column("city", pa.repeat("old", stored.num_rows)))
+    incoming = pa.Table.from_pylist([record(case, *row) for case, (cases, _) in CASES.items() for row in cases], schema=SCHEMA)
+    frame = spark.createDataFrame(incoming.append_column("city", pa.repeat("new", incoming.num_rows))).coalesce(1)
+    table.upsert(frame, options=moving)
+    read = hs.read(spark, str(tmp_path / "t")).select("id", "ts", "a", "b", "city", "_hoodie_partition_path").collect()
+    assert all(row["city"] == row["_hoodie_partition_path"] for row in read)
+    found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in read}
+    assert len(found) == len(read)
+    for case, (_, expected) in CASES.items():
+        wanted = expected[payload]
+        if wanted is not None and len(wanted) == 2:
+            wanted = wanted[table_type == "mor"]
+        assert found.get(case) == wanted, case
+
+
 @pytest.mark.parametrize("table_type", ["cow", "mor"])
 def test_a_registered_merger(spark: SparkSession, tmp_path: Path, table_type: str) -> None:
     hp.register_merger(KeepHighest())

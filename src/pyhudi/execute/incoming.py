@@ -33,6 +33,7 @@ from pyhudi.records.keys.spec import KeySpec, partition_columns
 from pyhudi.records.merge import whole
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.normalise import normalise
+from pyhudi.records.ordering import BoolMask
 from pyhudi.records.zones import refuse_cut_nanoseconds
 from pyhudi.table.slices import FileSlice
 
@@ -174,16 +175,16 @@ def resolve_moves(
     rows: pa.Table,
     pairs_row: Ints,
     pairs_place: Ints,
-    goes: npt.NDArray[np.bool_],
+    goes: BoolMask,
     read: ReadStored = _in_turn,
 ) -> tuple[pa.Table, Ints, Ints]:
     """Let records change their partition: delete at the old place, insert at the new one.  Not for partial updates, whose rows
     hold too little to be inserted: raises Unsupported.
 
     goes: the pairs whose stored row lies in another partition.  A record whose stored version wins stays as it is and its
-    incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode the record that both
-    make together moves to the partition that its columns name; one that stays is updated at its place.  read: who reads what is
-    stored.  Returns the rows to write and their pairs.
+    incoming row is dropped; an incoming delete that wins deletes at the old place.  Under an update mode, a payload class or a
+    merger the record that both make together moves to the partition that its columns name; one that stays is updated at its
+    place.  read: who reads what is stored.  Returns the rows to write and their pairs.
     """
     if request.spec.partial is not None:
         row = int(pairs_row[goes][0])
@@ -198,52 +199,97 @@ def resolve_moves(
     moving_rows, moving_files = pairs_row[goes], pairs_place[goes]
     newer = rows.take(pa.array(moving_rows))
     plain = np.asarray(newer.column(DELETE_COLUMN).combine_chunks(), dtype=np.bool_)
-    wins = plain.copy()
-    dead = plain.copy()
     data = [name for name in rows.column_names if name not in (RECORD_KEY, PARTITION_PATH, DELETE_COLUMN)]
-    filled = np.zeros(len(plain), dtype=np.bool_)
     homes = pa.array([place.partition for place in request.places], pa.string()).take(pa.array(moving_files))
+    settled = _Settled(newer, plain, plain, np.zeros(len(plain), dtype=np.bool_))
     if data:
-        if not request.rule.picks and request.rule.filling is None:
-            raise Unsupported(
-                "a custom merge rule cannot move records between partitions; set the index's update.partition.path to false"
-            )
-        older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files, read)
-        wins = request.rule.pick_newer(older.select(data), newer.select(data), plain)
-        soft = request.rule.deletes(newer)
-        if soft is not None:
-            dead |= soft
-        if request.rule.filling is not None:
-            made = _made_of_both(request, older.select(data), newer)
-            stays = np.asarray(pc.equal(made.column(PARTITION_PATH), homes), dtype=np.bool_)
-            filled, wins = stays & ~dead, np.where(dead, wins, ~stays)
-            rows = _with_rows(rows, moving_rows[wins & ~dead], made.filter(pa.array(wins & ~dead)))
+        older = _stored_rows(request, newer.column(RECORD_KEY).combine_chunks(), moving_files, read).select(data)
+        settle = _picked if request.rule.picks else _merged if request.rule.filling is None else _filled
+        settled = settle(request, older, newer, plain, homes)
+    wins, dead, filled = settled.leaves, settled.dead, settled.stays
+    if settled.rows is not newer:
+        goes_on = wins & ~dead
+        rows = _with_rows(rows, moving_rows[goes_on], settled.rows.filter(pa.array(goes_on)))
     deletions = newer.filter(pa.array(wins))
     deletions = _replaced(deletions, PARTITION_PATH, homes.filter(pa.array(wins)))
     deletions = _replaced(deletions, DELETE_COLUMN, pa.repeat(pa.scalar(True), deletions.num_rows))
     at_home = _replaced(newer.filter(pa.array(filled)), PARTITION_PATH, homes.filter(pa.array(filled)))
-    settled = pa.concat_tables([relabel(deletions, rows.schema), relabel(at_home, rows.schema)])
+    placed = pa.concat_tables([relabel(deletions, rows.schema), relabel(at_home, rows.schema)])
     keep = np.ones(rows.num_rows, dtype=np.bool_)
     keep[moving_rows[~wins | dead]] = False
     keep[pairs_row[~goes]] = True
     kept = np.flatnonzero(keep)
     renumbered = np.cumsum(keep) - 1
     stays_row = renumbered[pairs_row[~goes]]
-    moved_row = len(kept) + np.arange(settled.num_rows, dtype=np.int64)
+    moved_row = len(kept) + np.arange(placed.num_rows, dtype=np.int64)
     return (
-        pa.concat_tables([rows.filter(pa.array(keep)), settled]),
+        pa.concat_tables([rows.filter(pa.array(keep)), placed]),
         np.concatenate([stays_row, moved_row]).astype(np.int64),
         np.concatenate([pairs_place[~goes], moving_files[wins], moving_files[filled]]),
     )
 
 
-def _made_of_both(request: TagRequest, older: pa.Table, newer: pa.Table) -> pa.Table:
-    """Incoming rows, each made one record with the stored one beside it, and the partition path that it has then."""
-    made = request.rule.combine(older, newer.select(older.column_names)).rows
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """What becomes of incoming rows whose stored ones, aligned, lie in other partitions.
+
+    rows: what is written where the record goes.  leaves: it does not stay where it was; dead: it goes nowhere then.  stays: it
+    changes where it was, by the incoming row.  Of the others the stored row stays as it is.
+    """
+
+    rows: pa.Table
+    leaves: BoolMask
+    dead: BoolMask
+    stays: BoolMask
+
+
+def _picked(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+    """By a rule that takes one of the two: the incoming row goes where it says, or the stored one stays."""
+    wins = request.rule.pick_newer(older, newer.select(older.column_names), plain)
+    return _Settled(newer, wins, _either(plain, request.rule.deletes(newer)), np.zeros(len(plain), dtype=np.bool_))
+
+
+def _filled(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+    """Under an update mode: the record that both make together goes where its columns say, which may be where it is."""
+    data = newer.select(older.column_names)
+    wins = request.rule.pick_newer(older, data, plain)
+    dead = _either(plain, request.rule.deletes(newer))
+    made = _with_columns(request, newer, request.rule.combine(older, data).rows)
+    stays = np.asarray(pc.equal(made.column(PARTITION_PATH), homes), dtype=np.bool_)
+    return _Settled(made, np.where(dead, wins, ~stays), dead, stays & ~dead)
+
+
+def _merged(request: TagRequest, older: pa.Table, newer: pa.Table, plain: BoolMask, homes: pa.Array) -> _Settled:
+    """By a payload class or a merger: as under an update mode, but that it may also drop the record, or leave it as it is.
+
+    A row whose stored one is gone meets nothing, and goes where it says.  A soft delete meets the stored row where that is.
+    """
+    stored = np.logical_or.reduce([np.asarray(column.is_valid().combine_chunks(), dtype=np.bool_) for column in older.columns])
+    stays = _either(plain, request.rule.deletes(newer)) & ~plain
+    leaves, dead = ~stays, plain.copy()
+    asked = np.flatnonzero(stored & leaves & ~plain)
+    if not len(asked):
+        return _Settled(newer, leaves, dead, stays)
+    met = newer.take(pa.array(asked))
+    merged = request.rule.merge(older.take(pa.array(asked)), met.select(older.column_names))
+    made = _with_columns(request, met, merged.rows)
+    at_home = np.asarray(pc.equal(made.column(PARTITION_PATH), homes.take(pa.array(asked))), dtype=np.bool_)
+    dead[asked] = ~merged.alive
+    stays[asked] = merged.changed & merged.alive & at_home
+    leaves[asked] = ~merged.alive | (merged.changed & ~at_home)
+    return _Settled(_with_rows(newer, asked, made), leaves, dead, stays)
+
+
+def _either(first: BoolMask, second: BoolMask | None) -> BoolMask:
+    return first.copy() if second is None else first | second
+
+
+def _with_columns(request: TagRequest, rows: pa.Table, made: pa.Table) -> pa.Table:
+    """The rows with the columns that a rule made of them, and the partition path that they have then."""
     paths = partition_paths(request.spec.keys, as_batch(made)).cast(pa.string())
     for name in made.column_names:
-        newer = _replaced(newer, name, whole(made.column(name)))
-    return _replaced(newer, PARTITION_PATH, paths)
+        rows = _replaced(rows, name, whole(made.column(name)))
+    return _replaced(rows, PARTITION_PATH, paths)
 
 
 def _with_rows(rows: pa.Table, at: Ints, others: pa.Table) -> pa.Table:

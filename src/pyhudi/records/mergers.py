@@ -15,6 +15,20 @@ A table names the strategy id; the code comes from the caller, who registers an 
 `merge` returns the merged rows in the newer's columns and which of them are left (a boolean array; None: all).  It must be
 associative, and it is never called with a deleted record: deletes are settled by ordering value.
 
+A merger that has a say in deletes has another method:
+
+        def deletes(self, older, newer):           # aligned Arrow tables; each newer row deletes its key
+            return pc.greater(newer["score"], older["score"])      # True: the record goes; False or null: the older row stays
+
+It is asked where a copy-on-write table is written, about rows whose `_hoodie_is_deleted` or delete marker says so, as the real
+Hudi 1.0.2 asks its mergers there.  In log files deletes are settled by ordering value with it too, as the real one's readers and
+compactions settle them; a delete by key always deletes.
+
+Where the real Hudi writes such a table, its option `hoodie.write.record.merge.custom.implementation.classes` lists Java classes.
+It may be given here as it is, once the Python merger is registered under the name of the class as well:
+
+    hp.register_merger(KeepHighest(), "com.example.KeepHighest")
+
 A merger of tables that take partial updates has a second method:
 
         def partial_merge(self, older, newer):     # aligned Arrow tables, each with the columns that its records hold
@@ -42,6 +56,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.plugins import Registry
@@ -53,6 +68,7 @@ from pyhudi.records.ordering import BoolMask, Ordering, newer_or_equal
 from pyhudi.records.payloads import MARKER_PAYLOADS, known_payloads, payload_rule
 
 _registered: Registry[RecordMerger] = Registry("merger")
+_classes: Registry[RecordMerger] = Registry("merger's class")
 _payloads: Registry[RecordMerger] = Registry("payload")
 
 
@@ -75,6 +91,15 @@ class PartialMerger(RecordMerger, Protocol):
 
     def partial_merge(self, older: pa.Table, newer: pa.Table) -> tuple[pa.Table, BoolMask | pa.Array | None]:
         """Merge aligned rows of some columns each into rows of all columns that either has; see the module's head."""
+        ...
+
+
+@runtime_checkable
+class DeleteMerger(RecordMerger, Protocol):
+    """A rule that says of deletes whether they count, too."""
+
+    def deletes(self, older: pa.Table, newer: pa.Table) -> BoolMask | pa.Array:
+        """Of aligned rows whose newer ones are deletes: True where the record goes; see the module's head."""
         ...
 
 
@@ -123,7 +148,7 @@ class MergerRule(CommonRule):
         return replace(self, marker=marker)
 
     def merge(self, older: pa.Table, newer: pa.Table) -> Merged:
-        """Ask the merger; a soft delete that wins by ordering value removes the record without asking."""
+        """Ask the merger; a soft delete removes the record where it wins by ordering value, or where the merger says so."""
         return self._settled(older, newer, self._checked(self.merger.merge(older, newer), newer.schema, newer.num_rows))
 
     def merge_partial(self, older: pa.Table, newer: pa.Table) -> Merged:
@@ -145,10 +170,26 @@ class MergerRule(CommonRule):
         dead = self.deletes(newer)
         changed = np.ones(newer.num_rows, dtype=np.bool_)
         if dead is not None:
-            wins = self.pick_newer(older, newer, None)
+            wins = self._deletes_that_count(older, newer, dead)
             alive = np.where(dead, ~wins, alive)
             changed = ~(dead & ~wins)
         return Merged(rows, alive, changed)
+
+    def _deletes_that_count(self, older: pa.Table, newer: pa.Table, dead: BoolMask) -> BoolMask:
+        """Among the rows that are deletes; of the others nothing is said."""
+        if not isinstance(self.merger, DeleteMerger):
+            return self.pick_newer(older, newer, None)
+        asked = pa.array(dead)
+        answer = self.merger.deletes(older.filter(asked), newer.filter(asked))
+        told = np.asarray(pc.fill_null(_flat(answer), False), dtype=np.bool_)
+        if len(told) != dead.sum():
+            raise InvalidRequest(
+                f"merger {self.merger.strategy_id} was asked about {dead.sum()} deletes, and answered with {len(told)} marks; "
+                "one for each is wanted"
+            )
+        wins = np.zeros(len(dead), dtype=np.bool_)
+        wins[dead] = told
+        return wins
 
     def _checked(
         self, answer: tuple[pa.Table, BoolMask | pa.Array | None], schema: pa.Schema, count: int
@@ -161,6 +202,10 @@ class MergerRule(CommonRule):
             )
         alive = np.ones(count, dtype=np.bool_) if left is None else np.asarray(left, dtype=np.bool_)
         return conform_table(rows.select(schema.names), schema), alive
+
+
+def _flat(answer: BoolMask | pa.Array | pa.ChunkedArray) -> pa.Array:
+    return answer.combine_chunks() if isinstance(answer, pa.ChunkedArray) else pa.array(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +282,19 @@ def partial_merge(rule: MergeRule, older: pa.Table, newer: pa.Table) -> Merged:
     return rule.merge_partial(older, newer)
 
 
-def register_merger(merger: RecordMerger) -> None:
-    """Make a merger known in this process for the tables with its strategy id; a later one replaces an earlier one."""
+def register_merger(merger: RecordMerger, class_name: str = "") -> None:
+    """Make a merger known in this process for the tables with its strategy id; a later one replaces an earlier one.
+
+    class_name: of the Java class that does the same for the real Hudi, which lists of such classes may name then; '' for none.
+    """
     _registered.register(merger.strategy_id, merger)
+    if class_name:
+        _classes.register(class_name, merger)
+
+
+def is_merger_class(class_name: str) -> bool:
+    """Whether a merger is registered under the name of this Java class."""
+    return _classes.find(class_name) is not None
 
 
 def register_payload(class_name: str, merger: RecordMerger) -> None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import pyhudi as hp
-from pyhudi.errors import Unsupported
+from pyhudi.errors import InvalidRequest, Unsupported
 from pyhudi.records.merge import choose_rows
 
 MODEL = "org.apache.hudi.common.model."
@@ -113,6 +113,7 @@ CASES: dict[str, tuple[list[tuple[Any, ...]], dict[str, Any]]] = {
     "new key Op=D": ([(7, "new", 2, "D")], dict.fromkeys(PAYLOADS, (7, "new", 2)) | {"Dms": GONE}),
     "new key change d": ([(7, "new", 2, "U", "d")], dict.fromkeys(PAYLOADS, (7, "new", 2)) | {"My": GONE, "Pg": GONE}),
 }
+MOVING = {"hoodie.index.type": "GLOBAL_SIMPLE", "hoodie.simple.index.update.partition.path": "true"}
 OPTIONS = {"hoodie.index.bloom.num_entries": "100", "hoodie.parquet.small.file.limit": "0"}
 
 
@@ -139,6 +140,36 @@ def test_truth_table(payload: str, table_type: str) -> None:
     incoming = [record(case, *row) for case, (rows, _) in CASES.items() for row in rows]
     table.upsert(pa.Table.from_pylist(incoming, schema=SCHEMA), options=OPTIONS)
     found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in table.scan().to_arrow().to_pylist()}
+    for case, (_, expected) in CASES.items():
+        wanted = expected[payload]
+        if wanted is not None and len(wanted) == 2:
+            wanted = wanted[table_type == "mor"]
+        assert found.get(case) == wanted, case
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_truth_table_of_records_that_move(payload: str, table_type: str) -> None:
+    """What both make of a record is what they make where it stays, and lies where its columns say."""
+    table = hp.Table.create(
+        f"memory://payload-{uuid.uuid4()}",
+        name="p",
+        record_key="id",
+        partition_by="part",
+        ordering="ts",
+        table_type=table_type,
+        options={"hoodie.datasource.write.payload.class": PAYLOADS[payload]},
+    )
+    stored = pa.Table.from_pylist([record(case, *OLD) for case in CASES if not case.startswith("new key")], schema=SCHEMA)
+    table.insert(stored.append_column("part", pa.repeat("old", stored.num_rows)), options=OPTIONS)
+    incoming = pa.Table.from_pylist([record(case, *row) for case, (rows, _) in CASES.items() for row in rows], schema=SCHEMA)
+    table.upsert(incoming.append_column("part", pa.repeat("new", incoming.num_rows)), options={**OPTIONS, **MOVING})
+    rows = table.scan(["*"]).to_arrow().to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    found = {row["id"]: (row["ts"], row["a"], row["b"]) for row in rows}
+    for row in rows:
+        newer = row["ts"] != OLD[0] or row["id"].startswith("new key") or row["a"] != OLD[1]
+        assert (row["_hoodie_partition_path"], row["part"]) == (("new", "new") if newer else ("old", "old")), row
     for case, (_, expected) in CASES.items():
         wanted = expected[payload]
         if wanted is not None and len(wanted) == 2:
@@ -261,3 +292,69 @@ def test_an_unknown_payload_class_is_named() -> None:
             ordering="score",
             options={"hoodie.datasource.write.payload.class": "com.example.OwnPayload"},
         ).upsert(scores(a=1))
+
+
+class KeepsChampions(KeepHighest):
+    """A record is deleted by one of at least its own score."""
+
+    strategy_id = "0b2fbb1c-6a8b-4b5b-9d3e-2f3a53d1f003"
+
+    def deletes(self, older: pa.Table, newer: pa.Table) -> pa.ChunkedArray:
+        return pc.greater_equal(newer["score"], older["score"])
+
+
+def marked(deleted: bool, **values: int) -> pa.Table:
+    flags = [deleted] * len(values)
+    return scores(**values).append_column("ts", pa.array([1] * len(values))).append_column("_hoodie_is_deleted", pa.array(flags))
+
+
+@pytest.mark.parametrize("table_type", ["cow", "mor"])
+def test_a_merger_is_asked_about_deletes_where_base_files_are_written(table_type: str) -> None:
+    """In logs ordering values settle them, as in the real Hudi (tests/interop/test_mergers.py)."""
+    hp.register_merger(KeepsChampions())
+    table = hp.Table.create(
+        f"memory://deletes-{uuid.uuid4()}",
+        record_key="id",
+        ordering="ts",
+        table_type=table_type,
+        options={"hoodie.write.record.merge.strategy.id": KeepsChampions.strategy_id},
+    )
+    table.insert(marked(False, a=5, b=5, c=5, d=5), options=OPTIONS)
+    table.upsert(marked(True, a=9, b=1, c=5, new=1), options=OPTIONS)
+    left = ["b", "d"] if table_type == "cow" else ["d"]
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == left
+    table.delete(pa.table({"id": ["d"]}), options=OPTIONS)
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == left[:-1]
+
+
+def test_a_merger_that_answers_for_other_deletes_is_named() -> None:
+    class Wrong(KeepsChampions):
+        def deletes(self, older: pa.Table, newer: pa.Table) -> pa.ChunkedArray:
+            return pa.chunked_array([[True]])
+
+    hp.register_merger(Wrong())
+    uri = f"memory://deletes-{uuid.uuid4()}"
+    options = {"hoodie.write.record.merge.strategy.id": Wrong.strategy_id}
+    table = hp.Table.create(uri, record_key="id", options=options)
+    table.insert(marked(False, a=5, b=5), options=OPTIONS)
+    with pytest.raises(InvalidRequest, match="asked about 2 deletes, and answered with 1 marks"):
+        table.upsert(marked(True, a=5, b=5), options=OPTIONS)
+
+
+@pytest.mark.parametrize(
+    "key", ["hoodie.write.record.merge.custom.implementation.classes", "hoodie.datasource.write.record.merger.impls"]
+)
+def test_java_classes_of_mergers_stand_for_what_is_registered_under_their_names(key: str) -> None:
+    own = f"com.example.KeepHighest{uuid.uuid4().hex}"
+    uri = f"memory://classes-{uuid.uuid4()}"
+    listed = f"org.apache.hudi.DefaultSparkRecordMerger, {own}"
+    options = {"hoodie.write.record.merge.strategy.id": KeepHighest.strategy_id, key: listed}
+    with pytest.raises(Unsupported, match="register_merger"):
+        hp.Table.create(uri, record_key="id", options=options)
+    hp.register_merger(KeepHighest(), own)
+    table = hp.Table.create(uri, record_key="id", options=options)
+    table.insert(scores(a=5, b=5), options={**OPTIONS, **options})
+    table.upsert(scores(a=3, b=8), options={**OPTIONS, **options})
+    assert {row["id"]: row["score"] for row in table.scan().to_arrow().to_pylist()} == {"a": 5, "b": 8}
+    with pytest.raises(Unsupported, match="register_merger"):
+        table.upsert(scores(a=3), options={key: f"{own},com.example.Other"})
