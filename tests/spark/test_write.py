@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from pyhudi.engines.spark import engine as spark_engine
 from pyhudi.engines.spark import incoming as spark_incoming
 from pyhudi.engines.spark import lookup
 from pyhudi.engines.spark.engine import SparkEngine
-from pyhudi.errors import InvalidRequest, TableExists, Unsupported
+from pyhudi.errors import InvalidRequest, TableExists, Unsupported, WriteConflict
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
@@ -254,6 +254,27 @@ def test_bulk_insert_combines_when_asked(spark: SparkSession, tmp_path: Path) ->
     rows = [("a", "sf", 1, 1.0), ("a", "sf", 3, 3.0), ("a", "sf", 2, 2.0), ("b", "ny", 1, 1.0)]
     written(spark, tmp_path / "t", rows, "bulk_insert", **{"hoodie.combine.before.insert": "true"})
     assert rows_of(spark, tmp_path / "t") == [("a", "sf", 3, 3.0), ("b", "ny", 1, 1.0)]
+
+
+def test_a_task_that_ends_when_its_write_is_over_removes_its_files(spark: SparkSession, tmp_path: Path) -> None:
+    stored(tmp_path / "t", FIRST)
+    before = sorted(tmp_path.glob("t/*/*.parquet"))
+    beats = tmp_path / "t" / ".hoodie" / ".heartbeat"
+
+    def over(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for beat in beats.iterdir():
+            beat.unlink(missing_ok=True)
+        yield from batches
+
+    frame = frame_of(spark, FIRST)
+    options = {
+        **OPTIONS,
+        "hoodie.datasource.write.operation": "bulk_insert",
+        "hoodie.write.num.retries.on.conflict.failures": "0",
+    }
+    with pytest.raises(WriteConflict, match="while a task of it wrote"):
+        hs.write(frame.mapInArrow(over, frame.schema), str(tmp_path / "t"), mode="append", options=options)
+    assert sorted(tmp_path.glob("t/*/*.parquet")) == before
 
 
 def test_overwrites(spark: SparkSession, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ class LocalEngine:
     """Runs tasks in threads.  threads: 0 for one a processor."""
 
     name = "embedded"
+    leaves_attempts = False
 
     def __init__(self, threads: int = 0) -> None:
         if threads < 0:

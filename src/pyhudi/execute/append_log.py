@@ -164,7 +164,7 @@ def _write_copies(
         own = rows.filter(pa.array(nodes == node))
         gone = [batch.filter(pa.array(of == node)) for batch, of in zip(deletes, delete_nodes, strict=True)]
         gone = [batch for batch in gone if batch.num_rows]
-        token = _token_of_copy(spec.instant_time, task.token)
+        token = token_of_copy(spec.instant_time, task.token)
         name = LogFileName(file_id, copies.instant_time, copies.versions.get(file_id, LOG_FILE_VERSION), str(token))
         blocks = _blocks(spec, file_id, task.token, own, gone, positions=None)
         yield from write_log_files(
@@ -177,7 +177,7 @@ def _write_copies(
         )
 
 
-def _token_of_copy(instant_time: str, token: WriteToken) -> WriteToken:
+def token_of_copy(instant_time: str, token: WriteToken) -> WriteToken:
     """A token that no other write gives to a log of the same name: it holds the write's time, in numbers that fit 31 bits."""
     moment = int(instant_time)
     return WriteToken(token.partition, moment // _TIME_UNIT, moment % _TIME_UNIT)

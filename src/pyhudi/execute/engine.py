@@ -217,9 +217,13 @@ class Incoming(Protocol):
 
 
 class Engine(Protocol):
-    """Where tasks run."""
+    """Where tasks run.
+
+    leaves_attempts: an attempt at a task may go on when the job that it belongs to has ended.
+    """
 
     name: str
+    leaves_attempts: bool
 
     def prepare(self, data: Any, request: PrepareRequest) -> Incoming:
         """Take the caller's data in."""

@@ -53,6 +53,7 @@ class SparkEngine:
     """Runs on the cluster of a Spark session, classic or Connect."""
 
     name = "spark"
+    leaves_attempts = True
 
     def __init__(self, session: SparkSession) -> None:
         use_this_python(session)

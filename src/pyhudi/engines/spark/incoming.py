@@ -40,6 +40,7 @@ from pyhudi.engines.spark.tasks import (
     ORDER,
     STATUS_SCHEMA,
     CombineKeys,
+    InTime,
     WritePartitions,
     decode_statuses,
     wire_schema,
@@ -194,7 +195,7 @@ class FrameIncoming:
             None if raw is None else self._request,
         )
         with translated_errors(), spark_stage(self.session, "write"):
-            return decode_statuses(rows.mapInArrow(job, STATUS_SCHEMA).toArrow())
+            return decode_statuses(rows.mapInArrow(InTime(job, plan.spec), STATUS_SCHEMA).toArrow())
 
     def refit(self, request: PrepareRequest) -> None:
         """Prepare the caller's rows once more."""

@@ -26,6 +26,7 @@ from pyhudi.engines.spark.tasks import (
     GROUP,
     ORDER,
     STATUS_SCHEMA,
+    InTime,
     WriteGroups,
     decode_statuses,
     wire_schema,
@@ -176,7 +177,7 @@ def write_routed(
     rule = incoming.rule if combine else None
     job = WriteGroups(plan.writer, schema, targets, rule, incoming.budget_bytes)
     with translated_errors(), spark_stage(incoming.session, "write"):
-        return decode_statuses(routed.mapInArrow(job, STATUS_SCHEMA).toArrow())
+        return decode_statuses(routed.mapInArrow(InTime(job, plan.spec), STATUS_SCHEMA).toArrow())
 
 
 def with_groups(rows: DataFrame, groups: Groups, labels: Ints) -> DataFrame:

@@ -14,17 +14,20 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
 
 from pyspark import TaskContext
 
-from pyhudi.engines.arrow_tagged import GroupRows, GroupsTogether
+from pyhudi.engines.arrow_tagged import GroupRows, GroupsTogether, WriteGroup
 from pyhudi.engines.local import LocalEngine
 from pyhudi.engines.spark.convert import SparkSession
 from pyhudi.engines.spark.jobs import parallelism, run_tasks
 from pyhudi.engines.spark.tasks import task_token
+from pyhudi.execute.attempts import removed_when_over
 from pyhudi.format.names import WriteToken
+from pyhudi.storage import open_storage
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -92,7 +95,16 @@ def _together(tasks: list[A]) -> Iterable[A]:
 
 
 def _each(function: Callable[[A], R], tasks: Iterable[A]) -> list[R]:
-    return [function(task) for task in tasks]
+    with _in_time(function):
+        return [function(task) for task in tasks]
+
+
+def _in_time(function: object) -> AbstractContextManager[None]:
+    """For one attempt at tasks on the cluster: what writes files removes them where it ends when the write is over."""
+    if not isinstance(function, WriteGroup):
+        return nullcontext()
+    spec = function.writer.spec
+    return removed_when_over(open_storage(spec.storage), spec.instant_time, task_token())
 
 
 def _token(number: int) -> WriteToken:

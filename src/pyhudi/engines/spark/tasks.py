@@ -5,6 +5,7 @@
     CombineKeys        rows sorted by key; one row for each key
     SettleMoves        rows whose key stands in another partition; they become a delete there and an insert here
     AskRecordIndex     keys, sorted by the record index's file group; each with its place, where it has one
+    InTime             one of the first two, whose attempts remove what they wrote where they end when the write is over
 
 Each is a callable for `mapInArrow`.  In memory are the incoming rows of one file group, up to a budget; beyond it they lie in
 an Arrow file of the worker's temporary folder that is mapped into memory.
@@ -30,6 +31,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from pyhudi.engines.spark.worker_errors import with_error_fields
+from pyhudi.execute.attempts import removed_when_over
 from pyhudi.execute.engine import PrepareRequest, TagRequest
 from pyhudi.execute.incoming import incoming_rows, resolve_moves
 from pyhudi.execute.layout import DELETE_COLUMN
@@ -41,6 +43,7 @@ from pyhudi.records.conform import conform_table
 from pyhudi.records.merge import MergeRule, combine_duplicates
 from pyhudi.records.meta_fields import PARTITION_PATH, RECORD_KEY
 from pyhudi.records.runs import by_code, runs
+from pyhudi.storage import open_storage
 from pyhudi.table.metadata.groups import MetadataPartition, PartitionReader
 from pyhudi.table.metadata.indexes import find_records
 
@@ -136,6 +139,19 @@ class WritePartitions:
 
     def _prefix(self, token: WriteToken, written: int) -> str:
         return str(uuid.uuid5(uuid.UUID(self.id_seed), f"{token.partition}-{written}"))
+
+
+@dataclass(frozen=True, slots=True)
+class InTime:
+    """A job that writes files.  What an attempt writes that ends when the write is over is removed by the attempt."""
+
+    job: WriteGroups | WritePartitions
+    spec: WriterSpec
+
+    @with_error_fields
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with removed_when_over(open_storage(self.spec.storage), self.spec.instant_time, task_token()):
+            yield from self.job(batches)
 
 
 @dataclass(frozen=True, slots=True)

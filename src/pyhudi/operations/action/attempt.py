@@ -131,6 +131,7 @@ def abandon(transaction: Transaction) -> None:
     except InstantNotFound:
         # Another writer took this one for dead and rolled it back; tasks may have written files after it had looked for them,
         # also where their markers stood before and went with the rollback.
+        transaction.heartbeat.stop(delete=True)
         _remove_written(context, transaction.instant_time)
     transaction.heartbeat.stop(delete=True)
 

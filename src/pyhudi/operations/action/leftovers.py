@@ -5,7 +5,10 @@ Source: docs/formats/timeline.md, "Heartbeats and failed writes".
 
 from __future__ import annotations
 
-from pyhudi.format.instants import Action
+from pyhudi.errors import CorruptData
+from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
+from pyhudi.format.actions.commit import CommitMetadata
+from pyhudi.format.instants import Action, parse_action
 from pyhudi.format.paths import (
     AUX_FOLDER,
     HEARTBEAT_FOLDER,
@@ -22,6 +25,7 @@ from pyhudi.storage.heartbeats import list_heartbeats
 from pyhudi.storage.locks import QUEUE_FOLDER
 from pyhudi.storage.markers import Markers, marked_instants
 from pyhudi.table.context import TableContext
+from pyhudi.timeline.timeline import Timeline
 
 
 def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
@@ -41,8 +45,16 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
         return False
     pending = {instant.request_time for instant in timeline.pending()}
     orphaned = [request_time for request_time in marked if request_time not in pending]
-    for request_time in orphaned:
-        Markers(context.storage, request_time).delete()
+    if orphaned:
+        with context.locked(settings.lock_wait_ms) as held:
+            # Under the lock nothing is archived while its commit is looked for, and no restore begins.
+            now = held.timeline.load()
+            pending = {instant.request_time for instant in now.pending()}
+            if now.pending(Action.RESTORE):
+                return False
+            for request_time in orphaned:
+                if request_time not in pending:
+                    remove_marked(held, now, request_time, strict=False)
     silent = [
         request_time
         for request_time in beating
@@ -51,6 +63,45 @@ def remove_leftovers(context: TableContext, settings: CommitSettings) -> bool:
     for request_time in silent:
         liveness.forget(context.storage, request_time)
     return bool(orphaned or silent)
+
+
+def remove_marked(held: TableContext, timeline: Timeline, request_time: str, *, strict: bool) -> int:
+    """Remove the markers of an instant that is not pending, and before them the marked files that no commit reports; returns how
+    many paths those were.
+
+    They are of task attempts that were repeated, or still ran when their write was rolled back or had committed.
+    held: the table while the caller holds its lock; timeline: as it stands.  strict: raises CorruptData for what is no marker.
+    """
+    markers = Markers(held.storage, request_time)
+    marked = markers.list(under_way=not strict)
+    reported = _reported_files(held, timeline, request_time) if marked else frozenset()
+    lost = [path for path, _ in marked if path not in reported]
+    held.storage.delete(lost)
+    markers.delete()
+    return len(lost)
+
+
+def _reported_files(context: TableContext, timeline: Timeline, request_time: str) -> frozenset[str]:
+    """The data files that the completed instant of a request time reports, active or archived; none when there is none."""
+    store = context.timeline
+    active = [i for i in timeline.completed_writes() if i.request_time == request_time]
+    if active:
+        where, action, data = store.path(active[0]), active[0].action, store.read(active[0])
+    else:
+        row = store.history.find(request_time, *COMMIT_LIKE)
+        if row is None:
+            return frozenset()
+        where, action, data = store.history.folder, parse_action(row.action), row.metadata or b""
+    try:
+        metadata = decode_completed(action, data)
+    except CorruptData as error:
+        raise error.with_path(context.storage.absolute(where)) from error
+    if not isinstance(metadata, CommitMetadata):
+        return frozenset()
+    paths = {stat.path for stat in metadata.write_stats if stat.path}
+    for stat in metadata.write_stats:
+        paths.update(stat.cdc_stats or {})
+    return frozenset(paths)
 
 
 def sweep_unfinished_documents(context: TableContext, settings: CommitSettings) -> None:

@@ -333,10 +333,13 @@ def _publish(
         remove_counts(held, (target,))
     if target == METADATA_BOOTSTRAP_INSTANT_TIME:
         remove_bootstrap_index(held.storage)
-    Markers(storage, target).delete()
+    markers = Markers(storage, target)
     if not action.keeps_plan:
         # Beside a plan that stays, the dead heartbeat goes on saying that the plan was begun.
         liveness.forget(storage, target)
+        # A task that ends from now on removes its files itself (`execute.attempts`); others may have written since the plan.
+        storage.delete([path for path, _ in markers.list(under_way=True)])
+    markers.delete()
     for pending, states in _PENDING_FILES.get(action, ((action, _BOTH),)):
         store.remove_pending(target, pending, *states)
     time = new_instant_time(held, timeline, settings)

@@ -47,7 +47,7 @@ from pyhudi.plan.conflicts import (
     taken_groups,
 )
 from pyhudi.records.column_ids import reconciled, same_columns
-from pyhudi.storage.base import settle_put_if_absent
+from pyhudi.storage.base import Storage, settle_put_if_absent
 from pyhudi.storage.liveness import RunningWrite
 from pyhudi.storage.markers import Markers
 from pyhudi.storage.time_generators import find_time_generator
@@ -142,6 +142,7 @@ class Transaction:
     columns: what a write says of its columns when it has been planned, where these have ids.  without_ids: a timeline that was
     loaded before the table was found to have no history of columns; None where nobody has looked.
     metadata_timeline: that of the metadata table right after the commit, as of `MetadataHook`.
+    late_attempts: attempts at its tasks may still write when it commits.
     """
 
     context: TableContext
@@ -156,6 +157,7 @@ class Transaction:
     columns: WrittenColumns | None = field(default=None)
     without_ids: Timeline | None = field(default=None)
     metadata_timeline: Timeline | None = field(default=None)
+    late_attempts: bool = field(default=False)
     _read: dict[Instant, CommitMetadata] = field(default_factory=dict, repr=False)
     _planned_on: Timeline | None = field(default=None, repr=False)
 
@@ -247,7 +249,7 @@ class Transaction:
             metadata, history = self._with_ids(metadata, now)
             if history is None and start is not None and start.schema is not None:
                 metadata = self._with_schema(metadata, start.schema, now)
-            self._delete_unreported_files(held, metadata)
+            self._delete_unreported_files(held.storage, metadata)
             if mirror is not None:
                 self.metadata_timeline = mirror(replace(self, context=held), metadata, now)
             elif self.context.config.metadata_partitions:
@@ -260,7 +262,7 @@ class Transaction:
             self.context.lock.check()
             self._publish(done, metadata.encode(self.context.env.token_bytes(16)))
             self.completed = done
-        self._tidy_up(now if history else None)
+        self._tidy_up(metadata, now if history else None)
         return done
 
     def check_conflicts(self, start: WriteStart, touched: Iterable[FileGroupId], followed: frozenset[str] = frozenset()) -> None:
@@ -327,14 +329,17 @@ class Transaction:
         else:
             self.heartbeat.stop(delete=False)
 
-    def _tidy_up(self, now: Timeline | None) -> None:
-        """now: the timeline before it completed, where it wrote a history of columns."""
+    def _tidy_up(self, metadata: CommitMetadata, now: Timeline | None) -> None:
+        """metadata: as it was published.  now: the timeline before it completed, where it wrote a history of columns."""
         # The commit stands.  What cannot be removed now, the next writer finds beside a completed instant and removes.
         try:
             if now is not None:
                 drop_older_histories(self.context, now)
-            Markers(self.context.storage, self.instant_time).delete()
             self.heartbeat.stop(delete=True)
+            if self.late_attempts:
+                # One that ends from now on removes its files itself (`execute.attempts`).
+                self._delete_unreported_files(self.context.storage, metadata)
+            Markers(self.context.storage, self.instant_time).delete()
         except HudiError as error:
             self.heartbeat.stop(delete=False)
             _LOG.warning("%s %s is committed; its markers could not be removed: %s", self.action, self.instant_time, error)
@@ -477,16 +482,16 @@ class Transaction:
                 if (instant.completion_time or "") > start.latest and instant.step not in active:
                     yield instant, metadata
 
-    def _delete_unreported_files(self, held: TableContext, metadata: CommitMetadata) -> None:
+    def _delete_unreported_files(self, storage: Storage, metadata: CommitMetadata) -> None:
         """Files of task attempts that were repeated have a marker and stand in no statistic; they must not become data."""
         reported = set()
         for stats in metadata.partition_to_write_stats.values():
             for stat in stats:
                 reported.add(stat.path)
                 reported.update(stat.cdc_stats or {})
-        lost = [path for path, _ in Markers(held.storage, self.instant_time).list() if path not in reported]
+        lost = [path for path, _ in Markers(storage, self.instant_time).list() if path not in reported]
         if lost:
-            held.storage.delete(lost)
+            storage.delete(lost)
 
     def _publish(self, done: Instant, content: bytes) -> None:
         path = self.context.timeline.path(done)

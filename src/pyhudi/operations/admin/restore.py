@@ -125,6 +125,9 @@ def _execute(
         # Those that writes have marked count whatever the timeline says.
         remove_rings(held, times)
         remove_counts(held, times)
+    for time in gone:
+        # A task that ends from now on removes its files itself (`execute.attempts`), the others have written theirs.
+        liveness.forget(context.storage, time)
     deleted = _delete_files(context, gone)
     sync_rollback(context, settings, gone)
     for time in gone:
@@ -132,6 +135,7 @@ def _execute(
         # A file may carry another instant in its name than the one that wrote it; only its marker tells.
         context.storage.delete([path for path, _ in markers.list()])
         markers.delete()
+        # Its writer may have lived, and told so once more.
         liveness.forget(context.storage, time)
     with context.locked(settings.lock_wait_ms) as held:
         store = held.timeline

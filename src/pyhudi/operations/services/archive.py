@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pyhudi.errors import CorruptData, TableState
+from pyhudi.errors import TableState
 from pyhudi.execute.base_file import CODEC
-from pyhudi.format.actions.archived import COMMIT_LIKE, decode_completed
+from pyhudi.format.actions.archived import COMMIT_LIKE
 from pyhudi.format.actions.commit import CommitMetadata
 from pyhudi.format.history import HistoryRow
-from pyhudi.format.instants import Action, Instant, State, completed_action, parse_action
+from pyhudi.format.instants import Action, Instant, State, completed_action
 from pyhudi.format.paths import METADATA_FOLDER
-from pyhudi.operations.action.leftovers import sweep_unfinished_documents
+from pyhudi.operations.action.leftovers import remove_marked, sweep_unfinished_documents
 from pyhudi.operations.action.observe import observed
 from pyhudi.operations.action.results import ArchiveResult
 from pyhudi.operations.action.settings import CommitSettings
@@ -190,38 +190,9 @@ def _remove_leftovers(context: TableContext, timeline: Timeline, start: str) -> 
     pending = {i.request_time for i in timeline.pending()}
     count = 0
     for request_time in marked_instants(context.storage):
-        if request_time >= start or request_time in pending:
-            continue
-        markers = Markers(context.storage, request_time)
-        reported = _reported_files(context, timeline, request_time)
-        lost = [path for path, _ in markers.list() if path not in reported]
-        context.storage.delete(lost)
-        markers.delete()
-        count += len(lost)
+        if request_time < start and request_time not in pending:
+            count += remove_marked(context, timeline, request_time, strict=True)
     return count
-
-
-def _reported_files(context: TableContext, timeline: Timeline, request_time: str) -> frozenset[str]:
-    """The data files that the completed instant of a request time reports, active or archived; none when there is none."""
-    store = context.timeline
-    active = [i for i in timeline.completed_writes() if i.request_time == request_time]
-    if active:
-        where, action, data = store.path(active[0]), active[0].action, store.read(active[0])
-    else:
-        row = store.history.find(request_time, *COMMIT_LIKE)
-        if row is None:
-            return frozenset()
-        where, action, data = store.history.folder, parse_action(row.action), row.metadata or b""
-    try:
-        metadata = decode_completed(action, data)
-    except CorruptData as error:
-        raise error.with_path(context.storage.absolute(where)) from error
-    if not isinstance(metadata, CommitMetadata):
-        return frozenset()
-    paths = {stat.path for stat in metadata.write_stats if stat.path}
-    for stat in metadata.write_stats:
-        paths.update(stat.cdc_stats or {})
-    return frozenset(paths)
 
 
 def _merge_history(context: TableContext, settings: ArchiveSettings) -> int:

@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from pyhudi.errors import WriteConflict
+from pyhudi.execute.attempts import removed_when_over
 from pyhudi.execute.engine import Engine, PrepareRequest
 from pyhudi.execute.write_base import WriterSpec, WriteStatus
 from pyhudi.format.instants import Action
-from pyhudi.format.names import WriteToken, parse_base_file
+from pyhudi.format.names import WriteToken
 from pyhudi.format.paths import STAGED_FOLDER, join_path
 from pyhudi.operations.action.attempt import Phases, abandon, taken_back_on_error
 from pyhudi.operations.action.observe import observed
@@ -39,11 +39,8 @@ from pyhudi.operations.write.schemas import WriteSchemas
 from pyhudi.operations.write.settings import WriteSettings
 from pyhudi.operations.write.shape import WriteShape
 from pyhudi.plan.conflicts import WriteStart
-from pyhudi.storage.heartbeats import last_heartbeat_ms
 from pyhudi.storage.liveness import RunningWrite, TaskBeats, forget, leave_to_tasks
-from pyhudi.storage.markers import Markers
 from pyhudi.table.context import TableContext
-from pyhudi.table.listing import DirectoryListing
 from pyhudi.table.snapshot import load_snapshot
 from pyhudi.timeline.timeline import Timeline
 
@@ -119,32 +116,17 @@ class DetachedWrite:
         # Whoever takes the write back removes the heartbeat before looking for signs, so one of the two sees the other.
         context.storage.put(sign, b"")
         try:
-            with TaskBeats(context.storage, context.env, self.instant_time, self.settings.commit.heartbeats):
+            with (
+                removed_when_over(context.storage, self.instant_time, token),
+                TaskBeats(context.storage, context.env, self.instant_time, self.settings.commit.heartbeats),
+            ):
                 yield
         finally:
-            over = last_heartbeat_ms(context.storage, self.instant_time) is None
-            if over:
-                self._delete_files_of(token)
             context.storage.delete([sign])
-        if over:
-            raise WriteConflict(
-                f"instant {self.instant_time} of {context.storage.uri} was taken back while a task of it wrote; write again",
-                instants=(self.instant_time,),
-            )
 
     @property
     def _attempts(self) -> str:
         return join_path(STAGED_FOLDER, f"attempts-{self.instant_time}")
-
-    def _delete_files_of(self, token: WriteToken) -> None:
-        """Remove the files of an attempt, whose markers the rollback may have removed before they were there."""
-        storage = self.context.storage
-        listing = DirectoryListing(storage)
-        found = (info for files in listing.files(listing.partitions()).values() for info in files)
-        names = ((info.path, parse_base_file(info.name)) for info in found)
-        own = self.instant_time, token.text
-        storage.delete([path for path, name in names if name and (name.instant_time, name.write_token) == own])
-        Markers(storage, self.instant_time).delete()
 
     def complete(self, engine: Engine, statuses: Sequence[WriteStatus]) -> WriteResult:
         """Commit what the tasks have written; without rows nothing is committed, unless the settings ask for it.
@@ -178,6 +160,7 @@ class DetachedWrite:
         heartbeat = RunningWrite(context.storage, context.env, self.instant_time, settings.commit.heartbeats)
         heartbeat.start()
         transaction = Transaction(context, settings.commit, self.instant_time, self.action, heartbeat, self.begun_on)
+        transaction.late_attempts = True
         write = Write(
             context=context,
             began_with=self.began_with,

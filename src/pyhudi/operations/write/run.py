@@ -316,6 +316,7 @@ class Write:
                 looked = check_fit(self.context, self.settings, self.shape, self.schemas, snapshot, counts)
         requested = RequestedReplaceMetadata().encode(self.context.env.token_bytes(16)) if self.shape.replaces else b""
         transaction = Transaction.begin(self.context, self.shape.action(self.context.config), self.settings.commit, requested)
+        transaction.late_attempts = self.engine.leaves_attempts
         with taken_back_on_error(transaction):
             snapshot, start = self._state_to_plan_on(snapshot, transaction)
             with outdated_where_files_are_gone(snapshot):
