@@ -1006,7 +1006,8 @@ class Table:
         zone, given = self._open.context.config.zone, start if after is None else after
         if given is None or (start is not None and after is not None):
             raise InvalidRequest(
-                "a range begins with either start=, which is included, or after=, which is not: give one of them"
+                "a range begins with either start=, which is included, or after=, which is not: give one of them; "
+                'start="earliest" begins with the first commit'
             )
         # A second begins with its first millisecond, and what comes after it with the next second.
         first = range_text(given, zone, end=after is not None)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from pyhudi.cli import data, indexes, look, maintain, repair, report
-from pyhudi.cli.output import say
+from pyhudi.cli.output import in_commands, say
 from pyhudi.errors import CommitUnknown, EngineFailed, HudiError, InvalidRequest, StorageUnavailable, WriteConflict
 from pyhudi.plugins import load_plugin
 
@@ -65,7 +65,7 @@ def run() -> None:
     try:
         app()
     except HudiError as error:
-        say(f"{type(error).__name__}: {error}", error=True)
+        say(f"{type(error).__name__}: {in_commands(str(error))}", error=True)
         sys.exit(_exit_code(error))
 
 

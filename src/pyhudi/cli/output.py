@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from dataclasses import asdict, is_dataclass
 from enum import StrEnum
@@ -15,6 +16,8 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from pyhudi.errors import visible
+
+_VERB = re.compile(r"`?Table\.(create|repair|validate|compact|cluster|clean|rollback|restore|savepoint)(?:\(\))?`?(?![\w(])")
 
 
 class Format(StrEnum):
@@ -66,10 +69,15 @@ def _print_upright(console: Console, records: list[dict[str, Any]]) -> None:
                 )
 
 
+def in_commands(text: str) -> str:
+    """What a result or an error advises, in the spelling of commands."""
+    return _VERB.sub(r"`pyhudi \1`", text.replace("dry_run=False", "--no-dry-run"))
+
+
 def print_value(value: Any, output: Format) -> None:
     """Print a result: its own text for people, with what it advises in the spelling of commands; its fields for programs."""
     if output is Format.TABLE:
-        say(str(value).replace("dry_run=False", "--no-dry-run"))
+        say(in_commands(str(value)))
         return
     fields = asdict(value) if is_dataclass(value) and not isinstance(value, type) else dict(value)
     if output is Format.JSON:

@@ -23,6 +23,9 @@ import pyarrow as pa
 
 from pyhudi.errors import InvalidRequest
 
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_COLUMN_OF_PANDAS = re.compile(r"Conversion failed for column (.+) with type")
+
 
 def arrow_reader(data: Any) -> pa.RecordBatchReader:
     """The caller's rows as a stream.  Raises InvalidRequest for what is no rows, holds what Arrow cannot, or has two columns of
@@ -56,7 +59,7 @@ def _opened(data: Any) -> pa.RecordBatchReader:
         try:
             return _without_index(pa.RecordBatchReader.from_stream(data))
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidRequest(f"the data cannot be read as Arrow: {error}") from error
+            raise InvalidRequest(_unreadable(error)) from error
     if hasattr(data, "__arrow_c_array__"):
         batch = pa.record_batch(data)
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
@@ -75,6 +78,18 @@ def _opened(data: Any) -> pa.RecordBatchReader:
         f"data of type {type(data).__module__}.{type(data).__name__} cannot be read as Arrow; give a PyArrow table, "
         "batch, reader or dataset, a Polars or pandas frame, any object with the Arrow PyCapsule interface, a dictionary of "
         "columns, or a list or generator of dictionaries"
+    )
+
+
+def _unreadable(error: pa.ArrowException) -> str:
+    """What is wrong with a column of pandas that Arrow makes nothing of, without the address of a value in memory."""
+    reason = _ADDRESS.sub("", str(error.args[0] if error.args else error))
+    column = next((found[1] for found in map(_COLUMN_OF_PANDAS.search, map(str, error.args)) if found), None)
+    if column is None:
+        return f"the data cannot be read as Arrow: {reason}"
+    return (
+        f"column {column!r} cannot be read as Arrow: {reason}. Its values are of several types, or of one that Arrow has not: "
+        "make them of one type first, such as by astype"
     )
 
 
@@ -147,7 +162,7 @@ def _array(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values")
+        raise InvalidRequest(f"column {name!r} is {values!r:.80} and not a list of values; a row is given as [{{...}}]")
     try:
         array = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:

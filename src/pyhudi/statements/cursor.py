@@ -124,7 +124,7 @@ class Cursor:
 
     def table(self) -> TableName:
         """The name of a table."""
-        return TableName(self.dotted("the name of a table"))
+        return TableName(self.dotted("the name of a table, or hudi.`/path`"))
 
     def names(self, what: str) -> tuple[str, ...]:
         """Names in parentheses, with commas."""

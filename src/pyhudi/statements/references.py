@@ -87,7 +87,7 @@ def _references(tree: exp.Expr, body: Fragment) -> Iterator[Reference]:
 def _table(table: exp.Table, parts: tuple[str, ...], body: Fragment) -> Reference:
     start = min(part.meta["start"] for part in table.parts)
     cursor = Cursor(body.text, at=start)
-    cursor.dotted("the name of a table")
+    cursor.dotted("the name of a table, or hudi.`/path`")
     end = cursor.end_of_last
     asked = as_of(cursor)
     if asked is not None:

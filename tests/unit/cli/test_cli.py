@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import pyhudi as hp
 from pyhudi.cli.app import app, run
-from pyhudi.cli.output import Format, print_rows
+from pyhudi.cli.output import Format, in_commands, print_rows
 from pyhudi.errors import CorruptData, InvalidRequest
 
 OPTIONS = {"hoodie.index.bloom.num_entries": "100"}
@@ -44,6 +44,13 @@ def test_show_names_the_facts(table: hp.Table) -> None:
 def test_commits_count_what_changed_newest_first(table: hp.Table) -> None:
     rows = json.loads(call("commits", table.uri, "-o", "json"))
     assert [(row["operation"], row["inserted"], row["updated"]) for row in rows] == [("UPSERT", 0, 1), ("UPSERT", 3, 0)]
+
+
+def test_advice_is_spelled_as_commands() -> None:
+    assert in_commands("create one with Table.create or check the path") == "create one with `pyhudi create` or check the path"
+    assert in_commands("run `Table.repair()`; dry_run=False") == "run `pyhudi repair`; --no-dry-run"
+    # What commands take in another way stays as it is.
+    assert in_commands("Table.upgrade(to=9), Table.create(exist_ok=True)") == "Table.upgrade(to=9), Table.create(exist_ok=True)"
 
 
 def test_csv_has_a_header_and_a_line_for_each_row(table: hp.Table) -> None:
