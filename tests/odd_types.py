@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
+from pyhudi.records.conform import conform_table
+
 _PA: Any = pa
 """For what the stubs do not know."""
 
@@ -124,6 +126,20 @@ def kinds() -> st.SearchStrategy[Kind]:
         max_leaves=4,
     )
     return st.one_of(leaves, st.sampled_from(WRAPPED), nested)
+
+
+def columns_of(found: list[Kind], rows: int) -> st.SearchStrategy[dict[str, pa.Array]]:
+    """A column of some rows for each type."""
+    values = st.tuples(*(st.lists(st.none() | kind.values, min_size=rows, max_size=rows) for kind in found))
+    return values.map(
+        lambda drawn: {f"c{place}": kind.array(each) for place, (kind, each) in enumerate(zip(found, drawn, strict=True))}
+    )
+
+
+def values_of(rows: pa.Table, schema: pa.Schema) -> dict[int, Any]:
+    """Values by key, as texts that are equal for equal values, in the types of a table."""
+    fitting = conform_table(rows.select(schema.names), schema)
+    return {row["id"]: {name: repr(value) for name, value in row.items()} for row in fitting.to_pylist()}
 
 
 def key_kinds() -> st.SearchStrategy[Kind]:

@@ -1,8 +1,8 @@
 """What test_connect.py runs in a process of its own: PyHudi in a session of Spark Connect.
 
-    connect_program.py FOLDER OPTIONS
+    connect_program.py FOLDER TYPE OPTIONS
 
-OPTIONS: more options of the writes of the merge-on-read table, as JSON.
+TYPE: of the table.  OPTIONS: more options of its writes, as JSON.
 
 A process has either a classic session or a Connect session, and the tests share a classic one.
 """
@@ -31,44 +31,43 @@ def by_statements(spark: SparkSession, path: str) -> list[object]:
     return [counted[0][0], [list(row) for row in named]]
 
 
-def main(folder: Path, more: dict[str, str]) -> None:
-    """Print one line of JSON: what was written to and read from one table of each type."""
+def main(folder: Path, kind: str, more: dict[str, str]) -> None:
+    """Print one line of JSON: what was written to and read from a table of this type."""
     spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
-    found: dict[str, object] = {"session": type(spark).__module__}
-    for kind in ("COPY_ON_WRITE", "MERGE_ON_READ"):
-        path = str(folder / kind.lower())
-        options = {
-            "hoodie.table.name": "trips",
-            "hoodie.datasource.write.recordkey.field": "id",
-            "hoodie.datasource.write.partitionpath.field": "city",
-            "hoodie.datasource.write.precombine.field": "ts",
-            "hoodie.datasource.write.table.type": kind,
-            "hoodie.index.bloom.num_entries": "100",
-            **(more if kind == "MERGE_ON_READ" else {}),
-        }
-        columns = "cast(id as string) id", "cast(id % 2 as string) city", "id * 1.5D fare"
-        first = hs.write(spark.range(0, 40, 1, 2).selectExpr(*columns, "1L ts"), path, mode="append", options=options)
-        second = hs.write(spark.range(30, 60, 1, 2).selectExpr(*columns, "2L ts"), path, mode="append", options=options)
-        source = spark.range(55, 65, 1, 2).selectExpr(*columns, "3L ts")
-        merge = hs.merge(spark, path, source, "t.id = s.id AND t.city = s.city", target_alias="t", source_alias="s")
-        merge = merge.when_matched_update({"fare": "t.fare + s.fare", "ts": F.col("s.ts")}).when_not_matched_insert_all()
-        merged = merge.when_not_matched_by_source_delete("t.id = '0'").execute()
-        hs.update(spark, path, {"city": "'2'", "fare": "abs(fare - 100)"}, F.col("id") == "1")
-        hs.delete(spark, path, "cast(id as int) > 59")
-        hs.enable(spark)
-        found[kind] = {
-            "inserted": [first.rows_inserted, second.rows_inserted],
-            "updated": second.rows_updated,
-            "merged": [merged.rows_inserted, merged.rows_updated, merged.rows_deleted],
-            "moved": [list(row) for row in hs.read(spark, path, ["city", "fare"], "id = '1'").collect()],
-            "ts": {str(row["ts"]): row["count"] for row in hs.read(spark, path).groupBy("ts").count().collect()},
-            "filtered": hs.read(spark, path, columns=["id"], filter="ts = 2").count(),
-            "format": spark.read.format("pyhudi").load(path).count(),
-        }
-    found["sql"] = by_statements(spark, str(folder / "copy_on_write"))
+    path = str(folder / "trips")
+    options = {
+        "hoodie.table.name": "trips",
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "city",
+        "hoodie.datasource.write.precombine.field": "ts",
+        "hoodie.datasource.write.table.type": kind,
+        "hoodie.index.bloom.num_entries": "100",
+        **more,
+    }
+    columns = "cast(id as string) id", "cast(id % 2 as string) city", "id * 1.5D fare"
+    first = hs.write(spark.range(0, 40, 1, 2).selectExpr(*columns, "1L ts"), path, mode="append", options=options)
+    second = hs.write(spark.range(30, 60, 1, 2).selectExpr(*columns, "2L ts"), path, mode="append", options=options)
+    source = spark.range(55, 65, 1, 2).selectExpr(*columns, "3L ts")
+    merge = hs.merge(spark, path, source, "t.id = s.id AND t.city = s.city", target_alias="t", source_alias="s")
+    merge = merge.when_matched_update({"fare": "t.fare + s.fare", "ts": F.col("s.ts")}).when_not_matched_insert_all()
+    merged = merge.when_not_matched_by_source_delete("t.id = '0'").execute()
+    hs.update(spark, path, {"city": "'2'", "fare": "abs(fare - 100)"}, F.col("id") == "1")
+    hs.delete(spark, path, "cast(id as int) > 59")
+    hs.enable(spark)
+    found = {
+        "session": type(spark).__module__,
+        "inserted": [first.rows_inserted, second.rows_inserted],
+        "updated": second.rows_updated,
+        "merged": [merged.rows_inserted, merged.rows_updated, merged.rows_deleted],
+        "moved": [list(row) for row in hs.read(spark, path, ["city", "fare"], "id = '1'").collect()],
+        "ts": {str(row["ts"]): row["count"] for row in hs.read(spark, path).groupBy("ts").count().collect()},
+        "filtered": hs.read(spark, path, columns=["id"], filter="ts = 2").count(),
+        "format": spark.read.format("pyhudi").load(path).count(),
+        "sql": by_statements(spark, path),
+    }
     spark.stop()
     print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), json.loads(sys.argv[2]))
+    main(Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3]))

@@ -9,6 +9,8 @@ import pytest
 
 from pyhudi import spark as hs
 from pyhudi.errors import InvalidRequest
+from pyhudi.storage.catalogs.hive import HiveCatalog
+from tests.conformance.servers import running_metastore
 from tests.spark.glue import glue_options, registered
 
 if TYPE_CHECKING:
@@ -40,6 +42,41 @@ def test_a_write_and_a_stream_register_the_table(spark: SparkSession, aws_endpoi
     drop = {"hoodie.datasource.write.operation": "delete_partition", "hoodie.datasource.write.partitions.to.delete": "c0"}
     hs.write(rows.limit(0), path, mode="append", options={**told, **drop})
     assert set(map(tuple, registered(aws_endpoint, "written").values())) == {("c1", "c9")}
+
+
+@pytest.mark.wide
+def test_a_metastore_of_hive_is_told_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """The same as Glue, in the mode that is Hudi's default; by `df.write.format` too, whose commit is made in another process."""
+    pytest.importorskip("thriftpy2")
+    (tmp_path / "metastore").mkdir()
+    with running_metastore(tmp_path / "metastore") as server:
+        uri = f"thrift://{server.address}"
+        told = {
+            **WRITE,
+            "hoodie.datasource.hive_sync.enable": "true",
+            "hoodie.datasource.hive_sync.mode": "hms",
+            "hoodie.datasource.hive_sync.metastore.uris": uri,
+            "hoodie.datasource.hive_sync.database": "written",
+            "hoodie.datasource.write.operation": "bulk_insert",
+        }
+        catalog = HiveCatalog([uri], "uris")
+
+        def partitions() -> list[str]:
+            table = catalog.table("written", "trips")
+            assert table is not None
+            assert table.location.endswith("/trips"), table.location
+            return sorted(each.values[0] for each in catalog.partitions(table))
+
+        path = str(tmp_path / "trips")
+        rows = spark.range(4).selectExpr("id", "1L ts", "concat('c', id % 2) city")
+        result = hs.write(rows, path, options=told)
+        assert "written.trips created, partitions 2 added" in result.services["sync"]
+        assert partitions() == ["c0", "c1"]
+        more = rows.selectExpr("id + 4 id", "ts", "'c2' city")
+        more.write.format("pyhudi").options(**told).mode("append").save(path)
+        assert partitions() == ["c0", "c1", "c2"]
+        found = hs.sql(spark, f"SELECT count(*) n FROM hudi.`{path}`").collect()
+        assert found[0]["n"] == 8
 
 
 def test_a_catalog_that_cannot_be_named_is_refused_before_a_write(spark: SparkSession, tmp_path: Path) -> None:
