@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 import pyarrow as pa
 
 from pyhudi.alter import Alter
+from pyhudi.elsewhere import absent
 from pyhudi.engines.arrow_rows import arrow_reader
 from pyhudi.engines.local import LocalEngine
 from pyhudi.errors import InstantNotFound, InvalidRequest, TableExists, TableNotFound
@@ -224,6 +225,11 @@ class Table:
         except TableNotFound:
             return False
         return True
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(absent(type(self).__name__, name), name=name, obj=self)
 
     def __repr__(self) -> str:
         config = self._open.context.config

@@ -22,7 +22,7 @@ from pyhudi.records.columns import column_at, field_at
 from pyhudi.records.conform import conform, refuse_rounding
 from pyhudi.records.filters.arrow import arrow_scalar
 from pyhudi.records.filters.binding import bind, same_family
-from pyhudi.records.filters.parse import parse_value
+from pyhudi.records.filters.parse import COMPUTED, parse_value
 from pyhudi.records.filters.tree import Column, Compare
 
 
@@ -96,6 +96,9 @@ def _assignment(name: str, value: Any, table: pa.Schema, beside: pa.Schema) -> A
 def _literal(name: str, value: Any, type_: pa.DataType) -> pa.Scalar:
     if value is None:
         return pa.scalar(None, type_)
+    package = type(value).__module__.partition(".")[0]
+    if (package, type(value).__name__) in (("polars", "Expr"), ("pyarrow", "Expression")):
+        raise Unsupported(f"column {name!r}: an expression of {package} is given; only a literal or a column can be: {COMPUTED}")
     problem = InvalidRequest(f"column {name!r} of type {type_} cannot hold {value!r} ({type(value).__name__})")
     if pa.types.is_nested(type_):
         raise problem

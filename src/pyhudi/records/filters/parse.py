@@ -62,6 +62,9 @@ else:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH_LIMIT = 100
 
+COMPUTED = "UPDATE and MERGE INTO of hp.sql compute values, or compute them in a frame, and upsert that with based_on="
+"""How what is no literal and no column is assigned, as errors say it."""
+
 
 def parse_value(text: str) -> Any:
     """What an assignment's text stands for: a `Column`, or the value of a literal, written as in filters.
@@ -185,12 +188,12 @@ class _Parser:
         result = self._unary()
         if isinstance(result, (Call, Expr)):
             raise Unsupported(
-                f"{self._what} {self._text!r}: only a literal or a column can be assigned, no function or condition"
+                f"{self._what} {self._text!r}: only a literal or a column can be assigned, no function or condition; {COMPUTED}"
             )
         if self._next.kind != "end":
             raise Unsupported(
                 f"{self._what} {self._text!r}: only a literal or a column can be assigned, and {self._next.text!r} follows at "
-                f"character {self._next.position}; compute other values in a frame, and upsert that with based_on="
+                f"character {self._next.position}; {COMPUTED}"
             )
         return result
 

@@ -1,0 +1,34 @@
+"""What tables of delta-rs and PyIceberg have, and by which name it is here.  Source: docs/coming-from-delta-and-iceberg.md."""
+
+from __future__ import annotations
+
+_THERE = {
+    "vacuum": "clean(dry_run=False)",
+    "optimize": "cluster() or .compact()",
+    "history": "inspect.commits() or .timeline()",
+    "version": "timeline()",
+    "load_as_version": "scan(as_of=...)",
+    "load_cdf": "incremental(after=...) or .changes(after=...)",
+    "files": "inspect.files()",
+    "file_uris": "inspect.files()",
+    "overwrite": "insert_overwrite_table(rows)",
+    "head": "scan().head(...)",
+    "limit": "scan(limit=...)",
+    "to_arrow": "scan().to_arrow()",
+    "to_pandas": "scan().to_pandas()",
+    "to_polars": "scan().to_polars()",
+    "to_pyarrow_table": "scan().to_arrow()",
+    "to_pyarrow_dataset": "scan().to_dataset()",
+    "filter": "scan(filter=...)",
+    "select": "scan(columns=...)",
+    "tags": "savepoint(comments=...)",
+    "snapshots": "inspect.commits()",
+    "expire_snapshots": "clean(dry_run=False)",
+    "metadata": "inspect",
+}
+
+
+def absent(kind: str, name: str) -> str:
+    """What is said of an attribute that an object of this kind has not."""
+    told = f"{kind!r} object has no attribute {name!r}"
+    return f"{told}: it is .{_THERE[name]} here" if name in _THERE else told
