@@ -29,6 +29,12 @@ CODED = pa.dictionary(pa.int32(), pa.string())
 _MOST_BYTES_A_ROW = 3
 """Up to this many stored bytes a row, dictionary and numbers together and uncompressed, a column counts as one of few values."""
 
+_NUMBERS_OF_WIDTH = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+"""Whole numbers that have as many bytes as a text."""
+
+_MOST_TEXT_BYTES = 2**31 - 1
+"""Of one array, by its offsets."""
+
 _TOLERATED_VALUES = 32
 """A dictionary of up to so many values may keep some that no row has any more."""
 
@@ -75,8 +81,30 @@ def plain_rows(rows: pa.Table) -> pa.Table:
     for position, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
             plain = field.with_type(field.type.value_type)
-            rows = rows.set_column(position, plain, pc.cast(rows.column(position), plain.type))
+            chunks = [_plain(chunk) for chunk in rows.column(position).chunks]
+            rows = rows.set_column(position, plain, pa.chunked_array(chunks, plain.type))
     return rows
+
+
+def _plain(column: pa.DictionaryArray) -> pa.Array:
+    """A coded column as plain values.
+
+    Arrow copies text value by value.  Where all have the same few bytes, as flags and years have, they are taken as whole numbers
+    are.
+    """
+    texts, count = column.dictionary, len(column)
+    if not count or not len(texts) or column.null_count or texts.null_count or not pa.types.is_string(texts.type):
+        return pc.cast(column, texts.type)
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    width = int(ends[1] - ends[0])
+    number = _NUMBERS_OF_WIDTH.get(width)
+    if data is None or number is None or width * count > _MOST_TEXT_BYTES or (np.diff(ends) != width).any():
+        return pc.cast(column, texts.type)
+    kinds = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].view(number)
+    values = kinds[column.indices.to_numpy()]
+    starts = np.arange(0, width * count + 1, width, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(starts), pa.py_buffer(values))
 
 
 def repeated(value: str, row_count: int) -> pa.DictionaryArray:

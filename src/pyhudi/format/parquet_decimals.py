@@ -6,11 +6,12 @@ that is half of the time to read it.  Values of eight bytes and fewer can be had
     1. its pages are taken out of the file, compared with their checksums and unpacked
     2. the values of dictionaries and of plain pages are widened to INT64; numbers of values in a dictionary, and the levels that
        say which rows are null, stay as they are
-    3. the pages become a column of a Parquet file in memory, whose type is a decimal stored as INT64, and Arrow reads that
+    3. the pages become a column of a Parquet file in memory, whose type is a decimal stored as INT64, and Arrow reads that; of a
+       column without a dictionary and without nulls the values are an Arrow array already, but for the upper half of each
 
 The rule of what is read so: decimals of at most eight bytes, not within other columns, in row groups of `LEAST_ROWS` and more,
-packed by Zstandard, Snappy, gzip or not at all, that have a dictionary, and whose pages have a checksum and are plain or numbers
-of that dictionary.  Any other column is Arrow's to read: without a dictionary nothing is gained.
+packed by Zstandard, Snappy, gzip or not at all, whose pages have a checksum, and are plain or numbers of a dictionary where they
+have one, else plain and without nulls.  Any other column is Arrow's to read: among nulls nothing is gained without a dictionary.
 
 Source: parquet-format, parquet.thrift, "Data Pages", "Checksumming" and "Encodings".
 """
@@ -21,7 +22,7 @@ import struct
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,8 @@ _HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
 class DecimalChunk:
     """A column of one row group that can be read as whole numbers.
 
-    width: bytes of a value.  start, size_bytes: where its pages lie in the file; unpacked_bytes: of all of them at most.
+    width: bytes of a value.  has_dictionary: else all of its pages are plain.  start, size_bytes: where its pages lie in the file;
+    unpacked_bytes: of all of them at most.
     """
 
     name: str
@@ -71,11 +73,17 @@ class DecimalChunk:
     precision: int
     scale: int
     is_optional: bool
+    has_dictionary: bool
     codec: str | None
     value_count: int
     start: int
     size_bytes: int
     unpacked_bytes: int
+
+    @property
+    def type(self) -> pa.DataType:
+        """The column's type in Arrow."""
+        return pa.decimal128(self.precision, self.scale)
 
 
 def decimal_chunks(
@@ -93,7 +101,9 @@ def decimal_chunks(
         if leaf.path != leaf.name or leaf.max_repetition_level or (names is not None and leaf.name not in names):
             continue
         chunk = rows.column(number)
-        if chunk.compression not in _CODECS or not _ENCODINGS.issuperset(chunk.encodings) or not chunk.has_dictionary_page:
+        if chunk.compression not in _CODECS or not _ENCODINGS.issuperset(chunk.encodings):
+            continue
+        if not chunk.has_dictionary_page and not _is_full(leaf, chunk):
             continue
         found.append(
             DecimalChunk(
@@ -102,6 +112,7 @@ def decimal_chunks(
                 leaf.precision,
                 leaf.scale,
                 leaf.max_definition_level == 1,
+                chunk.has_dictionary_page,
                 _CODECS[chunk.compression],
                 chunk.num_values,
                 min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset),
@@ -112,6 +123,14 @@ def decimal_chunks(
     return found
 
 
+def _is_full(leaf: Any, chunk: Any) -> bool:
+    """Whether a chunk has no nulls, as far as its footer tells; the levels of its pages are looked at besides."""
+    if leaf.max_definition_level == 0:
+        return True
+    told = chunk.statistics
+    return told is not None and told.has_null_count and told.null_count == 0
+
+
 def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.Table:
     """The columns of one row group, in that order, without those whose pages turn out to be Arrow's to read.
 
@@ -119,8 +138,14 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.T
     """
     parts: list[bytes | memoryview] = [_MAGIC]
     columns: list[_Column] = []
+    found: dict[str, pa.Array | pa.ChunkedArray] = {}
     at = len(_MAGIC)
     for chunk in chunks:
+        if not chunk.has_dictionary:
+            values = _plain_values(source, chunk)
+            if values is not None:
+                found[chunk.name] = values
+            continue
         pages = _widened_pages(source, chunk)
         if pages is None:
             continue
@@ -129,11 +154,14 @@ def read_decimals(source: pa.NativeFile, chunks: Sequence[DecimalChunk]) -> pa.T
         columns.append(_Column(chunk, at + pages.dictionary_bytes, dictionary, size))
         parts += pages.parts
         at += size
-    if not columns:
-        return pa.table({})
-    footer = _footer(columns)
-    file = pa.BufferReader(b"".join([*parts, footer, _LENGTH.pack(len(footer)), _MAGIC]))
-    return pq.ParquetFile(file).read(use_threads=False)
+    if columns:
+        footer = _footer(columns)
+        file = pa.BufferReader(b"".join([*parts, footer, _LENGTH.pack(len(footer)), _MAGIC]))
+        read = pq.ParquetFile(file).read(use_threads=False)
+        found.update(zip(read.column_names, read.columns, strict=True))
+    had = [chunk for chunk in chunks if chunk.name in found]
+    fields = [pa.field(chunk.name, chunk.type, nullable=chunk.is_optional) for chunk in had]
+    return pa.table([found[chunk.name] for chunk in had], schema=pa.schema(fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +215,41 @@ def _widened_pages(source: pa.NativeFile, chunk: DecimalChunk) -> _Pages | None:
     return _Pages(parts, dictionary_bytes)
 
 
+def _plain_values(source: pa.NativeFile, chunk: DecimalChunk) -> pa.Array | None:
+    """The values of a chunk of plain pages without nulls; None where a page is Arrow's to read."""
+    parts: list[npt.NDArray[np.int64]] = []
+    try:
+        for page in _pages(source, chunk):
+            count = page.fields.get(1, 0)
+            if page.kind == _DICTIONARY or page.fields.get(2, 0) != _PLAIN:
+                return None
+            if chunk.is_optional and not _are_all_present(page.levels, count):
+                return None
+            values = _whole_numbers(chunk, page.values)
+            if len(values) != count:
+                raise CorruptData(f"the values of a page of {chunk.name}", offset=chunk.start, expected=count, found=len(values))
+            parts.append(values)
+    except _Unlike:
+        return None
+    total = sum(map(len, parts))
+    if total != chunk.value_count:
+        raise CorruptData(f"the values in the pages of {chunk.name}", offset=chunk.start, expected=chunk.value_count, found=total)
+    # Sixteen bytes each, the lower half first; the upper one holds the sign alone.
+    halves = np.empty((total, 2), dtype="<i8")
+    at = 0
+    for part in parts:
+        end = at + len(part)
+        halves[at:end, 0] = part
+        np.right_shift(part, 63, out=halves[at:end, 1])
+        at = end
+    return pa.Array.from_buffers(chunk.type, total, [None, pa.py_buffer(halves)], null_count=0)
+
+
+def _are_all_present(levels: memoryview | bytes, count: int) -> bool:
+    """Whether levels, with their length, are one run that says so of each value, which is how writers say it."""
+    return bytes(levels[_LENGTH.size :]) == encode_varint(count << 1) + b"\x01"
+
+
 def _dictionary_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
     values = _widened(chunk, page.values)
     said = page.fields.get(1, 0)
@@ -210,6 +273,10 @@ def _data_page(chunk: DecimalChunk, page: _Page) -> list[bytes | memoryview]:
 
 def _widened(chunk: DecimalChunk, values: memoryview) -> memoryview:
     """Big-endian numbers of `chunk.width` bytes as little-endian ones of eight."""
+    return memoryview(_whole_numbers(chunk, values).view(np.uint8))  # type: ignore[arg-type]
+
+
+def _whole_numbers(chunk: DecimalChunk, values: memoryview) -> npt.NDArray[np.int64]:
     width, size = chunk.width, len(values)
     if size % width:
         raise CorruptData(f"the bytes of a page of {chunk.name}", offset=chunk.start, expected=width, found=size % width)
@@ -217,8 +284,9 @@ def _widened(chunk: DecimalChunk, values: memoryview) -> memoryview:
     padded = np.zeros(size + _WIDEST, dtype=np.uint8)
     padded[:size] = np.frombuffer(values, dtype=np.uint8)
     big = np.ndarray((size // width,), dtype=">i8", buffer=padded, strides=(width,))
-    numbers: npt.NDArray[np.int64] = big.astype("<i8") >> (64 - 8 * width)
-    return memoryview(numbers.view(np.uint8))  # type: ignore[arg-type]
+    numbers = big.astype("<i8")
+    numbers >>= 64 - 8 * width
+    return numbers
 
 
 def _pages(source: pa.NativeFile, chunk: DecimalChunk) -> Iterator[_Page]:

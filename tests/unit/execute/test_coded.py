@@ -122,3 +122,22 @@ def test_rows_there_and_back() -> None:
     assert plain_rows(there).equals(plain)
     assert coded_rows(there, plain.schema).equals(plain)
     assert repeated("v", 3).to_pylist() == ["v"] * 3
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["N"], ["A", "N", "R"], ["ä", "ß"], ["1994", "1995", "1994"], ["12345678", "abcdefgh"], ["", ""], ["abc", "def"], ["a", "bc"], []],
+)
+@pytest.mark.parametrize("kind", ["whole", "sliced", "nulls", "empty"])
+def test_texts_of_one_width(texts: list[str], kind: str) -> None:
+    """As Arrow makes them plain, whatever part of a dictionary or of its numbers is looked at."""
+    count = 0 if kind == "empty" or not texts else 50
+    numbers = pa.array([None if kind == "nulls" and n % 7 == 0 else n % len(texts) for n in range(count)], pa.int32())
+    values = pa.array(["before", *texts], pa.string()).slice(1)
+    column = pa.DictionaryArray.from_arrays(numbers, values)
+    if kind == "sliced":
+        column = column.slice(3, 20)
+    rows = pa.table({"a": pa.chunked_array([column, column], column.type), "b": pa.array(range(2 * len(column)))})
+    found = plain_rows(rows).column("a")
+    found.validate(full=True)
+    assert found.equals(pa.chunked_array([column.cast(pa.string())] * 2, pa.string()))

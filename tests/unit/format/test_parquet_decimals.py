@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -80,6 +81,17 @@ def test_a_dictionary_that_was_given_up(version: str) -> None:
     check(data, ["many", "all"])
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_without_a_dictionary_and_without_nulls(codec: str, version: str) -> None:
+    names = [f"p{precision}" for precision in range(1, 19)]
+    fields = [pa.field(name, pa.decimal128(n, n // 3), nullable=n % 2 == 0) for n, name in enumerate(names, start=1)]
+    rows = pa.table([decimals(n, n // 3, 70) for n in range(1, 19)], schema=pa.schema(fields))
+    check(written(rows, use_dictionary=False, compression=codec, data_page_version=version), names)
+    some = ["p2", "p5"]
+    check(written(rows, use_dictionary=some, compression=codec, data_page_version=version), names)
+
+
 def test_columns_of_nulls_and_empty_ones() -> None:
     empty = pa.nulls(COUNT, pa.decimal128(9, 2))
     check(written(pa.table({"null": empty, "one": decimals(9, 2, 1)})), ["null", "one"])
@@ -99,7 +111,8 @@ def test_what_is_left_to_arrow() -> None:
     )
     data = written(rows)
     check(data, ["d.t"])
-    check(written(pa.table({"a": plain}), use_dictionary=False), [])
+    check(written(pa.table({"a": decimals(9, 2, 5, nulls=3)}), use_dictionary=False), [])
+    check(written(pa.table({"a": plain}), use_dictionary=False, write_statistics=False), [])
     check(written(pa.table({"a": plain}), compression="lz4"), [])
     check(written(pa.table({"a": plain}), store_decimal_as_integer=True), [])
     assert not decimal_chunks(pq.read_metadata(io.BytesIO(data)), 1, None)
@@ -155,6 +168,41 @@ def test_flipped_bits() -> None:
                 # A page may turn out to be Arrow's to read, which has checks of its own.
                 assert table.equals(right.select(table.column_names))
     assert found > 300
+
+
+def test_flipped_bits_without_a_dictionary() -> None:
+    rows = pa.table({"a": decimals(15, 2, 60), "b": decimals(5, 1, 30)})
+    data = written(rows, compression="snappy", use_dictionary=False)
+    good = taken(data)
+    end = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
+    found = 0
+    for at in range(4, end, 97):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << at % 8
+        try:
+            tables = taken(bytes(damaged))
+        except CorruptData:
+            found += 1
+            continue
+        for table, right in zip(tables, good, strict=True):
+            assert table.equals(right.select(table.column_names))
+    assert found > 60
+
+
+def test_levels_that_tell_of_nulls_leave_a_column_to_arrow() -> None:
+    """Whatever the footer says of nulls."""
+    data = written(pa.table({"a": decimals(9, 2, 5, nulls=COUNT // 2)}), use_dictionary=False)
+    metadata = pq.read_metadata(io.BytesIO(data))
+    coded = decimal_chunks(pq.read_metadata(io.BytesIO(written(pa.table({"a": decimals(9, 2, 5)})))), 0, None)[0]
+    told = metadata.row_group(0).column(0)
+    chunk = replace(
+        coded,
+        has_dictionary=False,
+        start=told.data_page_offset,
+        size_bytes=told.total_compressed_size,
+        unpacked_bytes=told.total_uncompressed_size,
+    )
+    assert not read_decimals(pa.BufferReader(data), [chunk]).column_names
 
 
 def test_a_checksum_that_differs_names_place_and_values() -> None:
