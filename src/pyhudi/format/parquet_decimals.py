@@ -64,8 +64,8 @@ _HEADERS: Final = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}
 class DecimalChunk:
     """A column of one row group that can be read as whole numbers.
 
-    width: bytes of a value.  has_dictionary: else all of its pages are plain.  start, size_bytes: where its pages lie in the file;
-    unpacked_bytes: of all of them at most.
+    width: bytes of a value.  has_dictionary: else all of its pages are plain.  start, size_bytes: where its pages lie in the
+    file; unpacked_bytes: of all of them at most.
     """
 
     name: str

@@ -126,7 +126,17 @@ def test_rows_there_and_back() -> None:
 
 @pytest.mark.parametrize(
     "texts",
-    [["N"], ["A", "N", "R"], ["ä", "ß"], ["1994", "1995", "1994"], ["12345678", "abcdefgh"], ["", ""], ["abc", "def"], ["a", "bc"], []],
+    [
+        ["N"],
+        ["A", "N", "R"],
+        ["ä", "ß"],
+        ["1994", "1995", "1994"],
+        ["12345678", "abcdefgh"],
+        ["", ""],
+        ["abc", "def"],
+        ["a", "bc"],
+        [],
+    ],
 )
 @pytest.mark.parametrize("kind", ["whole", "sliced", "nulls", "empty"])
 def test_texts_of_one_width(texts: list[str], kind: str) -> None:
