@@ -14,7 +14,6 @@ one of ours, whose footer begins elsewhere.
 
 from __future__ import annotations
 
-import io
 import re
 import struct
 import zlib
@@ -225,9 +224,9 @@ def read_footer(source: pa.NativeFile) -> pq.FileMetaData:
     footer = tail[-length - _END.size :]
     _check(footer, size - len(footer))
     # What Arrow reads of a footer is the footer alone.
-    metadata = pq.read_metadata(io.BytesIO(_MAGIC + footer))
+    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer))
     if any(metadata.schema.column(index).converted_type == "ENUM" for index in range(metadata.num_columns)):
-        return pq.read_metadata(io.BytesIO(_MAGIC + closing_with_text(footer)))
+        return pq.read_metadata(pa.BufferReader(_MAGIC + closing_with_text(footer)))
     return metadata
 
 
