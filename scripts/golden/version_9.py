@@ -207,6 +207,22 @@ def mor_v9_compacted(table: Maker) -> None:
     table.expect_read_optimized()
 
 
+@case("base files in ORC, which release 1.1.1 reads: updates, late rows, deletes in logs", "mor", "event_time", "avro_log", "v9",
+      "deletes", "orc", "no_partitions", release=NEWER)  # fmt: skip
+def mor_v9_orc(table: Maker) -> None:
+    in_orc = {"hoodie.table.base.file.format": "ORC", "hoodie.base.file.format": "ORC"}
+    _merge_on_read(table, **{PARTITION: None, **in_orc})
+    table.write(trips(range(9), 5), "insert")
+    table.write(trips((0, 1), 6, fare=100.0))
+    table.write(trips((2,), 6), "delete")
+    table.write(trips((0, 3, 9), 7, fare=200.0))
+    table.write(trips((1,), 1, fare=300.0))
+    # Files without logs it reads only so.
+    table.configure(**{"spark.sql.orc.enableVectorizedReader": False})
+    table.expect()
+    table.expect_read_optimized()
+
+
 _TUPLE = pa.schema(
     [
         ("id", pa.string()),

@@ -25,7 +25,7 @@ from pyhudi.format.actions.compaction import CompactionOperation
 from pyhudi.format.names import BaseFileName
 from pyhudi.plan.clustering import Grouping
 from pyhudi.plan.compaction import CompactionStrategyRule
-from pyhudi.records.mergers import PartialMerger, RecordMerger
+from pyhudi.records.mergers import DeleteMerger, PartialMerger, RecordMerger
 from pyhudi.storage.time_generators import TimeGenerator
 from pyhudi.table.slices import BaseFile, FileSlice
 
@@ -60,7 +60,8 @@ def check_merger(merger: RecordMerger, first: pa.Table, second: pa.Table, third:
 
     A merger answers with as many rows, in the columns of the newer state and in its order; leaves what it is given as it was;
     says the same when it is asked again; is associative, as a compaction may come after any state; and can be pickled, so that
-    Spark's workers have it.  A partial merger gives the same by `partial_merge` where both sides have all columns.
+    Spark's workers have it.  A partial merger gives the same by `partial_merge` where both sides have all columns; one that is
+    asked about deletes answers for each, whichever stand beside it.
     """
     for name, older, newer in (("first and second", first, second), ("second and third", second, third)):
         _check_answer(merger, name, older, newer)
@@ -82,6 +83,8 @@ def check_merger(merger: RecordMerger, first: pa.Table, second: pa.Table, third:
             raise InvalidRequest(
                 f"merger {merger.strategy_id} merges whole records in another way by partial_merge than by merge"
             )
+    if isinstance(merger, DeleteMerger):
+        _check_deletes(merger, first, second)
     _check_pickles(merger)
 
 
@@ -135,6 +138,17 @@ def _check_answer(merger: RecordMerger, name: str, older: pa.Table, newer: pa.Ta
     turned, alive_turned = _merged(merger, older.take(order), newer.take(order))
     if not turned.equals(rows.take(order)) or not np.array_equal(alive[backwards], alive_turned):
         raise InvalidRequest(f"{said} answers for a record by its place among others")
+
+
+def _check_deletes(merger: DeleteMerger, older: pa.Table, newer: pa.Table) -> None:
+    told = pa.array(np.asarray(merger.deletes(older, newer)))
+    if len(told) != newer.num_rows:
+        raise InvalidRequest(
+            f"merger {merger.strategy_id} was asked about {newer.num_rows} deletes, and answered for {len(told)}"
+        )
+    alone = [np.asarray(merger.deletes(older.slice(n, 1), newer.slice(n, 1))).tolist() for n in range(newer.num_rows)]
+    if [[one] for one in told.to_pylist()] != alone:
+        raise InvalidRequest(f"merger {merger.strategy_id} answers for a delete by what stands beside it: {told} and {alone}")
 
 
 def _merged(

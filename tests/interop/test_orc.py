@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from pyhudi import Table
-from tests.interop.oracle import RealHudi
+from tests.interop.oracle import HudiFailure, RealHudi
 from tests.rows import assert_same_rows
 
 NESTED = pa.struct([("lat", pa.float64()), ("words", pa.list_(pa.string()))])
@@ -99,4 +99,44 @@ def test_written_in_turn(hudi: RealHudi, tmp_path: Path, table_type: str) -> Non
         # The real one has no compaction of such a table.
         table.compact()
         assert_same_rows(table.scan().to_arrow(), expected, key=["id"])
+    assert table.validate().ok
+
+
+@pytest.mark.wide
+@pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
+@pytest.mark.parametrize("version", [9, 8])
+def test_beside_release_1_1(newer_hudi: RealHudi, tmp_path: Path, table_type: str, version: int) -> None:
+    """It reads what either wrote, but not copy on write by Spark's vectorized reader, which is its default."""
+    path = tmp_path / "t"
+    options: dict[str, Any] = {
+        **OPTIONS,
+        "hoodie.datasource.write.table.type": table_type,
+        "hoodie.write.table.version": version,
+        "hoodie.compact.inline": False,
+    }
+    write = "hoodie.datasource.write.operation"
+    plain: dict[str, Any] = {"hoodie.metadata.enable": False}
+    # Rows without the days and times of long ago, which it shows otherwise than they were given to it.
+    newer_hudi.write(rows((1, 3, 6), 1), path, **(options | {write: "insert"}))
+    newer_hudi.write(rows((1, 7), 2), path, **(options | {write: "upsert"}))
+    table = Table(str(path))
+    table.upsert(rows((3, 8), 3))
+    newer_hudi.write(rows((6, 8, 9), 4), path, **(options | {write: "upsert"}))
+    newer_hudi.write(rows((7,), 5), path, **(options | {write: "upsert"}))
+    found = table.scan(["*"]).to_arrow()
+    assert dict(zip(found["id"].to_pylist(), found["ts"].to_pylist(), strict=True)) == (
+        {"k1": 2, "k3": 3, "k6": 4, "k7": 5, "k8": 4, "k9": 4}
+    )
+    if table_type == "COPY_ON_WRITE":
+        with pytest.raises(HudiFailure, match="OrcAtomicColumnVector cannot be cast"):
+            newer_hudi.read(path, **plain)
+        newer_hudi.sql("SET spark.sql.orc.enableVectorizedReader=false")
+    kept = [name for name in SCHEMA.names if name != "moment"]
+    assert_same_rows(newer_hudi.read(path, columns=kept, **plain), found.select(kept), key=["id"])
+    if table_type == "MERGE_ON_READ":
+        # Release 1.1.1 has no compaction of such a table, either.
+        assert table.compact().runs
+        assert_same_rows(table.scan(["*"]).to_arrow().select(SCHEMA.names), found.select(SCHEMA.names), key=["id"])
+    with pytest.raises(HudiFailure, match=r"\.orc format not supported yet"):
+        newer_hudi.write(rows((10,), 5), path, **(options | {write: "bulk_insert"}))
     assert table.validate().ok

@@ -205,6 +205,17 @@ def test_the_suite_finds_what_cannot_be_pickled_and_partial_merges_that_differ()
         conformance.check_merger(record_by_record("id-of-mine", last, lambda older, newer: older), *STATES)
 
 
+@pytest.mark.parametrize("how", ["answered for 1", "beside it"])
+def test_the_suite_finds_what_a_merger_must_not_say_of_deletes(how: str) -> None:
+    @dataclass(frozen=True)
+    class Deletes(Adding):
+        def deletes(self, older: pa.Table, newer: pa.Table) -> pa.Array:
+            return pa.array([True] if how == "answered for 1" else [n == 0 for n in range(newer.num_rows)])
+
+    with pytest.raises(InvalidRequest, match=how):
+        conformance.check_merger(Deletes(), *STATES)
+
+
 def test_the_suite_finds_strategies_that_make_things_up() -> None:
     with pytest.raises(InvalidRequest, match="twice"):
         conformance.check_compaction_strategy(lambda operations: [*operations, *operations])
