@@ -39,8 +39,9 @@ from tests.rows import META_COLUMNS, assert_same_rows
 
 KIND, FORMAT = "hoodie.datasource.query.type", "hoodie.datasource.query.incremental.format"
 BEGIN, END = "hoodie.datasource.read.begin.instanttime", "hoodie.datasource.read.end.instanttime"
-# Rules whose columns or classes the real Hudi has not, or whose deletes it cannot read again (an ordering value that is no int).
-_LEFT_OUT = ("highest", "marker", "postgres")
+# Mergers of Python, what only ours takes, deletes that the real Hudi cannot read again (an ordering value that is no int), and
+# the rule by which a delete of the same time counts in a log and not in a write of base files.
+_LEFT_OUT = ("highest", "marker", "postgres", "first")
 
 
 def judge(run: Judged, rng: random.Random) -> None:
@@ -97,7 +98,15 @@ def _judge_changes(run: Judged, table: Table, begin: str, end: str) -> None:
     except TableState:
         return
     options = {KIND: "incremental", FORMAT: "cdc", BEGIN: begin, END: end}
-    real = run.hudi.run(_COLLECT, path=run.uri, options=options)
+    try:
+        real = run.hudi.run(_COLLECT, path=run.uri, options=options)
+    except HudiFailure as error:
+        # It does not look for the changes of archived instants.
+        active = {instant.completion_time for instant in table.timeline().completed_writes()}
+        if error.mentions("Fail to get the commit metadata for CDC") and begin < min(state.completed for state in run.states
+                                                                                    if state.completed in active):  # fmt: skip
+            return
+        raise
     # Structs are left out, as of base files the real Hudi prints their bytes in memory, and columns that are not in the files.
     without = {"n", *(("part",) if "hoodie.datasource.write.drop.partition.columns" in run.options else ())}
     ours = [(row["op"], str(row["ts_ms"]), _image(row["before"], without), _image(row["after"], without)) for row in found]
