@@ -58,6 +58,16 @@ def test_literals_become_values_of_their_columns_or_are_refused() -> None:
     assert table.scan().to_arrow().to_pylist() == [row]
 
 
+def test_a_long_negative_decimal_keeps_its_digits() -> None:
+    numbers = [Decimal("-9999999999999999999999999999.9999999999"), Decimal(1)]
+    table = new_table(
+        data=pa.table({"id": ["a", "b"], "x": pa.array(numbers, pa.decimal128(38, 10))}), partition_by=None, ordering=None
+    )
+    assert table.scan(["id"], filter=f"x = {numbers[0]}").to_arrow()["id"].to_pylist() == ["a"]
+    table.update({"x": str(numbers[0])}, where="id = 'b'")
+    assert table.scan(["x"]).to_arrow()["x"].to_pylist() == [numbers[0]] * 2
+
+
 @pytest.mark.parametrize("value", [-0.0, Decimal("-0.0")])
 def test_a_zero_keeps_its_sign(value: Any) -> None:
     table = new_table(data=pa.table({"id": ["a"], "x": [1.5]}), partition_by=None, ordering=None)

@@ -17,7 +17,7 @@ small, old, and read once.  They are not written.  Objects of other classes are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -156,7 +156,7 @@ class _Reader:
         scale = cursor.zigzag()
         if not 0 <= scale <= _PLACES or abs(unscaled) >= 10 ** (_DIGITS - _PLACES + scale):
             raise Unsupported(f"the ordering value of a delete of an old table is a decimal of scale {scale} and {size} bytes")
-        return Decimal(unscaled * 10 ** (_PLACES - scale)).scaleb(-_PLACES)
+        return Decimal(unscaled * 10 ** (_PLACES - scale)).scaleb(-_PLACES, Context(prec=_DIGITS))
 
     def _text(self) -> str | None:
         cursor = self.cursor

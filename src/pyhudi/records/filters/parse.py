@@ -381,7 +381,7 @@ class _Parser:
         self._take()
         if self._next.kind == "number":
             number = _number(self._take().text)
-            return -number if token.text == "-" else number
+            return _negated(number) if token.text == "-" else number
         if self._next.kind in ("text", "bytes", "end", "symbol") and not self._next.is_symbol("("):
             raise self._error("expected a number")
         operand = self._primary()
@@ -467,6 +467,11 @@ class _Parser:
 
 _LONGEST_EXPONENT = 10
 """Digits and a sign."""
+
+
+def _negated(number: int | Decimal | float) -> int | Decimal | float:
+    """The number with the other sign, all its digits kept: Python's own minus rounds a decimal to 28 of them."""
+    return number.copy_negate() if isinstance(number, Decimal) and number else -number
 
 
 def _number(text: str) -> int | Decimal | float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -257,6 +258,10 @@ def test_kryo_version_1_holds_keys() -> None:
     ]
 
 
+# 30 digits, 15 of them behind the point.
+LONG_DECIMAL = class_named(3, "java.math.BigDecimal") + b"\x01\x0e" + (1 - 10**30).to_bytes(13, "big", signed=True) + b"\x1e"
+
+
 @pytest.mark.parametrize(
     ("ordering", "value", "wrapper"),
     [
@@ -269,6 +274,7 @@ def test_kryo_version_1_holds_keys() -> None:
         (b"\x08\x00\x05", 5, Wrapper.INT),
         (b"\x03\x01" + text("s7"), "s7", Wrapper.STRING),
         (b"\x03\x01" + b"\x83\xc3\xa9\x61", "éa", Wrapper.STRING),
+        (LONG_DECIMAL, Decimal("-999999999999999.999999999999999"), Wrapper.DECIMAL),
     ],
 )
 def test_kryo_ordering_values(ordering: bytes, value: Any, wrapper: Wrapper) -> None:
