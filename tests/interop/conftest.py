@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pyhudi.storage.locks.zookeeper import end_sessions
+from tests.conformance.servers import Server, running_zookeeper
 from tests.interop.oracle import RELEASE, ROOT, RealHudi, missing
 from tests.needs import unavailable
 
@@ -23,6 +25,15 @@ def newer_hudi(real_newer_hudi: RealHudi) -> Iterator[RealHudi]:
     """The real Apache Hudi 1.1.1, whose own table version is 9, as `hudi`."""
     yield real_newer_hudi
     real_newer_hudi.sql("RESET")
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server for locks that both take."""
+    pytest.importorskip("kazoo")
+    with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+        end_sessions()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
 from pyhudi.storage.faults import Call, FaultyStorage
 from pyhudi.storage.heartbeats import heartbeat_path
+from tests.conformance.servers import Server
 from tests.interop.oracle import HudiFailure, RealHudi
 from tests.interop.pair import Pair, make
 from tests.interop.test_rollbacks import DYING, data_files
@@ -41,13 +43,33 @@ def grown(hudi: RealHudi, path: Path, kind: str, **options: Any) -> Pair:
     return pair
 
 
+def server_of(request: pytest.FixtureRequest, options: dict[str, Any]) -> dict[str, Any]:
+    """Where ZooKeeper is, for options that name its lock; a node for each test."""
+    if "hoodie.write.lock.zookeeper.base_path" not in options:
+        return {}
+    server: Server = request.getfixturevalue("zookeeper")
+    return {"hoodie.write.lock.zookeeper.url": server.address, "hoodie.write.lock.zookeeper.lock_key": uuid.uuid4().hex}
+
+
 def upsert(pair: Pair, storage: FaultyStorage, data: pa.Table) -> None:
     settings = WriteSettings.of(parse_options(pair.options), WriteOperation.UPSERT)
     run_write(replace(pair.table.context, storage=storage), LocalEngine(1), data, settings)
     pair.rows |= {row["id"]: row for row in data.to_pylist()}
 
 
+STRATEGY = "hoodie.write.concurrency.early.conflict.detection.strategy"
+DIRECT: dict[str, Any] = {STRATEGY: "org.apache.hudi.table.marker.SimpleDirectMarkerBasedDetectionStrategy"}
+TRANSACTION: dict[str, Any] = {
+    STRATEGY: "org.apache.hudi.table.marker.SimpleTransactionDirectMarkerBasedDetectionStrategy",
+    # It locks each file group besides, which the real one does by ZooKeeper alone.
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.ZookeeperBasedLockProvider",
+    "hoodie.write.lock.zookeeper.base_path": "/early",
+    # No machine is so slow that one of them is taken for dead.
+    "hoodie.write.lock.zookeeper.session_timeout_ms": 600_000,
+    "hoodie.write.lock.zookeeper.connection_timeout_ms": 600_000,
+}
 IN_LISTS: dict[str, Any] = {
+    STRATEGY: "org.apache.hudi.timeline.service.handlers.marker.AsyncTimelineServerBasedDetectionStrategy",
     "hoodie.write.markers.type": "TIMELINE_SERVER_BASED",
     "hoodie.write.concurrency.async.conflict.detector.initial_delay_ms": 0,
     "hoodie.write.concurrency.async.conflict.detector.period_ms": 500,
@@ -57,14 +79,18 @@ IN_LISTS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("cow", {}),
-        ("mor", {}),
+        ("cow", DIRECT),
+        pytest.param("mor", DIRECT, marks=pytest.mark.wide),
+        pytest.param("cow", TRANSACTION, marks=pytest.mark.wide),
+        ("mor", TRANSACTION),
         # Its timeline server looks into lists now and then, and at no markers of another kind.
         pytest.param("cow", IN_LISTS, marks=pytest.mark.wide),
     ],
 )
-def test_the_real_one_stops_at_markers_of_ours(hudi: RealHudi, tmp_path: Path, kind: str, options: dict[str, Any]) -> None:
-    pair = grown(hudi, tmp_path / "t", kind, **options)
+def test_the_real_one_stops_at_markers_of_ours(
+    request: pytest.FixtureRequest, hudi: RealHudi, tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
     before = data_files(pair.path)
     failures: list[HudiFailure] = []
 
@@ -87,20 +113,25 @@ def test_the_real_one_stops_at_markers_of_ours(hudi: RealHudi, tmp_path: Path, k
 
 
 @pytest.mark.parametrize(
-    ("kind", "markers"),
+    ("kind", "options"),
     [
-        pytest.param("cow", "TIMELINE_SERVER_BASED", marks=pytest.mark.wide),
-        ("mor", "TIMELINE_SERVER_BASED"),
-        ("cow", "DIRECT"),
+        pytest.param("cow", IN_LISTS, marks=pytest.mark.wide),
+        ("mor", IN_LISTS),
+        ("cow", DIRECT),
+        pytest.param("mor", DIRECT, marks=pytest.mark.wide),
+        pytest.param("cow", TRANSACTION, marks=pytest.mark.wide),
+        pytest.param("mor", TRANSACTION, marks=pytest.mark.wide),
     ],
 )
-def test_ours_stops_at_markers_of_the_real_one(hudi: RealHudi, tmp_path: Path, kind: str, markers: str) -> None:
-    pair = grown(hudi, tmp_path / "t", kind, **{"hoodie.write.markers.type": markers})
+def test_ours_stops_at_markers_of_the_real_one(
+    request: pytest.FixtureRequest, hudi: RealHudi, tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    pair = grown(hudi, tmp_path / "t", kind, **options, **server_of(request, options))
     with pytest.raises(HudiFailure):
         hudi.write(make(range(5, 15), 2), pair.path, **pair.options, **DYING)
     (other,) = pair.table.timeline().pending_writes()
     left = {path.name for path in (pair.path / ".hoodie" / ".temp" / other.request_time).rglob("*") if path.is_file()}
-    assert ("MARKERS.type" in left) == (markers == "TIMELINE_SERVER_BASED")
+    assert ("MARKERS.type" in left) == (options is IN_LISTS)
     storage = pair.table.context.storage
     # It has failed; while its heartbeat stands there, it is as one that goes on writing.
     storage.put(heartbeat_path(other.request_time), b"")

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 import pyhudi
-from pyhudi.storage.locks.zookeeper import end_sessions
-from tests.conformance.servers import Server, running_zookeeper
+from tests.conformance.servers import Server
 from tests.interop.oracle import RealHudi
-
-
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    pytest.importorskip("kazoo")
-    with running_zookeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-        end_sessions()
 
 
 def rows(writer: str, numbers: range) -> pa.Table:

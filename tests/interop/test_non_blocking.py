@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from pyhudi.engines.local import LocalEngine
 from pyhudi.format.actions.commit import Operation
 from pyhudi.format.instants import Action, Instant, State
 from pyhudi.format.names import is_shared_file_id
+from pyhudi.operations.action.results import WriteResult
 from pyhudi.operations.write.run import run_write
 from pyhudi.operations.write.settings import WriteOperation, WriteSettings
 from pyhudi.options import parse_options
@@ -109,10 +111,17 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     table = Table.create(str(path), name="t", record_key="id", ordering="ts", table_type="mor", options=ours)
     table = Table(str(path), options=ours)
 
-    # Ours is begun first and ends last.
-    storage = Meeting(table.context.storage, lambda: hudi.write(rows({"k0": 5, "k2": 5}), path, **theirs_options))
-    settings = WriteSettings.of(parse_options(ours), WriteOperation.UPSERT)
-    done = run_write(replace(table.context, storage=storage), LocalEngine(1), rows({"k0": 9, "k1": 9}), settings)
+    def beside(data: Rows, then: Callable[[], None]) -> WriteResult:
+        """Ours is begun first and ends last."""
+        settings = WriteSettings.of(parse_options(ours), WriteOperation.UPSERT)
+        context = replace(table.context, storage=Meeting(table.context.storage, then))
+        return run_write(context, LocalEngine(1), rows(data), settings)
+
+    def write_and_look() -> None:
+        hudi.write(rows({"k0": 5, "k2": 5}), path, **theirs_options)
+        check(hudi, path, {"k0": 5, "k2": 5})
+
+    done = beside({"k0": 9, "k1": 9}, write_and_look)
     theirs = next(i for i in table.timeline().completed_writes() if i.request_time != done.instant)
     assert done.conflict_retries == 0 and str(done.instant) < theirs.request_time
     assert str(theirs.completion_time) < str(done.completion_time)
@@ -138,15 +147,27 @@ def test_both_write_the_same_buckets_at_once_and_each_compacts_for_the_other(
     check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 7})
     assert read(table.scan(["id", "value"], as_of=pending.request_time).to_arrow()) == {"k0": 9, "k1": 9, "k2": 7, "k3": 7}
 
-    # The real one compacts what both wrote.
+    # The real one compacts what both wrote, while a write of ours is under way: its log comes to the new base file.
     inline = {"hoodie.compact.inline": True, "hoodie.compact.inline.max.delta.commits": 1}
-    hudi.write(rows({"k4": 1}), path, **{**theirs_options, **inline})
+    compacted = {"k0": 11, "k1": 9, "k2": 7, "k3": 7, "k4": 1}
+
+    def compact_and_look() -> None:
+        hudi.write(rows({"k4": 1}), path, **{**theirs_options, **inline})
+        newest = table.timeline().completed_writes()[-1]
+        assert read_commit(table.context.timeline, newest).operation is Operation.COMPACT
+        check(hudi, path, compacted)
+
+    done = beside({"k1": 8, "k3": 12, "k5": 3}, compact_and_look)
     newest = table.timeline().completed_writes()[-1]
-    assert read_commit(table.context.timeline, newest).operation is Operation.COMPACT
-    assert read(table.scan(["id", "value"]).to_arrow()) == {"k0": 11, "k1": 9, "k2": 7, "k3": 7, "k4": 1}
+    assert done.conflict_retries == 0 and str(done.instant) < newest.request_time
+    check(hudi, path, compacted | {"k3": 12, "k5": 3})
     table.upsert(rows({"k2": 6, "k3": 8}))
     hudi.write(rows({"k3": 7, "k4": 2}), path, **theirs_options)
-    check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 8, "k4": 2})
+    check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 12, "k4": 2, "k5": 3})
+    # Whoever compacts, and cleans, loses nothing of the other's.
+    table.compact()
+    table.clean(dry_run=False)
+    check(hudi, path, {"k0": 11, "k1": 9, "k2": 7, "k3": 12, "k4": 2, "k5": 3})
     assert table.validate().ok
 
 
